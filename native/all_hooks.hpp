@@ -1,22 +1,22 @@
-// All hooks, as the collector's life reaches them: it knows none of them by name (hooks/all_hooks.cpp does).
+// The steps of a recording, for all hooks at once: only hooks/all_hooks.cpp names the hooks.
 #pragma once
 #include <cstdint>
 
 namespace aiflame::all_hooks {
 
-// A recording is about to begin: real functions are found. `preloaded`: our wrappers are in front of everybody's already.
+// A recording is about to begin: looks up the real functions. `preloaded`: our wrappers come before all other libraries' functions already.
 void prepare(bool preloaded) noexcept;
 // It has begun, and tables are open.
 void start() noexcept;
 // It goes on after an exec that failed.
 void resume() noexcept;
 
-// Work that devices still hold is written: at the end of a recording, where any lock may be taken.
+// Writes the records that devices still hold: at the end of a recording, where any lock may be taken.
 void finish() noexcept;
 // The same where the process is about to end or to exec, in a thread that may be in a signal handler and hold any lock.
 void flush_anywhere() noexcept;
 
-// Rows of tables that are gone are not referred to again.
+// Forgets rows of earlier tables, which are gone.
 void forget_rows() noexcept;
 // Only the thread that forked lives on.
 void after_fork_child() noexcept;

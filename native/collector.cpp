@@ -55,10 +55,10 @@ uint32_t python_version() noexcept {
   return version;
 }
 
-// What the process had used when recording began: a program that another becomes by exec goes on with its clock.
+// CPU time that the process had used when recording began: exec starts another program in the same process, and its clock goes on.
 uint64_t used_before_ns;
 
-// Tables, who the process is, and its rank: at start, and again in the child of a fork.
+// Opens the tables, and writes the process and its rank: at start, and again in the child of a fork.
 bool open_tables(bool forked) noexcept {
   uint64_t now = now_by_system_call_ns();
   used_before_ns = forked ? 0 : sys::process_cpu_ns();
@@ -78,7 +78,7 @@ void write_end() noexcept {
     spool::append(schema::ProcessEnd{.end_ns = end, .cpu_ns = cpu});
 }
 
-// Everything that refers to rows of tables that are gone.
+// Forgets all rows of earlier tables, which are gone.
 void forget_rows(fresh_memory::Who who) noexcept {
   trie::clear(who);
   forget_marks();
@@ -122,7 +122,7 @@ void tick(Thread& thread, siginfo_t* info, ucontext_t* context) noexcept {
 bool start(const char* profile) noexcept {
   if (running.load(std::memory_order_acquire)) return true;
   if (in_sandbox.load(std::memory_order_relaxed)) return false;
-  // It does not know every instruction of a tick, and reports what a tick reads of the stack as the program's errors.
+  // Valgrind does not know every instruction of a tick, and reports a tick's reads of the stack as the program's errors.
   if (on_valgrind()) return false;
   if (!profile) profile = getenv("AIFLAME_PROFILE");
   reach::inherit(getenv("AIFLAME_DESCRIPTORS"), profile);

@@ -14,14 +14,14 @@ from aiflame.render.colors import TONES
 
 def main() -> None:
     print("// Written by scripts/web_kinds.py: a change by hand is lost.\n")
-    _numbers("KIND", Kind, "What a frame is, as profile/schema/kinds.py numbers it.")
-    _numbers("SLICE", SliceKind, "What a slice of the timeline is, as attribute/timeline/tables.py numbers it.")
-    print("/** Kinds from what contains to what is contained, as render/colors.py lists them. */")
+    _numbers("KIND", Kind, "Kinds of frames, numbered as in profile/schema/kinds.py.")
+    _numbers("SLICE", SliceKind, "Kinds of the timeline's slices, numbered as in attribute/timeline/tables.py.")
+    print("/** Kinds from the outermost to the innermost, as render/colors.py lists them. */")
     print("export const KIND_ORDER = Object.freeze([")
     for kind in TONES:
         print(f"  KIND.{kind.name},")
     print("]);\n")
-    print("/** What collapsed stacks have behind the names of these kinds, as exchange/collapsed.py writes them. */")
+    print("/** Suffixes of the names of these kinds in collapsed stacks, as exchange/collapsed.py writes them. */")
     print("export const COLLAPSED_MARKS = Object.freeze({")
     for kind, mark in MARKS.items():
         print(f"  [KIND.{kind.name}]: {json.dumps(mark)},")

@@ -1,6 +1,6 @@
-// The library that vendors' variables name. Their interfaces ask for entry points such as `Initialize`: names so common that the
-// preloaded collector must not export them, or it would answer calls that a program makes to functions of its own. This library is
-// loaded by the vendors' runtimes alone, and passes what they say on to the collector.
+// The library that the vendors' environment variables name. Their interfaces look up entry points with names such as `Initialize`: names
+// so common that the preloaded collector must not export them, or it would answer calls that a program makes to functions of its own. Only
+// the vendors' runtimes load this library, and it passes their calls on to the collector.
 #include <dlfcn.h>
 #include <cstdio>
 #include <cstring>

@@ -125,7 +125,7 @@ inline constexpr FunctionFacts kFunctions[] = {
 };
 inline constexpr size_t kFunctionCount = sizeof kFunctions / sizeof *kFunctions;
 
-// The ways in which a function is called. Those of Fortran pass addresses of arguments, and of MPI's handles their numbers.
+// Calling conventions. Fortran's pass addresses of arguments, and the numbers of MPI's handles.
 enum Language : uint8_t {
   C,
   LARGE,    // C with counts of 64 bits

@@ -28,7 +28,7 @@ uint64_t hash_of(schema::CallBackend backend, std::string_view text) noexcept {
   return hash.state | 1;
 }
 
-// Names met while running: found by their hash, never removed. They live as long as the process, since calls may end at any time.
+// Names that are not constants, by their hash; none is ever removed. They live as long as the process, since calls may end at any time.
 struct Named {
   std::atomic<uint64_t> hash;  // 0: free
   std::atomic<Function*> function;
@@ -36,7 +36,7 @@ struct Named {
 constexpr uint32_t kNames = 1 << 12;
 AIFLAME_LARGE constinit Named names[kNames];
 
-// The names of a program are some hundred: they share pages.
+// A program has some hundred names: they share pages.
 constexpr size_t kShared = 1 << 16;
 AIFLAME_LARGE alignas(Function) constinit char shared[kShared];
 constinit std::atomic<size_t> taken{0};
@@ -107,7 +107,7 @@ Function* named(schema::CallBackend backend, std::string_view name) noexcept {
       place.function.store(made, std::memory_order_release);
       return made;
     }
-    // Whoever is making it will be done at once; this call goes without.
+    // Another thread is adding it and will be done at once; this call goes without.
     if (there == hash) return place.function.load(std::memory_order_acquire);
   }
   spool::note("calls: more than 4096 names of traced functions; some calls are not traced");
@@ -117,7 +117,7 @@ Function* named(schema::CallBackend backend, std::string_view name) noexcept {
 Begun begin(const Registers& caller, Stack stack) noexcept {
   Begun begun{};
   if (!control::recording()) return begun;
-  // Before the row: when a recording has ended, rows are taken away before the number changes, and given anew after that.
+  // Read before the row: at the end of a recording threads lose their rows before the number changes, and get new ones after that.
   uint32_t number = recording.load(std::memory_order_acquire);
   Thread* thread = threads::self();
   if (!thread || !(begun.thread = std::atomic_ref(thread->row).load(std::memory_order_acquire))) return begun;

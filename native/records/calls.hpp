@@ -7,7 +7,7 @@
 //     int result = real(…);
 //     calls::end(begun, function, {.result = result, .failed = result != 0, .bytes = …});
 //
-// A row is written when a call ends; the process's end finds none of those that are still under way.
+// A row is written when a call ends; a call that is under way when the process ends has none.
 #pragma once
 #include "sampler/torch_autograd.hpp"
 #include "spool/control.hpp"
@@ -20,7 +20,7 @@
 
 namespace aiflame::calls {
 
-// A function whose calls are traced, with its row of `call_names` in the present recording: one object a function, for good.
+// A function whose calls are traced, with its row of `call_names` in the present recording: one object a function, which is never freed.
 class Function {
  public:
   constexpr Function(schema::CallBackend backend, std::string_view name) noexcept : backend_(backend), name_(name) {}
@@ -35,13 +35,13 @@ class Function {
 // A new object for a name, which lives as long as the process. nullptr: there is no memory.
 Function* make(schema::CallBackend backend, std::string_view name) noexcept;
 
-// For names that are not known beforehand: the object of this one, made when it is first met. nullptr: too many are known.
+// For names that are not constants: the object of a name, made at its first call. nullptr: there are too many names.
 Function* named(schema::CallBackend backend, std::string_view name) noexcept;
 
 // Of calls that have one from elsewhere / of those that are many / of those that are few and matter, such as collectives.
 enum class Stack { NONE, ON_REQUEST, ALWAYS };
 
-// What is known of a call that has begun. It may end in another thread.
+// A call that has begun. It may end in another thread.
 struct Begun {
   uint64_t begin_ns;
   uint32_t recording;  // 0: it is not traced
@@ -60,7 +60,7 @@ struct Outcome {
   uint32_t peer = kNoPeer;
 };
 void end(const Begun& begun, Function& function, const Outcome& outcome) noexcept;
-// The same for a call whose end is known by its time.
+// The same for a call that ended earlier, at `end_ns`.
 void end_at(const Begun& begun, Function& function, const Outcome& outcome, uint64_t end_ns) noexcept;
 
 // Processes that communicate. `handle` is the runtime's own name for them in this process.
@@ -71,16 +71,16 @@ struct Group {
   std::string_view name;
   std::span<const uint32_t> members;  // ranks in the whole job; none: all of it, or unknown
 };
-// Its row in the present recording, 0: it was not told of.
+// Row of the group in this recording, 0 if it was never added.
 uint32_t find_group(schema::CallBackend backend, uint64_t handle) noexcept;
 uint32_t add_group(const Group& group) noexcept;
 // The runtime may use the handle for another group.
 void forget_group(schema::CallBackend backend, uint64_t handle) noexcept;
 
-// New tables: rows of the last ones mean nothing.
+// A new recording has empty tables.
 void forget_rows() noexcept;
 
-// For libraries of ours beside the collector, which reach it by name: what aiflame_calls() returns.
+// The interface for libraries of ours beside the collector, which look it up by name: aiflame_calls() returns it.
 struct Interface {
   bool (*traced)(schema::Feature feature) noexcept;
   Begun (*begin)(const Registers& caller, Stack stack) noexcept;

@@ -9,7 +9,7 @@ namespace aiflame::kernel_shapes {
 // The row of `kernel_shapes`. From any thread; two that come first at the same moment may both write it.
 uint32_t row(const schema::KernelShape& shape) noexcept;
 
-// New tables: what was written is gone.
+// A new recording has empty tables.
 void forget_rows() noexcept;
 
 }  // namespace aiflame::kernel_shapes

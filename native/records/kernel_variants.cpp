@@ -69,7 +69,7 @@ uint32_t of(uint64_t function) noexcept {
 
 void forget_rows() noexcept {
   if (!known.exchange(false, std::memory_order_relaxed)) return;
-  // Zeros again, for whoever may be reading; untouched pages stay untouched.
+  // Zeros again, for threads that may be reading; untouched pages stay untouched.
   sys::call(SYS_madvise, reinterpret_cast<long>(table.load(std::memory_order_relaxed)), kPlaces * sizeof(Place), MADV_DONTNEED);
 }
 

@@ -9,11 +9,11 @@ namespace aiflame::kernel_variants {
 // A row of `kernel_variants`; a function of 0 is not known yet. The row, 0 when nothing is recorded.
 uint32_t add(uint64_t function, std::string_view name, std::string_view readable, std::string_view details) noexcept;
 
-// The row for a function, 0: it is none. A function that was unloaded keeps its row until its address is another variant's: whoever
-// reads a row compares its name with the kernel's.
+// The row for a function, 0: it is no specialization. A function that was unloaded keeps its row until another one gets its address:
+// readers compare the row's name with the kernel's.
 uint32_t of(uint64_t function) noexcept;
 
-// No function has a row any more: rows are of a process, and of a recording.
+// Forgets the rows of all functions: rows belong to a process, and to a recording.
 void forget_rows() noexcept;
 
 extern std::atomic<bool> known;

@@ -15,7 +15,7 @@ constexpr uint32_t kUnknown = ~0u;
 struct Variables {
   const char *launcher, *rank, *size, *local_rank, *job;
 };
-// torchrun stands inside the others (a node each), so it is asked first.
+// torchrun runs inside the others (one on each node), so its variables come first.
 constexpr Variables kLaunchers[] = {
     {"torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", "TORCHELASTIC_RUN_ID"},
     {"openmpi", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK", "PMIX_NAMESPACE"},
@@ -32,7 +32,7 @@ uint32_t number(const char* variable, uint32_t without) noexcept {
   return *end || value >= kUnknown ? without : static_cast<uint32_t>(value);
 }
 
-// Most environments have none of them, which a few letters of each variable say: no more is read in most processes.
+// Most environments have none of these variables, as the first letters of each name show: most processes read no more.
 bool may_be_rank(const char* name) noexcept {
   switch (name[0]) {
     case 'O':
@@ -60,7 +60,7 @@ void write_rank() noexcept {
   if (!may_have_rank()) return;
   for (const Variables& of : kLaunchers) {
     uint32_t rank = number(of.rank, kUnknown), size = number(of.size, 0);
-    // RANK alone is anybody's variable. Slurm's batch script has a rank, too, but is no step of it.
+    // RANK alone may be any program's variable. Slurm's batch script has a rank, too, but is no step.
     bool sure = size != 0 || std::string_view(of.launcher) == "pmix";
     if (rank == kUnknown || !sure) continue;
     const char* job = getenv(of.job);

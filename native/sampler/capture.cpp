@@ -92,7 +92,7 @@ class Merge {
     for (; native_at_ < native_.count; native_at_++) {
       last_.places[native_at_] = {static_cast<uint16_t>(count_), static_cast<uint16_t>(python_at_)};
       uint64_t sp = native_.sps[native_at_], cfa = native_at_ ? native_.sps[native_at_ - 1] : sp;
-      // A group whose evaluator lies further out was hidden by a frame that could not be unwound: it goes here.
+      // A group of Python frames whose evaluator lies further out: a frame that could not be unwound hid the evaluator, so the group goes here.
       while (lies_outside(cfa)) group();
       lies_outside(sp) ? group() : put(native_.words[native_at_]);
     }

@@ -90,7 +90,7 @@ void begin_anew(CaptureCache& known, const Thread& thread) noexcept {
   known.begun_ns = now_ns();
 }
 
-// What is kept is of no use any more, or was not for a while. To find out anew what comes again costs little, if it is done seldom.
+// The cache is of no use now, or was not for a while. Filling it again costs little, if it happens seldom.
 void begin_anew_seldom(CaptureCache& known, const Thread& thread) noexcept {
   constexpr uint64_t kSeldom = 10'000'000'000;
   if (now_ns() - known.begun_ns > kSeldom) begin_anew(known, thread);
@@ -255,7 +255,7 @@ uint32_t node_of(Thread& thread, const Registers& from, uint32_t (*intern)(LastS
   CaptureCache& known = *thread.known;
   Found found = find(known, thread.last, intern);
   CachedStack& stack = found.stack;
-  // One that is met for the first time may be so for the last.
+  // A stack that comes for the first time may never come again, so only one that the recording has already is proved.
   bool whole = !thread.last.mark && !thread.launched_by && thread.last.native_count && known.used && known.stack_high == thread.stack_high;
   uint32_t proof = !found.is_new && stack.node && whole ? prove(thread, from, stack) : 0;
   known.last = 0;

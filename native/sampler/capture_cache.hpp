@@ -16,7 +16,7 @@ struct Thread;
 struct CachedStack {
   uint64_t hash;
   uint32_t node;
-  uint32_t proof;  // where it is kept, 0: nowhere
+  uint32_t proof;  // its place in `kept`, 0: none
 };
 
 // A proof: the words from which a stack was read, by which it is recognized.
@@ -55,16 +55,16 @@ struct CaptureCache {
   uint64_t stamp;       // when the last capture began
   uint64_t stack_high;  // the thread's: with another, no proof is one
   uint32_t captures;    // of stacks that had a proof
-  uint32_t last;        // proof of the stack met last, 0: it has none
-  uint32_t expected;    // number in `order` of what came where we are now, 0: nobody knows
-  uint32_t after_last;  // and of what came after `last` the time before
+  uint32_t last;        // proof of the last captured stack, 0: it has none
+  uint32_t expected;    // number in `order` of the proof to expect next, 0: unknown
+  uint32_t after_last;  // number in `order` of the proof that followed `last` the time before
   uint32_t used;
   bool full;
   uint32_t last_native, last_python;  // spans made last: the next are compared with them
   uint64_t begun_ns;
-  uint32_t order[kMostOrder];  // the proofs that were met, as they came, from number 1 on, in a ring
+  uint32_t order[kMostOrder];  // the proofs of captured stacks, in order of capture, from number 1 on, in a ring
   alignas(64) CachedStack at[kSets * kWays];
-  // A proof and its spans, then those of the stack that came next: what is to be compared lies side by side.
+  // A proof and its spans, then those of the stack that came next: entries that are compared in turn lie side by side.
   alignas(64) Slot kept[kRoom];
   Read native_read[kMostRead], python_read[kMostRead];  // while a stack is proved
 };

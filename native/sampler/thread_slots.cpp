@@ -11,7 +11,7 @@ namespace aiflame::thread_slots {
 
 namespace {
 
-// Most processes have one thread, the first. It lies apart, so that they do not touch the tables of all.
+// Most processes have one thread, the first. Its slot is separate, so that they do not touch the tables of all threads.
 std::atomic<Thread*> first_slot{nullptr};
 std::atomic<uint32_t> first_tid{0};
 std::atomic<bool> any_by_tid{false};  // until then `by_tid` is not touched
@@ -143,10 +143,10 @@ Thread* take(uint32_t tid) noexcept {
   return thread;
 }
 
-void give_back(Thread& thread, bool told) noexcept {
+void give_back(Thread& thread, bool reported) noexcept {
   uint32_t tid = thread.tid.load(std::memory_order_relaxed);
   if (thread.slot == 0) first_tid.store(0, std::memory_order_release);
-  write_by_tid(tid, told ? kEnded | time_unit(now_ns()) : 0);
+  write_by_tid(tid, reported ? kEnded | time_unit(now_ns()) : 0);
   thread.tid.store(0, std::memory_order_release);
   free_memory(thread);
   free_slot(thread.slot);

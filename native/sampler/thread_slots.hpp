@@ -12,8 +12,8 @@ Thread* find(uint32_t tid) noexcept;
 
 // A slot for a thread that has none; nullptr when all are taken or there is no memory. Under a Claim.
 Thread* take(uint32_t tid) noexcept;
-// `told`: the thread itself reports its end. The kernel lists it for another moment, during which just_ended() recognizes it.
-void give_back(Thread& thread, bool told) noexcept;
+// `reported`: the thread itself reports its end. The kernel lists it for another moment, during which just_ended() recognizes it.
+void give_back(Thread& thread, bool reported) noexcept;
 bool just_ended(uint32_t tid, uint64_t now) noexcept;
 
 // In the child of a fork: empties all slots but that of `survivor`, which may be nullptr.

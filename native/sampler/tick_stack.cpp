@@ -118,7 +118,7 @@ int exchange(Thread& thread, const stack_t* wanted, stack_t* before, uint64_t sp
     if (old.holds(sp)) return EPERM;
     if (int error = error_in(asked)) return error;
     thread.theirs = enabled(asked);
-    // Such a stack is out of the way of ticks while a handler runs on it, as no table of ours could have it: the kernel's it is.
+    // The kernel switches such a stack off while a handler runs on it, which no table of ours could do: so it becomes the kernel's.
     if (thread.theirs.bytes && asked.ss_flags & kAutoDisarm) {
       if (!set(&asked, nullptr)) return EPERM;
       thread.theirs = {};

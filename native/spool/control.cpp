@@ -28,8 +28,8 @@ struct alignas(64) Users : std::atomic<int> {
 };
 constinit Users users{0};
 
-// Makes visible what other threads stored before they saw that recording goes on. They do not order these stores themselves: a fence at every
-// launch costs more than the launch's record.
+// Makes the stores visible that other threads made before they read `stopped` as false. They do not order these stores themselves: a fence at
+// every launch costs more than the launch's record.
 void let_stores_arrive() noexcept {
   // Only for this process's threads. It takes microseconds; 10 ms the first time in a program that already has threads.
   constexpr long kRegister = 1 << 4, kExpedited = 1 << 3;

@@ -1,6 +1,6 @@
 // A growing file of fixed-size units, mapped into memory in chunks that never move.
 //
-// Appending is one atomic add (reserve) and plain stores into the mapping; the kernel keeps what was stored when the process
+// Appending is one atomic add (reserve) and plain stores into the mapping; the kernel keeps the stored units when the process
 // dies. Any thread or signal handler may append at any time: growing takes no lock (two that map the same chunk at once keep
 // one mapping), and no file descriptor is held between calls (the program may close every descriptor it finds).
 //

@@ -6,7 +6,7 @@ namespace aiflame::stand_in {
 
 namespace {
 
-// Without what the per-thread default stream and waiting on the host change: hipMemcpyAsync_spt → hipMemcpy.
+// The name without suffixes for the per-thread default stream and for waiting on the host: hipMemcpyAsync_spt → hipMemcpy.
 constexpr std::string_view stem_of(std::string_view name) {
   if (name.ends_with("_spt")) name.remove_suffix(4);
   if (name.ends_with("Async")) name.remove_suffix(5);

@@ -18,7 +18,7 @@ struct Module {
   uint64_t low, high;       // executable addresses covered
   uint64_t base;            // address minus ELF vaddr
   const IndexEntry* index;  // its functions by address, nullptr: no unwind information
-  uint64_t index_vaddr;     // what the index counts from
+  uint64_t index_vaddr;     // the address that the index's offsets start from
   const uint8_t* tables;    // our view of the segment that holds the unwind entries …
   uint64_t tables_vaddr;    // … and the vaddr that the view starts at
   uint64_t tables_bytes;

@@ -29,7 +29,7 @@ class OpenFile {
     if (path.size() >= sizeof name || path.ends_with(kDeleted)) return;
     memcpy(name, path.data(), path.size());
     name[path.size()] = 0;
-    // O_NONBLOCK: whatever lies at that path now, opening it must not wait.
+    // O_NONBLOCK: opening must not wait, even if another kind of file lies at that path now.
     fd_ = sys::call(SYS_openat, AT_FDCWD, reinterpret_cast<long>(name), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     if (ok() && (sys::failed(sys::call(SYS_fstat, fd_, reinterpret_cast<long>(&status_))) || !S_ISREG(status_.st_mode))) close();
   }

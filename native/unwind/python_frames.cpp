@@ -164,8 +164,8 @@ uint64_t read_again(uint64_t address) noexcept {
   return address & kByte ? safe_load(at) & 0xFF : first_argument({.address = at, .code = safe_load(at + layout.frame_code), .offset = 0});
 }
 
-// A record of what Frames reads. A code object's own words are not included: they do not change while it lives, and generation::current() shows when
-// it is freed. Until then, an instruction belongs to one code object, and a frame at an instruction is no shim.
+// Records the words that Frames reads. A code object's own words are not included: they do not change while it lives, and generation::current() shows
+// when it is freed. Until then, an instruction belongs to one code object, and a frame at an instruction is no shim.
 class Reader {
  public:
   Reader(Read* out, size_t room, PlacesMet* met) noexcept : meanings_(met), out_(out), room_(room) {}

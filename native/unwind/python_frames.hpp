@@ -7,7 +7,7 @@ namespace aiflame::python {
 
 // Looks for an interpreter in the process and learns its layout (fixed offsets up to 3.12, its own debug offsets from 3.13).
 // Cheap to repeat; not for signal handlers. Registers the self-test, which runs on the interpreter's main thread at its next
-// pending call and switches reading off, with a note, if a single frame differs from what the C API says.
+// pending call and switches reading off, with a note, if a single frame differs from the C API's answer.
 void attach() noexcept;
 
 // For an interpreter that attach() found before it was initialised, as it does at load time: registers the self-test once there

@@ -66,9 +66,9 @@ class Profile:
         return self.store.sql(query)
 
     def tree(self, metric: str | None = None, by: str = "code", detail: str | None = None) -> Tree:
-        """The calling-context tree of one metric, grouped by code, its leaves functions, lines or instructions; without a metric or
-        detail, what suits the profile and the metric. Metrics: cpu-time, wall-time, gpu-time, gpu-stalls (samples of warps), gpu-latency
-        (those in whose cycle nothing was issued), bytes (copied)."""
+        """The calling-context tree of one metric, grouped by code, its leaves functions, lines or instructions. The
+        defaults are a metric that the profile has, and the detail that suits the metric. Metrics: cpu-time, wall-time, gpu-time,
+        gpu-stalls (samples of warps), gpu-latency (those in whose cycle nothing was issued), bytes (copied)."""
         from aiflame.attribute.trees.build import default_metric, tree
 
         return tree(self.store, metric or default_metric(self.store), by, detail)

@@ -5,16 +5,16 @@ from __future__ import annotations
 import re
 
 MOVES_THE_CURSOR = "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
-"""Control characters (ESC among them), what turns the direction of writing, and what no encoding has."""
+"""Control characters (ESC among them), characters that turn the direction of writing, and surrogates, which no encoding has."""
 
 
 class AiflameError(Exception):
-    """What a person did or has that stops us: what is wrong, and what to do, in one line."""
+    """A fault that the user can mend. The message names the fault and the remedy, in one line."""
 
     def __str__(self) -> str:
         return harmless(super().__str__())
 
 
 def harmless(text: str) -> str:
-    """One line for a terminal: a name or path in it may be a stranger's."""
+    """One line that is safe on a terminal: names and paths in a text may come from a stranger."""
     return re.sub(MOVES_THE_CURSOR, "?", text)

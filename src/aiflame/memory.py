@@ -19,6 +19,6 @@ def keep_freed_memory() -> None:
 
 
 def give_back_freed_memory() -> None:
-    """Between parts of the work that need different tables: what one has freed lies in pieces that are too small for the next."""
+    """Returns freed memory to the system, between parts of the work that need different tables: the next part could not use the pieces."""
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).malloc_trim(0)

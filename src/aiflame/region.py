@@ -28,7 +28,7 @@ _modules = sys.modules
 
 
 class Region:
-    """What the calling thread does inside lies in a region of this name, inside the regions that it is in already.
+    """A region of this name in the calling thread, inside the regions that the thread is in already.
 
     One object may be used again and again, in several threads at once. A coroutine or a generator that is decorated lies in the region
     whenever it runs, not while it waits: a `with` around an `await` would hold other tasks' work too.
@@ -45,8 +45,8 @@ class Region:
         self.category = category
         self.color = color
 
-    # While nothing is recorded: functions in C that take what a `with` gives and return nothing, for a call of Python costs as much as
-    # the whole may. listen() puts the real ones in their place.
+    # While nothing is recorded: functions in C that accept the arguments of a `with` and return nothing, since a single call of Python
+    # would use up the time that a region may cost. listen() puts the real ones in their place.
     __enter__: Any = {}.clear
     __exit__: Any = "".format
 
@@ -71,7 +71,7 @@ def _exit(self: Region, *_: object) -> None:
         bridge.pop(self.domain)
 
 
-# Making one would cost more than the rest of it: a name's region is made once. It is the class to whoever checks types or asks for help.
+# Constructing a region costs more than entering and leaving it, so each name's region is constructed once. Type checkers see the class.
 region = Region if TYPE_CHECKING else functools.lru_cache(maxsize=1024)(Region)
 
 _NOTHING = Region.__enter__, Region.__exit__

@@ -1,4 +1,4 @@
-"""`dataclass` for what `aiflame record` imports before the program starts.
+"""`dataclass` for the modules that `aiflame record` imports before the program starts.
 
 The standard library's `dataclasses` imports `inspect`, which takes longer than all else that the recorder needs. A class that is
 decorated here has what ours use: `__init__` with defaults, `frozen`, `slots`, comparison, `repr`; and the standard

@@ -53,8 +53,8 @@ def time_under(tree: Tree, *names: str, metric: str = "cpu-time") -> int:
 
 
 def kernels(profile: Profile) -> dict[str, dict[str, int]]:
-    """By name: how often it was launched (`launches`), for how long in all (`took`), and for how long at least (`quickest`), which says
-    what its work takes: the rest is also what else the machine did meanwhile."""
+    """By name: how often it was launched (`launches`), for how long in all (`took`), and for how long at least (`quickest`), which is the
+    time of its work: longer ones include other work of the machine."""
     shapes = profile.table("kernel_shapes").select("process", "name", shape="id")
     duration = pl.col("end_ns") - pl.col("start_ns")
     by_name = profile.table("kernels").join(shapes, on=["process", "shape"]).group_by("name")
@@ -91,7 +91,7 @@ class Sampled:
     gained_ns: int
     """So much of it, at most, is from before a stay."""
     lost_ns: int
-    """So much, at most, of the end of stays went to what came next."""
+    """At most this much of the end of stays went to the next function."""
 
 
 def sampled(profile: Profile, stays: list[Stay]) -> Sampled:
@@ -104,6 +104,6 @@ def sampled(profile: Profile, stays: list[Stay]) -> Sampled:
         first, end = np.searchsorted(times, [stay.begin_ns, stay.end_ns])
         time += int(weights[first:end].sum())
         gained += int(weights[first]) if first < end else 0
-        # What has no sample behind it is not in the profile at all.
+        # Time without a later sample is not in the profile at all.
         lost += int(weights[end] if end < len(times) else stay.end_ns - times[-1])
     return Sampled(time, gained, lost)

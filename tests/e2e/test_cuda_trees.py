@@ -54,7 +54,7 @@ def test_a_replayed_kernel_lies_over_both_stacks(scene: Callable[..., Run]) -> N
 
 
 def test_stalls_reach_the_source_line_in_the_kernel(scene: Callable[..., Run]) -> None:
-    """A real cubin: what was sampled at its instructions is shown at the lines they were compiled from."""
+    """A real cubin: the tree shows samples of its instructions at the lines that they were compiled from."""
     tree = scene("named", "softmax", env={"CUBIN": str(SOFTMAX)}).profile().tree("gpu-stalls")
     total = time_under(tree, "softmax", metric="gpu-stalls")
     assert total == int(tree.values["gpu-stalls"].sum()) > 0

@@ -83,8 +83,8 @@ torch.distributed.destroy_process_group()
 """
 
 BLOCK = ("act", "", "mlp", "", "")
-"""Of a block, in the order of the backward pass: what `act` made and used twice; what `act` and the sum around it used; what `gate` and
-`up` used; and what `norm` used, twice, and the sum around it."""
+"""The sums of a block in the order of the backward pass, by tensor: the one that `act` made and used twice; the one of `act` and the sum
+around it; the one of `gate` and `up`; and the one that `norm` used, twice, and the sum around it."""
 STEP = ["norm", *(".".join(filter(None, (block, place))) for block in ("layers.1", "layers.0") for place in BLOCK)]
 
 

@@ -81,7 +81,7 @@ def test_device_times_are_the_program_s_own_on_our_clock(program: Program) -> No
     kernels = recorded.joined("kernels")
     assert (kernels["end_ns"] - kernels["start_ns"]).to_list() == recorded.truth["took"]
     for row in kernels.iter_rows(named=True):
-        # 20 µs: what the conversion between two clocks may be off.
+        # 20 µs: the error of converting between two clocks.
         assert row["begin_ns"] - 20_000 <= row["start_ns"] <= row["end_ns"]
         assert recorded.truth["before"] - 20_000 <= row["start_ns"] <= row["end_ns"] <= recorded.truth["after"] + 20_000
 

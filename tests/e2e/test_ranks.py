@@ -57,7 +57,7 @@ def test_four_ranks_are_one_profile(tmp_path: Path) -> None:
     assert set(outer) == {f"rank {rank}" for rank in range(4)}
     assert "own_work" in names
     totals = tree.totals("cpu-time")
-    # A sample stands for the time since the one before: of each rank's own account, what is sampled may lack the last ticks.
+    # A sample stands for the time since the one before: the samples may lack the last ticks of each rank's own account.
     assert totals[outer["rank 3"]] > totals[outer["rank 0"]]
     assert all(totals[outer[f"rank {rank}"]] > 0 for rank in range(4))
 
@@ -102,7 +102,7 @@ def test_a_rank_that_is_killed_with_its_recorder_spoils_no_other(tmp_path: Path)
     assert set(reports) == {0, 1, 3}
     profile = aiflame.open(tmp_path / "p.aiflame")
     assert not profile.meta.complete
-    # What it recorded before is there, too.
+    # Its earlier records are there, too.
     assert profile.table("ranks")["rank"].to_list() == [0, 1, 2, 3]
     samples = profile.sql("SELECT rank, count(*) AS samples FROM cpu_samples JOIN ranks USING (process) GROUP BY rank ORDER BY rank")
     assert samples["rank"].to_list() == [0, 1, 2, 3]

@@ -19,8 +19,8 @@ from recording import PYTHON, Recorder
 import aiflame
 
 BUSY = "import time\nend = time.process_time() + {seconds}\nwhile time.process_time() < end: pass\n"
-# A tick samples the thread that it finds running: on a busy machine that may be a while after the last one. What is to be counted goes on
-# until a timer of the program's own has met two ticks.
+# A tick samples the thread that it finds running: on a busy machine that may be a while after the last one. Work that is to be counted
+# goes on until a timer of the program's own has expired twice.
 TICKED = """import signal
 came = []
 signal.signal(signal.SIGVTALRM, lambda *_: came.append(1))
@@ -113,7 +113,7 @@ def test_recorded_data_survive_sigkill(tmp_path: Path, victim: str) -> None:
     assert seconds_in(samples) == pytest.approx(used, rel=0.1)
 
 
-# There is no room left for what a child writes.
+# There is no room left for a child's records.
 FILLS_THE_DISK = """
 import os, sys
 with open({path!r}, "wb", buffering=0) as filler:

@@ -21,7 +21,7 @@ def test_steps_phases_and_layers_are_where_the_markers_say(record: Recorder) -> 
     assert run.status == 0, run.stderr
     agreement = cpu_agreement(run.profile().store)
     assert agreement.items > 200
-    # Each sample is one of a few hundred: three deviations of what chance makes of one in a hundred.
+    # Each sample is one of a few hundred: three standard deviations of an error rate of one in a hundred.
     wrong = (1 - agreement.all) * agreement.items
     assert wrong <= 0.01 * agreement.items + 3 * (0.01 * agreement.items) ** 0.5, agreement.differing
 

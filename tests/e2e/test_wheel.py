@@ -55,7 +55,7 @@ def test_the_wheel_serves_every_python_and_old_systems(wheel: Path) -> None:
 
 
 def test_without_any_dependency_it_still_records(bare: Path, tmp_path: Path) -> None:
-    command = [bare / "aiflame", "record", "-o", "p.aiflame", "--", bare / "python", "-c", BUSY]
+    command: list[str | Path] = [bare / "aiflame", "record", "-o", "p.aiflame", "--", bare / "python", "-c", BUSY]
     result = subprocess.run(command, check=True, cwd=tmp_path, capture_output=True, text=True)
     assert "is recorded; open it where polars is installed" in result.stderr
     assert aiflame.open(tmp_path / "p.aiflame").table("cpu_samples")["weight"].sum() > 50

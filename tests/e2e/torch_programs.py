@@ -13,7 +13,7 @@ TRAINING = PROGRAMS / "torch_training.py"
 
 
 def record_training(record: Recorder, *arguments: str, options: tuple[str, ...] = ()) -> Run:
-    """A tiny transformer that is trained for a few steps, on one thread: see programs/torch_training.py for what it prints."""
+    """A tiny transformer that is trained for a few steps, on one thread: programs/torch_training.py describes its output."""
     run = record(PYTHON, TRAINING, *arguments, options=options, env={"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"})
     assert run.status == 0, run.stderr
     return run

@@ -25,7 +25,7 @@ class Agreement:
     layer: float
     all: float
     differing: pl.DataFrame
-    """What differs: marked and found, and its time, most first."""
+    """The differences: marked and found, and their time, most first."""
 
 
 def names(forest: Forest) -> list[list[str]]:

@@ -17,7 +17,7 @@ namespace aiflame::cuda {
 
 namespace {
 
-// CUPTI hands out records of its own version. What we read lies at the same place in all from 12.0 on.
+// CUPTI hands out records of its own version. The fields that we read have the same offsets in all versions from 12.0 on.
 using Kernel = CUpti_ActivityKernel10;
 using Copy = CUpti_ActivityMemcpy6;
 using PeerCopy = CUpti_ActivityMemcpyPtoP4;
@@ -62,7 +62,8 @@ AIFLAME_SAME(Memory, CUpti_ActivityMemory3, deviceId);
 constexpr size_t kBufferBytes = 1 << 20;
 constexpr uint32_t kMostBuffers = 4096, kMostSpare = 8;
 
-// A buffer of ours. CUPTI gives any buffer to whoever has registered last: those of others come here too, and are known by not being here.
+// A buffer of ours. CUPTI returns every buffer to the callback that was registered last, so other tools' buffers arrive here too; we
+// recognize them by their absence from this table.
 struct Buffer {
   enum State : uint8_t { NONE, BEING_CHANGED, SPARE, OUT };
   std::atomic<State> state;
@@ -217,11 +218,11 @@ void CUPTIAPI on_buffer_wanted(uint8_t** memory, size_t* bytes, size_t* most_rec
 }
 
 uint64_t our_clock() { return now_ns(); }
-// What CUPTI's own stamps are; another tool in the program expects them.
+// CUPTI's own time stamps are in this clock; another tool in the program expects them.
 uint64_t time_of_day() { return clock_ns(CLOCK_REALTIME); }
 
 // Not CUPTI_ACTIVITY_KIND_SYNCHRONIZATION: on an H200 it alone costs a launch-bound training step 25 to 40%, and these 2 to 4%. Our own
-// callbacks tell how long the program waited (`syncs`).
+// callbacks measure how long the program waited (`syncs`).
 constexpr CUpti_ActivityKind kKinds[] = {CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, CUPTI_ACTIVITY_KIND_MEMCPY, CUPTI_ACTIVITY_KIND_MEMCPY2,
                                          CUPTI_ACTIVITY_KIND_MEMSET};
 

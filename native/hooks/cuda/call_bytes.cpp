@@ -17,7 +17,7 @@ struct Layout {
   uint8_t element;
   uint8_t offset;  // of the first word; the others come right after it
   uint8_t words;
-  bool pointed;  // they are in what the first parameter points to
+  bool pointed;  // the words lie in the memory that the first parameter points to
 };
 
 constexpr uint8_t kRectangleBehind = offsetof(CUDA_MEMCPY2D, WidthInBytes), kBlockBehind = offsetof(CUDA_MEMCPY3D, WidthInBytes);

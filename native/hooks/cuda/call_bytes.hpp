@@ -5,10 +5,10 @@
 
 namespace aiflame::cuda::bytes {
 
-// Number of a function by CUPTI's name for it, which also tells the layout of its parameters; 0: of a function that no bytes are known of.
+// Number of a function by CUPTI's name for it, which also fixes the layout of its parameters; 0 when we know no bytes of the function.
 uint8_t find(std::string_view name) noexcept;
 
-// `succeeded`: what its parameters point to may be looked at.
+// `succeeded`: the memory that its parameters point to may be read.
 uint64_t asked_for(uint8_t number, const void* parameters, bool succeeded) noexcept;
 
 }  // namespace aiflame::cuda::bytes

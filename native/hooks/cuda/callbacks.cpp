@@ -1,4 +1,5 @@
-// Calls of the driver's and the runtime's API → `launches`, each with its stack, and `syncs`; all of them to who traces calls.
+// Calls of the driver's and the runtime's API → `launches`, each with its stack, and `syncs`. Passes every call on to calls.cpp when calls
+// are traced.
 #include "base/clock.hpp"
 #include "base/large.hpp"
 #include "hooks/cuda/calls.hpp"
@@ -25,7 +26,7 @@ namespace {
 // A runtime call makes driver calls: the stack is captured once, by the outermost; each correlation id gets its row.
 struct Calls {
   uint32_t depth;
-  uint64_t frame;  // stack address of the outermost: what runs above it has left it by longjmp
+  uint64_t frame;  // stack address of the outermost call: a call from a higher address means that a longjmp left this one
   Thread* by;      // nullptr: it is not recorded
   uint32_t thread, stack;
   torch_autograd::Point point;
@@ -40,7 +41,7 @@ struct Calls {
 };
 thread_local Calls calls;
 constexpr uint64_t kPokeEvery = 1'000'000;
-// Of a call that was under way when we stepped aside, only the beginning was told.
+// A call that began under an earlier subscription is ignored at its end: CUPTI reported only its beginning before we stepped aside.
 constinit std::atomic<uint32_t> subscription{0};
 
 // Of all calls that we hear of, those that belong into `launches` or `syncs`: a bit each, of the driver's API, then of the runtime's.
@@ -63,7 +64,7 @@ uint64_t function_of(const CUpti_CallbackData& data) noexcept {
   return data.functionParams ? reinterpret_cast<uint64_t>(static_cast<const Parameters*>(data.functionParams)->f) : 0;
 }
 
-// What a driver call launches as a specialization of a Triton kernel, 0: none. Its parameters lie alike from CUDA 12.0 to 13.5.
+// Row of the Triton specialization that a driver call launches, 0: none. The parameters have the same layout from CUDA 12.0 to 13.5.
 uint32_t launched_variant(CUpti_CallbackId id, const CUpti_CallbackData& data) noexcept {
   if (!kernel_variants::any()) return 0;
   switch (id) {
@@ -168,7 +169,7 @@ void on_fatal_error(const CUpti_StateData& told) noexcept {
   give_up(told.notification.message ? told.notification.message : reason(told.notification.result));
 }
 
-// `traced`: the runtime's launches are heard of, too. Then they are the outermost of those with their number.
+// `traced`: we subscribe to the runtime's launches, too. Then a launch's outermost call is the runtime's.
 bool is_wanted(CUpti_CallbackDomain domain, std::string_view name, bool traced) noexcept {
   auto begins = [&](std::initializer_list<std::string_view> beginnings) {
     for (std::string_view beginning : beginnings)

@@ -14,7 +14,7 @@ namespace aiflame::cuda::tracing {
 
 namespace {
 
-// What a function returns.
+// How to read success from a function's result.
 enum class Answer : uint8_t {
   OWN,      // whether it failed
   EARLIER,  // whether an earlier call did
@@ -34,7 +34,7 @@ Known& known_of(CUpti_CallbackDomain domain, CUpti_CallbackId id) noexcept { ret
 struct Outermost {
   uint32_t depth;
   uint32_t subscription;
-  uint64_t frame;  // its stack address: what runs above it has left it by longjmp
+  uint64_t frame;  // its stack address: a call from a higher address means that a longjmp left this one
   calls::Begun begun;
   uint32_t ours;
 };
@@ -66,7 +66,7 @@ Answer answer_of(std::string_view name) noexcept {
   return Answer::OWN;
 }
 
-// Of a stream or an event that was asked after: no failure. The same number in both APIs.
+// The state of a stream or an event, not a failure. The same number in both APIs.
 constexpr int32_t kNotReady = CUDA_ERROR_NOT_READY;
 static_assert(kNotReady == 600 && sizeof(CUresult) == sizeof(int32_t));
 

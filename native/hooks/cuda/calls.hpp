@@ -1,6 +1,6 @@
 // Calls of CUDA's runtime and driver by the program → `calls` (with Feature TRACE_CUDA).
 //
-// The runtime calls the driver, and functions of the driver call others: what the program has called is the outermost of them, a row.
+// The runtime calls the driver, and functions of the driver call others. The program made the outermost call only: that one is the row.
 #pragma once
 #include "hooks/cuda/internal.hpp"
 #include "unwind/frames.hpp"
@@ -15,12 +15,12 @@ bool wanted() noexcept;
 // A function that we are going to hear of.
 void learn(CUpti_CallbackDomain domain, CUpti_CallbackId id, std::string_view name) noexcept;
 
-// `subscription`: of a call that was under way when another one ended, only the beginning was told. `stack`: that of a call which has one
-// anyway, since it launches something; 0: it has one if stacks are asked for.
+// `subscription`: leave() ignores a call that began under another one, since only its beginning was recorded. `stack`: the stack that a
+// launching call has captured anyway; 0: a stack is captured if the recording has stacks of calls.
 void enter(uint32_t subscription, const Registers& from, uint32_t stack) noexcept;
 void leave(uint32_t subscription, CUpti_CallbackDomain domain, CUpti_CallbackId id, const CUpti_CallbackData& data) noexcept;
 
-// While it lives, what this thread calls is called by us.
+// While it lives, calls that this thread makes are the collector's own and give no rows.
 class Ours {
  public:
   Ours() noexcept;

@@ -27,7 +27,7 @@ namespace {
 
 constinit std::atomic<LifeState> state{LifeState::ABSENT};
 constinit std::atomic<uint32_t> changing{0};  // thread that changes the state
-// CUPTI did not come back in time, a kernel hangs perhaps: what is begun is not gone on with, and nothing is begun any more.
+// CUPTI did not return in time (a kernel hangs, perhaps): we leave the state change unfinished, and begin no other.
 constinit std::atomic<bool> given_up{false};
 constexpr uint64_t kPatience = 2'000'000'000, kPatienceAtExit = 5'000'000'000;
 CUpti_SubscriberHandle subscriber;
@@ -50,7 +50,8 @@ bool write_name(char (&name)[kLongestName], uint32_t ordinal) noexcept {
   return known;
 }
 
-// CUDA numbers the devices that a process may see: where a device is tells which of the machine's it is. Told anew in each recording.
+// CUDA numbers the devices that a process may see; the PCI address says which of the machine's devices it is. Written anew in each
+// recording.
 void tell_address(uint32_t ordinal) noexcept {
   auto get_address = reinterpret_cast<int (*)(char*, int, int)>(driver_function("cuDeviceGetPCIBusId"));
   char address[32] = "";
@@ -69,8 +70,8 @@ bool subscribe() noexcept {
   return worked(result, "subscribing to CUPTI") && enable_callbacks(subscriber);
 }
 
-// Their names, and the contexts that were made before we were told of any: those that the program makes itself (not the primary ones)
-// stay unknown.
+// Writes the names of devices, and takes up the primary contexts that existed before CUPTI reported any. Contexts that the program had
+// made itself before that stay unknown.
 void look_at_devices() noexcept {
   auto count = reinterpret_cast<int (*)(int*)>(driver_function("cuDeviceGetCount"));
   auto active = reinterpret_cast<int (*)(int, unsigned*, int*)>(driver_function("cuDevicePrimaryCtxGetState"));
@@ -130,7 +131,7 @@ bool take(LifeStep step) noexcept {
   return false;
 }
 
-// One change at a time; one that a step of its own brings about (CUPTI calls back) is nothing new.
+// One change at a time; a change within a change (CUPTI calls back during a step) is ignored.
 class Changing {
  public:
   enum class Patience : uint8_t { WAITS, NONE };
@@ -185,7 +186,7 @@ void happen(LifeEvent event, Patience patience = Patience::WAITS) noexcept {
     if (may_call_cupti() && !take(step) && change.next == LifeState::COLLECTING) return undo(step);
 }
 
-// Whoever changes the state has finished. False: it took longer.
+// Waits until the thread that changes the state has finished. False: it took longer.
 bool settled(uint64_t patience) noexcept {
   timespec moment{0, 200'000};
   for (uint64_t begin = now_ns(); changing.load(std::memory_order_acquire); sys::call(SYS_nanosleep, reinterpret_cast<long>(&moment), 0))
@@ -193,7 +194,7 @@ bool settled(uint64_t patience) noexcept {
   return true;
 }
 
-// Without a call to CUPTI in this thread. Afterwards CUPTI is known to answer, or is given up.
+// Flushes without a call to CUPTI in this thread. If CUPTI does not answer in time, we give it up.
 void flush_elsewhere(uint64_t patience) noexcept {
   if (!may_call_cupti()) return;
   if (!settled(patience) || !flush_by_worker(patience) || !settled(patience)) given_up.store(true, std::memory_order_release);
@@ -242,8 +243,8 @@ void stop() noexcept {
   if (!in_callback()) happen(LifeEvent::STOP);
 }
 
-// Whoever changes the state meanwhile may be waiting for the worker. Sampling cannot be ended from there (it hangs beside threads that
-// launch kernels): what costs most ends then, records of activity.
+// A thread that changes the state meanwhile may be waiting for the worker. Sampling cannot be ended from the worker (it hangs beside
+// threads that launch kernels): then only activity records end here, which cost most.
 void stop_if_recording_ended() noexcept {
   if (control::recording() || !collecting()) return;
   if (!sampling::any()) return happen(LifeEvent::STOP, Patience::NONE);

@@ -1,4 +1,4 @@
-// CUDA: what the collector's other parts may ask of it. cupti_api.hpp has CUPTI, life.hpp the order of things.
+// CUDA: the functions that the collector's other parts may call. cupti_api.hpp has CUPTI, life.hpp the order of CUPTI's calls.
 #pragma once
 #include <cstdint>
 
@@ -8,8 +8,8 @@ namespace aiflame::cuda {
 void start() noexcept;
 // The recording ends: everything that CUPTI still holds is written.
 void stop() noexcept;
-// The process is about to end or to exec, in a thread that may be in a signal handler and hold any lock: what CUPTI holds is written by
-// another, within two seconds or not at all. Collecting goes on.
+// The process is about to end or to exec, in a thread that may be in a signal handler and hold any lock: another thread writes CUPTI's
+// remaining records, within two seconds or not at all. Collecting goes on.
 void flush_anywhere() noexcept;
 // The recording ends where the process ends: CUPTI is never called again.
 void leave() noexcept;

@@ -43,24 +43,24 @@ struct Cupti {
   AIFLAME_CUPTI_FUNCTIONS(AIFLAME_MEMBER)
   AIFLAME_CUPTI_OPTIONAL(AIFLAME_MEMBER)
 #undef AIFLAME_MEMBER
-  uint32_t version;  // as cuptiGetVersion tells: it grows with every release
+  uint32_t version;  // from cuptiGetVersion: it grows with every release
 };
 
-// What load_cupti() found. An optional function that this version lacks is null.
+// The functions that load_cupti() found. An optional function that this version lacks is null.
 const Cupti& cupti() noexcept;
 
 // Finds CUPTI: the copy that the process has, else one beside its CUDA runtime or in its Python packages, else the toolkit's. False
 // when there is none, or it is too old; a note says so.
 bool load_cupti() noexcept;
 
-// What CUPTI calls an error.
+// CUPTI's name of an error.
 const char* reason(CUptiResult result) noexcept;
 
 // CUPTI's calls as expressions: false, and one note for each distinct failure, when it is not CUPTI_SUCCESS.
 bool worked(CUptiResult result, const char* what) noexcept;
 
-// Looks up what we ask of the driver, if it is in the process. Outside of callbacks: others may call the driver with the loader's lock
-// held, in constructors of libraries, so that to ask the loader inside a call of the driver may never end.
+// Looks up the driver's functions that we call, if the driver is in the process. Only outside of callbacks: other threads may call the
+// driver with the loader's lock held, in constructors of libraries, so that a look-up inside a call of the driver may never end.
 void find_driver() noexcept;
 
 // A function of the driver, of those that find_driver() knows; nullptr before it has found them. Takes no lock.

@@ -1,4 +1,4 @@
-// Nodes of graphs: where they were captured, and what they were cloned from when a graph is instantiated.
+// Nodes of graphs: the stack that captured each node, and the node that it was cloned from when a graph is instantiated.
 #include "base/clock.hpp"
 #include "hooks/cuda/internal.hpp"
 #include "hooks/cuda/skip_driver_frames.hpp"

@@ -6,14 +6,14 @@
 
 namespace aiflame::cuda {
 
-// callbacks.cpp: which calls we hear of, and what each does.
+// callbacks.cpp: switches on CUPTI's callbacks, and handles each.
 bool enable_callbacks(CUpti_SubscriberHandle subscriber) noexcept;
 void CUPTIAPI on_callback(void* user, CUpti_CallbackDomain domain, CUpti_CallbackId id, const void* data);
-// The same where calls are traced, too.
+// The callback to use where calls are traced, too.
 void CUPTIAPI on_traced_callback(void* user, CUpti_CallbackDomain domain, CUpti_CallbackId id, const void* data);
 // CUPTI's id of a call, as tables have it: ids may begin anew when another tool has ended CUPTI, so each subscription has its own.
 uint64_t correlation(uint32_t id) noexcept;
-// The calling thread is inside a call that we were told of: CUPTI's and the driver's locks may be held.
+// The calling thread is inside a call that CUPTI reported to us: CUPTI's and the driver's locks may be held.
 bool in_callback() noexcept;
 // Row of `kernel_variants` of the kernel that the calling thread's driver call launches, 0: none.
 uint32_t variant_being_launched() noexcept;
@@ -24,7 +24,7 @@ struct Wait {
   uint32_t kind;    // schema::SyncKind, 0: it does not wait
   uint32_t stream;  // 0: all, or unknown
 };
-// Whether a call waits, by its name; known by its id from then on.
+// Whether a call waits, by its name; wait_of() then finds it by its id.
 bool learn_wait(CUpti_CallbackDomain domain, CUpti_CallbackId id, std::string_view name) noexcept;
 Wait wait_of(CUpti_CallbackDomain domain, CUpti_CallbackId id, const CUpti_CallbackData& data) noexcept;
 void write_wait(const Wait& wait, uint32_t id, uint64_t begin_ns, uint64_t end_ns) noexcept;
@@ -56,8 +56,8 @@ void stop_if_recording_ended() noexcept;
 void start_worker() noexcept;
 // Waits for its end, unless it is the worker that calls this.
 void stop_worker() noexcept;
-// It writes all that CUPTI holds, if there is a worker; whoever calls this waits for it and takes no lock. False: it takes longer, and is
-// the worker no more.
+// The worker, if there is one, writes all records that CUPTI holds; the caller waits for it and takes no lock. False: it takes longer, and
+// no longer is the worker.
 bool flush_by_worker(uint64_t patience) noexcept;
 void forget_worker() noexcept;
 

@@ -1,9 +1,9 @@
-// How others' calls to CUPTI reach sharing.cpp. A library that is linked with CUPTI (torch) finds the functions that we export. One that
-// looks them up by itself (Proton) does so with dlsym() (hooks/libc/dlsym): an address that it would give for one of these functions is
-// replaced by our wrapper's.
+// How other tools' calls to CUPTI reach sharing.cpp. A library that is linked with CUPTI (torch) is bound to the functions that we export.
+// A tool that looks them up by itself (Proton) does so with dlsym() (hooks/libc/dlsym), which returns our wrapper's address instead.
 //
-// The driver serves one copy of CUPTI a process, the first that takes it, and for good. Who brings a copy of its own (Proton does) is led
-// to ours for all that it looks up. Who had functions of another copy before we had loaded ours keeps them, and we take that copy too.
+// The driver serves one copy of CUPTI a process, the first that subscribes, and for good. A tool that brings a copy of its own (Proton
+// does) gets functions of our copy from dlsym(). A tool that had functions of another copy before we loaded ours keeps them, and we use
+// that copy too.
 #include "base/large.hpp"
 #include "hooks/cuda/cupti_api.hpp"
 #include "hooks/cuda/sharing.hpp"
@@ -57,14 +57,14 @@ void* wrapper_of(std::string_view name, uint32_t copy) noexcept {
 
 void put(Real& real, size_t place, void* function) noexcept { memcpy(reinterpret_cast<char*>(&real) + place, &function, sizeof function); }
 
-// Fills what is known of a copy by looking up all: a call may come for one function before another was asked for.
+// Looks up all functions of a copy at once: the program may call one function before it has looked up another.
 void fill(Real& real, void* library) noexcept {
 #define AIFLAME_FILL(function) put(real, offsetof(Real, function), hooks::real_dlsym(library, "cupti" #function));
   AIFLAME_SHARED_CUPTI(AIFLAME_FILL)
 #undef AIFLAME_FILL
 }
 
-// Of what lies at an address. It stays loaded: what is known of it holds for good.
+// The library at an address, and its base address. It stays loaded, so that the pointers into it stay valid.
 void* keep(const void* address, const void** base) noexcept {
   Dl_info module{};
   if (!dladdr(address, &module)) return nullptr;
@@ -91,7 +91,7 @@ uint32_t copy_of(const void* function) noexcept {
   Real real{};
   for (uint32_t copy = 0; base && copy < kMostCopies; copy++) {
     const void* there = bases[copy].load(std::memory_order_acquire);
-    // All look-ups come before the place is taken: whoever waits for it may hold the dynamic linker's lock.
+    // All look-ups come before the place is taken: a thread that waits for it may hold the dynamic linker's lock.
     if (!there && !real.library) {
       void* library = keep(function, &base);
       if (!library) return kMostCopies;
@@ -122,7 +122,7 @@ struct Search {
   char path[4096];
 };
 
-// What may be opened is opened after the search, which holds a lock that opening takes second.
+// The library is opened after the search: the search holds a lock that opening must take after another.
 int find_cupti(dl_phdr_info* info, size_t, void* data) {
   const char* slash = info->dlpi_name ? strrchr(info->dlpi_name, '/') : nullptr;
   auto* search = static_cast<Search*>(data);
@@ -145,14 +145,14 @@ const Real& linked() noexcept {
   return copies[kLinked];
 }
 
-// What dlsym() answers instead of a function that it found.
+// The address that dlsym() returns in place of a function that it found.
 void* instead_of(void* found, const char* name) noexcept {
   uint32_t copy = copy_of(found);
   if (copy == kMostCopies) return found;
   if (uses[copy].load(std::memory_order_acquire) == Use::OURS) {
     uint32_t ours = copy_of(address_of(cupti().GetVersion));
     if (ours == kMostCopies) return nullptr;
-    // Last, for dlerror(): it is told of when ours lacks it.
+    // Last, so that dlerror() reports the function that our copy lacks.
     found = hooks::real_dlsym(const_cast<void*>(copies[ours].library), name);
     copy = ours;
   }
@@ -177,7 +177,7 @@ void* aiflame_dlsym_cupti(void* library, const char* name) noexcept {
   void* found = aiflame::hooks::real_dlsym(library, name);
   if (!found || base_of(found) == base_of(address_of(&aiflame_dlsym_cupti))) return found;
   void* answer = instead_of(found, name);
-  // Ours have left what dlerror() tells: it is to be as after a look-up that succeeded.
+  // Our own look-ups have changed the text of dlerror(): a look-up that succeeds clears it again.
   if (answer) aiflame::hooks::real_dlsym(library, name);
   return answer;
 }

@@ -1,4 +1,4 @@
-// In which order CUPTI may be asked for things, without a single call to it: what to do next is a value.
+// The order in which CUPTI may be called, without a single call to it: the next step is a value.
 //
 // CUPTI serves one subscriber, crashes when a context is drained that is gone, and must not be called once the driver has shut down.
 #pragma once
@@ -35,7 +35,7 @@ enum class LifeStep : uint8_t {
   DISABLE_ACTIVITY,  // first, so that no record comes into a buffer after the flush: the next tool would be given it
   FLUSH,
   UNSUBSCRIBE,
-  FORGET,  // drop what we know without a call to CUPTI
+  FORGET,  // drop our state without a call to CUPTI
 };
 
 struct LifeChange {

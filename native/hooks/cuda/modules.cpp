@@ -1,4 +1,4 @@
-// Device code is kept when it is loaded: it may be gone, or made at run time, when somebody wants to read it.
+// Saves device code when it is loaded: its file may be gone later, or the program may have compiled it at run time.
 #include "base/clock.hpp"
 #include "base/large.hpp"
 #include "base/sys.hpp"

@@ -20,12 +20,12 @@ namespace aiflame::cuda::sampling {
 
 namespace {
 
-// Whoever calls CUPTI for a context has `taken` its place. A thread in a callback holds locks of the driver that CUPTI may want in
-// another thread's call, so nobody waits for a place without end.
+// A thread that calls CUPTI for a context has `taken` its place. A thread in a callback holds locks of the driver that CUPTI may want in
+// another thread's call, so no thread waits for a place without end.
 enum class State : uint8_t {
   SAMPLED,
   WANTED,  // somebody waits to end it: the holder calls CUPTI no more and lets go
-  GONE,    // who waited gave up, and the context with it: nobody calls CUPTI for it again
+  GONE,    // the waiting thread gave up, and the context with it: nobody calls CUPTI for it again
 };
 
 struct Place {
@@ -40,20 +40,20 @@ struct Place {
   bool failed;
 };
 
-// What one fetch brought.
+// The result of one fetch.
 struct Fetched {
   uint64_t samples;  // all of them, dropped ones too
   uint64_t dropped;
   bool full;  // the device's buffer had no room
 };
 
-// One for each device. Of two contexts of a device that are both sampled, CUPTI slows the second one's launches a thousandfold, fails to
-// fetch samples, and loses the records of all kernels from then on: also when they are of two processes (`Claim`).
+// One for each device. Of two sampled contexts of one device, CUPTI slows the second one's launches a thousandfold, fails to fetch
+// samples, and loses the records of all kernels from then on, even across two processes (`Claim`).
 constexpr uint32_t kMostDevices = 64;
 constexpr uint64_t kPatience = 1'000'000'000;
-constexpr uint64_t kNewContextAfter = 150'000'000;  // a new one is met by then
+constexpr uint64_t kNewContextAfter = 150'000'000;  // a new context is noticed by then
 constexpr uint32_t kMostReads = 32;
-constexpr uint64_t kWorthTelling = 100;  // one dropped in so many
+constexpr uint64_t kWorthTelling = 100;  // a note when one sample in so many was dropped
 AIFLAME_LARGE constinit Place places[kMostDevices];
 
 // Contexts on which sampling has begun, until they go. It begins once on each: beside threads that launch kernels, a second time has locked
@@ -98,7 +98,7 @@ bool take(Place& place) noexcept {
   return true;
 }
 
-// Takes it, unless it has a context. Who took a free one looks at it and lets go, or is about to give it a context.
+// Takes it, unless it has a context. A thread that holds a free place lets it go after a look, or is about to give it a context.
 bool take_free(Place& place) noexcept {
   while (!place.context.load(std::memory_order_acquire)) {
     if (!try_take(place)) {
@@ -204,7 +204,7 @@ void fetch(Place& place, bool is_last) noexcept {
   tell_missing(fetched);
 }
 
-// Ends sampling, and writes what nobody had fetched.
+// Ends sampling, and writes the samples that were not fetched yet.
 void finish(Place& place) noexcept {
   if (!place.failed) fetch(place, true);
   if (may_call_cupti() && place.session.stop()) {
@@ -217,7 +217,7 @@ void finish(Place& place) noexcept {
   leave(place);
 }
 
-// False when its holder did not let go of it.
+// False when the thread that holds the place did not let go of it.
 bool end_soon(Place& place) noexcept {
   State sampled = State::SAMPLED;
   place.state.compare_exchange_strong(sampled, State::WANTED, std::memory_order_acq_rel);
@@ -251,7 +251,7 @@ void context_created(CUcontext context, uint32_t device) noexcept {
   if (!take_free(place)) return spool::note("GPU stalls are recorded of one CUDA context a device: those of its other contexts are missing");
   place.plan = Plan(look_at(device), setting);
   place.context.store(context, std::memory_order_seq_cst);
-  // stop() ends what it finds; who comes too late to be found sees that nothing is collected any more.
+  // stop() ends every session it finds. A context that is added after that sees collecting() == false and starts none.
   if (!collecting()) {
     leave(place);
   } else if (!begin(place, context)) {

@@ -1,7 +1,7 @@
-// Continuous sampling of what warps wait for, of one context a device: kernels run as they would without it.
+// Continuous sampling of the reasons for which warps wait, in one context a device: kernels run as they would without it.
 //
 // Files: sampling_plan.hpp (period, times, windows), sampling_session.cpp (CUPTI's side),
-// sampling_records.cpp (the rows), this one (contexts, and who may touch them when).
+// sampling_records.cpp (the rows), this one (contexts, and which thread may use them when).
 #pragma once
 #include "hooks/cuda/cupti_api.hpp"
 
@@ -12,7 +12,7 @@ namespace aiflame::cuda::sampling {
 // Begins to sample it, when no other context of its device is sampled, and never a second time once that has ended. In the callback of its
 // creation, or for one that exists; again for the same context does nothing.
 void context_created(CUcontext context, uint32_t device) noexcept;
-// Before that, where it is known to be new: one with the same address may have gone while nobody told us.
+// Before that, where the context must be new: CUPTI may not have reported the end of an earlier one at the same address.
 void context_is_new(CUcontext context) noexcept;
 // In the callback that announces its end: the last samples are written.
 void context_ending(CUcontext context) noexcept;
@@ -26,7 +26,7 @@ void stop() noexcept;
 // A context is sampled.
 bool any() noexcept;
 
-// New tables: what was written is gone.
+// A new recording has empty tables.
 void forget_rows() noexcept;
 // The contexts are the parent's.
 void after_fork_child() noexcept;

@@ -8,7 +8,7 @@ namespace aiflame::cuda::sampling {
 // Of all processes that aiflame records on this machine (of one network namespace).
 class Claim {
  public:
-  // False: another process has it. True where it cannot be told.
+  // False: another process has it. True where that cannot be found out.
   bool take(uint32_t ordinal) noexcept;
   // Also in the child of a fork, where it remains the parent's.
   void release() noexcept;

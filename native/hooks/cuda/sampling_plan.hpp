@@ -1,5 +1,5 @@
-// How often a GPU's warps are looked at, when CUPTI decodes what was seen and when we look for that, and the windows of time that it is
-// of: arithmetic without a call to CUPTI.
+// How often a GPU samples its warps, when CUPTI decodes the samples, when we fetch them, and which window of time they belong to:
+// arithmetic without a call to CUPTI.
 //
 // The period is 2^n cycles and stays as it is: to change it means to end sampling and to begin anew, and a program that launches
 // kernels meanwhile hangs in the driver. So it is chosen before the first sample, for a device that is busy everywhere.
@@ -10,15 +10,15 @@
 
 namespace aiflame::cuda::sampling {
 
-constexpr uint32_t kFinestPeriod = 5, kCoarsestPeriod = 31;  // what CUPTI takes
+constexpr uint32_t kFinestPeriod = 5, kCoarsestPeriod = 31;  // CUPTI's limits
 
 // Samples a second and device; each multiprocessor gives one a period. A minute of them resolves a thousandth of the GPU's time to 3%.
 constexpr uint64_t kBudget = 50'000;
 
-// CUPTI decodes in threads of its own, as often as it is told once. Short windows divide samples well; but on some virtual machines
+// CUPTI decodes in threads of its own, at an interval that is set once. Short windows divide samples well; but on some virtual machines
 // all processors stand still for a moment each time, which a program that launches without end feels.
 constexpr uint64_t kDecodeEvery = 200'000'000, kDecodeOftenest = 25'000'000;
-// When CUPTI has decoded it does not say; to look costs little. Where a window ends is known as well as this.
+// CUPTI does not report when it has decoded; a look costs little. The end of a window is as exact as this interval.
 constexpr uint64_t kLookEvery = 25'000'000, kLookWhenIdle = 500'000'000;
 
 struct Device {
@@ -75,7 +75,7 @@ class Plan {
       came_ns_ = now;
       wait_for_next(now);
     } else {
-      // What was taken earlier had been decoded by now.
+      // Samples that the GPU took earlier had been decoded by now.
       uint64_t latest = decode_ns() + 2 * kLookEvery;
       if (now > latest) edge_ns_ = std::max(edge_ns_, now - latest);
       wait(now, now - came_ns_ < 2 * latest ? kLookEvery : std::min(2 * interval_ns_, kLookWhenIdle));
@@ -84,7 +84,7 @@ class Plan {
   }
 
  private:
-  // Nobody tells how large a record is: 128 bytes a sample are enough.
+  // CUPTI does not document the size of a record: 128 bytes a sample are enough.
   constexpr uint64_t bytes_a_second() const noexcept { return (cycles_ >> period_) * 128; }
 
   constexpr void wait_for_next(uint64_t now) noexcept { wait(now, std::max(decode_ns() - kLookEvery, kLookEvery)); }

@@ -12,10 +12,10 @@ namespace aiflame::cuda::sampling {
 
 namespace {
 
-// Most processes write none: to forget nothing is not to touch any table of them.
+// Most processes write none: then forget_written() touches none of the tables.
 constinit std::atomic<bool> any_written{false};
 
-// Rows that were written, by a hash of what they say; two that come first at the same moment may both write it.
+// Rows that were written, by a hash of their content; two threads that write the same row first at the same moment may both write it.
 template <uint32_t kPlaces>
 class Written {
  public:
@@ -97,8 +97,8 @@ uint32_t row_of_unknown(uint32_t index) noexcept {
                            [&] { return spool::append(schema::StallReason{.index = index, .name = spool::text(kUnknown)}); });
 }
 
-// Most records share their function with the few before them. A function's name is memory of the C library, shared by all records,
-// those of kernels too; CUPTI leaves it to us to free it once none of them is read any more, which is never.
+// Most records share their function with the few before them. A function's name is memory of the C library, shared by all records, those of kernels
+// too; we would have to free it after the last record, so we never do.
 class Functions {
  public:
   uint32_t row(const CUpti_PCSamplingPCData& record) noexcept {

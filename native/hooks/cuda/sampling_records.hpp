@@ -1,4 +1,4 @@
-// What was sampled, as rows: stall reasons and functions once, then windows and their samples.
+// Samples as rows: stall reasons and functions once, then windows and their samples.
 #pragma once
 #include "hooks/cuda/sampling_session.hpp"
 
@@ -15,7 +15,7 @@ struct Window {
 // From any thread.
 void write_window(const Window& window, const Reasons& reasons, const Samples& samples) noexcept;
 
-// New tables: what was written is gone.
+// A new recording has empty tables.
 void forget_written() noexcept;
 
 }  // namespace aiflame::cuda::sampling

@@ -1,4 +1,4 @@
-// CUPTI's side of sampling one context: what it is told, the memory that it writes into, and how that is read.
+// CUPTI's side of sampling one context: its configuration, the memory that it writes samples into, and how we read that.
 #pragma once
 #include "hooks/cuda/cupti_api.hpp"
 #include "hooks/cuda/sampling_plan.hpp"
@@ -16,7 +16,7 @@ struct Reasons {
   char names[kMostReasons][CUPTI_STALL_REASON_STRING_SIZE];
 };
 
-// What CUPTI filled in: read() and stop() leave one.
+// The samples that CUPTI has written: read() and stop() leave one.
 class Samples {
  public:
   Samples(const CUpti_PCSamplingData& data, size_t stride) noexcept : data_(data), stride_(stride) {}
@@ -38,9 +38,9 @@ class Session {
   bool start(CUcontext context, const Plan& plan) noexcept;
   // It began on this context, even if start() failed after that.
   bool was_enabled() const noexcept { return enabled_; }
-  // What was sampled since the last time, or a part of it (see has_more()).
+  // The samples since the last time, or a part of them (see has_more()).
   CUptiResult read() noexcept;
-  // Ends sampling. left_over() is what nobody had read by then.
+  // Ends sampling. left_over() has the samples that were not read by then.
   bool stop() noexcept;
 
   Samples samples() const noexcept { return {*fetched_, stride_}; }

@@ -18,15 +18,16 @@ namespace aiflame::cuda::sharing {
 namespace {
 
 constexpr uint32_t kMostKinds = 256;
-constinit std::atomic<uint32_t> entering{0};  // in a wrapper: what they do is not counted yet
+constinit std::atomic<uint32_t> entering{0};  // threads in a wrapper, whose effects are not counted yet
 constinit std::atomic<uint32_t> subscribers{0};
 constinit std::atomic<uint64_t> kinds[kMostKinds / 64]{};  // activities that they have switched on
-// Those that they have switched on in one context: its address and the kind. What finds no place here counts as on in all.
+// Kinds that other tools have switched on in one context: its address and the kind. A kind without a place here counts as on in all
+// contexts.
 constexpr uint32_t kMostInContexts = 128;
 AIFLAME_LARGE constinit std::atomic<uint64_t> in_contexts[kMostInContexts]{};
 
-// Their two functions for buffers, and which buffers they have lent. CUPTI gives a buffer back to whoever has registered last, so that
-// each has to be sent to where it came from.
+// The other tool's two functions for buffers, and the buffers that it has lent. CUPTI returns a buffer to the callback that was registered
+// last, so that we must send each to its owner.
 constexpr uint32_t kMostLent = 4096;
 constinit std::atomic<CUpti_BuffersCallbackRequestFunc> request{nullptr};
 constinit std::atomic<CUpti_BuffersCallbackCompleteFunc> complete{nullptr};
@@ -37,12 +38,12 @@ constinit std::atomic<uint32_t> lent_count{0};
 constinit std::atomic<CUpti_TimestampCallbackFunc> their_clock{nullptr};
 char name[128];
 
-// They have left when nothing of theirs was on for this long. Their last records may come later than their last switch: they are asked
-// for by themselves, or by us when they take too long.
+// The other tool has left when nothing of its was on for this long. Its last records may come after its last switch: it flushes them itself, or we do
+// when it takes too long.
 constexpr uint32_t kPauseMs = 100, kMostPauses = 50;
 constinit std::atomic<bool> waiting{false};
-// We have left for them, or could not begin beside them: nobody else is waited for, since most that use CUPTI never meet us. The driver may
-// still be in its cuInit when they leave: we try for as long as that may take.
+// We stepped aside for another tool, or could not begin beside it: only then do we wait, since most users of CUPTI never run beside us. The driver
+// may still be in its cuInit when they leave: we try for as long as that may take.
 constexpr uint32_t kMostTries = 100;
 constinit std::atomic<bool> owed{false};
 // Our functions for buffers are the registered ones.
@@ -62,7 +63,7 @@ void CUPTIAPI on_buffer_wanted(uint8_t** buffer, size_t* bytes, size_t* most_rec
     uint8_t* nothing = nullptr;
     if (place.compare_exchange_strong(nothing, *buffer)) return;
   }
-  // One that cannot be told from ours would end as one of ours. CUPTI counts what it has no buffer for.
+  // A buffer without a place in `lent` would later be taken for one of ours. CUPTI counts the records for which it has no buffer.
   lent_count.fetch_sub(1);
   if (auto* theirs_again = complete.load()) theirs_again(nullptr, 0, *buffer, *bytes, 0);
   *buffer = nullptr;
@@ -126,17 +127,17 @@ void* wait_for_the_last(void*) noexcept {
     uint32_t pauses = 0;
     do pause();
     while (!is_there() && lent_count.load() && ++pauses < kMostPauses);
-    // Theirs, or one of ours that they have filled: what comes into it is not for us.
+    // A buffer of theirs, or one of ours with their records: we do not write those.
     if (!is_there() && (lent_count.load() || has_lent_buffers()) && may_return()) flush_activity(true);
     if (!is_there()) regain();
     if (++tries == kMostTries) owed.store(false);
     waiting.store(false);
-    // Somebody may have left before that, and found us waiting.
+    // A tool may have left before that, and seen us waiting.
   } while (to_return() && !waiting.exchange(true));
   return nullptr;
 }
 
-// From a thread of its own: who leaves may be in one of CUPTI's callbacks, and may have more to do to it.
+// In a thread of its own: the tool that leaves may be in one of CUPTI's callbacks, and may have more to do there.
 void come_back_later() noexcept {
   if (!to_return() || waiting.exchange(true)) return;
   if (!hooks::start_helper_thread(wait_for_the_last)) waiting.store(false);
@@ -196,7 +197,7 @@ void forget_theirs() noexcept {
 }  // namespace
 
 bool in_use() noexcept {
-  bool before = owed.exchange(true);  // before the look: whoever leaves after it sees that
+  bool before = owed.exchange(true);  // before the look: a tool that leaves after it sees the flag
   if (is_there()) return true;
   owed.store(before);
   return false;
@@ -250,7 +251,7 @@ CUptiResult Unsubscribe(Call call, CUpti_SubscriberHandle subscriber) noexcept {
   return result;
 }
 
-// It ends all use of CUPTI. Whoever has left may say so late, when we are back: it has nothing on that could end.
+// Ends all use of CUPTI. A tool that has left already may call it late, when we are back: nothing of its is on that could end.
 CUptiResult Finalize(Call call) noexcept {
   if (disturbs_us(call.real)) return CUPTI_SUCCESS;
   CUptiResult result = call.real.Finalize();
@@ -267,7 +268,7 @@ CUptiResult ActivityRegisterCallbacks(Call call, CUpti_BuffersCallbackRequestFun
   request.store(their_request);
   registered_with.store(&call.real);
   CUptiResult result = call.real.ActivityRegisterCallbacks(on_buffer_wanted, on_buffer_full);
-  // What they switched on before came into a buffer of ours: from here on it comes into theirs.
+  // Kinds that they switched on before wrote into buffers of ours: from here on they write into theirs.
   if (is_ours(call.real) && has_lent_buffers()) cupti().ActivityFlushAll(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);
   return result;
 }

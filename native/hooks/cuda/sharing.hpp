@@ -30,29 +30,29 @@ struct Real {
   const void* library;
 };
 
-// Somebody uses CUPTI, or is about to: who wanted to begin is called when they have left.
+// Another tool uses CUPTI, or is about to. If so, CUDA's collection begins when the tool has left.
 bool in_use() noexcept;
 // Our functions for buffers are registered now.
 void registered_ours() noexcept;
-// Who came last, for a person.
+// The tool that came last, for messages.
 const char* user() noexcept;
 
 // A buffer that came back to us and is somebody else's goes to them. False: it is ours.
 bool give_back(CUcontext context, uint32_t stream, uint8_t* buffer, size_t bytes, size_t used) noexcept;
 
-// The clock that another has asked for; nullptr: none.
+// The clock that another tool has set; nullptr: none.
 CUpti_TimestampCallbackFunc clock() noexcept;
 
 // Only the thread that forked lives on in the child.
 void after_fork_child() noexcept;
 
-// Without LD_PRELOAD: those that are linked with CUPTI by now call us from here on. Who looks its functions up is not heard of.
+// Without LD_PRELOAD: libraries that are linked with CUPTI by now call our wrappers from here on. Look-ups by dlsym() do not reach us.
 void lead_callers() noexcept;
 
 // The copy of CUPTI that somebody has functions of since before ours was loaded, as dlopen() gives it; nullptr: none. It must be ours too.
 void* copy_of_others() noexcept;
 
-// What others call, from `caller`.
+// A call that another tool makes, from `caller`.
 struct Call {
   const Real& real;
   const void* caller;

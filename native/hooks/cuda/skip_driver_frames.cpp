@@ -49,7 +49,7 @@ bool is_inner(uint64_t pc) noexcept { return own.has(pc) || of_cupti.has(pc) || 
 uint64_t load(uint64_t address) noexcept { return *reinterpret_cast<const uint64_t*>(address); }
 uint64_t bp_of(const Registers& from, uint32_t at) noexcept { return at == kNowhere ? from.bp : load(from.sp + at); }
 
-// Where the return addresses lie in their places, and what frames were found by is what it was, the frames are the same.
+// Where the same return addresses and frame pointers lie in the same places, the frames are the same.
 bool leads(const Way& way, const Registers& from, uint64_t stack_high) noexcept {
   if (way.from != from.pc || stack_high - from.sp < way.returns[way.count - 1].at + 8) return false;
   for (uint32_t at = 0; at < way.count; at++) {
@@ -64,7 +64,7 @@ Registers end_of(const Way& way, const Registers& from) noexcept {
   return {.pc = last.pc, .sp = from.sp + last.at + 8, .bp = bp_of(from, way.bp_at), .all = nullptr, .exact = false};
 }
 
-// To the function of the driver that was called; where none was, to who called CUPTI.
+// Walks to the driver's function that the program called; where there was none, to the caller of CUPTI.
 bool walk(Thread& thread, const Registers& from, Way* way) noexcept {
   Caller callers[kMostFrames];
   uint32_t count = thread.unwinder->callers(from, thread.stack_high, callers, kMostFrames, is_inner);

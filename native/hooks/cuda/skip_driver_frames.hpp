@@ -1,8 +1,8 @@
 // From a callback of ours out to the call of CUDA.
 //
-// Frames of CUPTI's and the driver's own lie between: six or more, which tell nobody anything and are a fifth of a launch's stack. They are
-// the same ones launch after launch. A way that a walk has found once is kept as return addresses and how far above the callback's caller
-// each lies; where all of them are found in their places again, the walk begins at its end.
+// Frames inside CUPTI and the driver lie between: six or more, which say nothing about the program and are a fifth of a launch's stack.
+// They are the same ones launch after launch. A walk's result is kept as a way: its return addresses, and how far above the callback's
+// caller each lies. Where all of them are in their places again, the unwinder starts at the end of the way.
 #pragma once
 #include "unwind/frames.hpp"
 
@@ -15,8 +15,8 @@ namespace aiflame::cuda {
 // Where our code, CUPTI's and the driver's lie. Outside of callbacks.
 void find_inner_code() noexcept;
 
-// The registers of the frame of the driver's function that the program called, or of whoever called CUPTI otherwise; `from` itself where no
-// rules lead there. What capture() takes.
+// The registers, for capture(), of the frame of the driver's function that the program called, or of the frame that called CUPTI
+// otherwise; `from` itself where no unwind rules lead there.
 Registers skip_driver_frames(Thread& thread, const Registers& from) noexcept;
 
 }  // namespace aiflame::cuda

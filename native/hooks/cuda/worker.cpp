@@ -43,8 +43,8 @@ bool wait_while(uint32_t in, uint64_t patience) noexcept {
   return true;
 }
 
-// What CUPTI calls for us would break the captures of streams that the program has under way, as calls of any thread do unless it says
-// that it knows. The driver takes it once cuInit has returned.
+// Calls that CUPTI makes in this thread would break the program's captures of streams, as calls of any thread do unless it sets the
+// relaxed mode. The driver accepts the mode once cuInit has returned.
 void spare_captures(bool& spared) noexcept {
   auto exchange = reinterpret_cast<int (*)(int*)>(driver_function("cuThreadExchangeStreamCaptureMode"));
   int mode = 2;  // CU_STREAM_CAPTURE_MODE_RELAXED
@@ -81,7 +81,7 @@ void drain_and_flush() noexcept {
   }
 }
 
-// Who waited for its end may have given up, and collecting may have begun again: then it stays.
+// The thread that waited for the worker's end may have given up, and collecting may have begun again: then the worker stays.
 bool may_end() noexcept {
   uint32_t stopping = STOPPING;
   return state.compare_exchange_strong(stopping, NONE) || stopping == NONE;

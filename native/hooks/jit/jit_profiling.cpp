@@ -1,5 +1,5 @@
 // The Intel JIT-profiling interface: a run-time compiler (oneDNN's, for one) loads the library that INTEL_JIT_PROFILER64 names
-// (native/agent, which passes everything on to here) and tells it of every function that it makes. Layouts from Intel's jitprofiling.h.
+// (native/agent, which passes everything on to here) and reports every function that it makes. Layouts from Intel's jitprofiling.h.
 #include "hooks/shared/exported.hpp"
 #include "spool/control.hpp"
 #include "unwind/jit_code.hpp"

@@ -23,8 +23,8 @@ namespace aiflame::hooks {
 
 namespace {
 
-// The variables that carry a recording from a program to its children. One that a child's environment sets differently is left as it
-// is, except for the preload list, which we join.
+// The variables that carry a recording from a program to its children. A value that a child's environment sets differently stays, except for the
+// preload list, which we join.
 constexpr char kCarried[][24] = {"AIFLAME_PROFILE", "LD_PRELOAD",         "INTEL_JIT_PROFILER64",  "CUDA_INJECTION64_PATH",
                                  "OPENCL_LAYERS",   "OMP_TOOL_LIBRARIES", "NVTX_INJECTION64_PATH", "INTEL_LIBITTNOTIFY64"};
 constexpr size_t kProfile = 0, kPreload = 1;
@@ -57,10 +57,10 @@ const char* find(char* const* environment, std::string_view name) noexcept {
   return nullptr;
 }
 
-// What we put in front of us for the program that runs now: its children need not have it. Set to "" where that is nothing.
+// The libraries that we put in front of ours for the program that runs now: its children need not have them. "" where there are none.
 constexpr std::string_view kFirst = "AIFLAME_PRELOADED_FIRST";
 
-// What leads to the profile where paths do not (spool/reach).
+// The descriptors by which a process reaches the profile where paths do not (spool/reach).
 constexpr std::string_view kDescriptors = "AIFLAME_DESCRIPTORS";
 
 std::string_view value(const char* entry, std::string_view name) noexcept { return entry ? entry + name.size() + 1 : ""; }
@@ -101,8 +101,8 @@ bool opens(const char* path) noexcept {
   return !sys::failed(fd);
 }
 
-// The libraries that we need (on a system before glibc 2.34 the last two as well), where they lie here. One that is missing would end a
-// program that we are preloaded into.
+// Paths of the libraries that we need (on a system before glibc 2.34 the last two as well). A program that we are preloaded into would end without
+// one of them.
 AIFLAME_LARGE constinit struct {
   char path[256];
 } needed_libraries[3];
@@ -135,7 +135,8 @@ bool reaches_profile() noexcept {
   return !sys::failed(fd);
 }
 
-// Where a new program finds us; empty where it cannot, or would not reach the profile. The dynamic linker complains of what it does not find.
+// The path at which a new program finds our library; empty where it cannot find it, or would not reach the profile. The dynamic linker
+// complains of a library that it does not find.
 std::string_view library_for_new_program() noexcept {
   if (!reach::needed()) return library;
   if (reaches_profile() && finds_needed_libraries()) {
@@ -235,8 +236,8 @@ void* ChildEnvironment::build(void* memory) const noexcept {
   return out;
 }
 
-// What must come first, other such libraries, us where we are not listed, and the rest as it was. Without us and what lies beside us where
-// the new program would not find us there.
+// The libraries that must come first, other such libraries, ours where it is not listed, and the others as they were. Without ours and
+// those beside it where the new program would not find them there.
 char* ChildEnvironment::write_preload(char* at) const noexcept {
   std::string_view theirs = value(find(environment_, carried(kPreload)), carried(kPreload));
   std::string_view added = value(find(environment_, kFirst), kFirst);

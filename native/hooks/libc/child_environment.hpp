@@ -7,7 +7,7 @@ namespace aiflame::hooks {
 
 class ChildEnvironment {
  public:
-  // Keeps what this process was started with, and where our library is. Once, at load.
+  // Keeps the environment that this process was started with, and where our library is. Once, at load.
   static void remember() noexcept;
   // Paths may lead elsewhere soon: looks at once where the libraries lie that we need. The path of our own.
   static const char* before_paths_change() noexcept;

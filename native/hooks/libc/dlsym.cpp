@@ -15,10 +15,10 @@ __attribute__((visibility("hidden"))) constinit std::atomic<Dlsym*> aiflame_real
 __attribute__((visibility("hidden"), used)) void aiflame_find_dlsym() noexcept;
 }
 
-// dlsym(): exported under that name by the linker (native/CMakeLists.txt). It keeps its caller's return address where it is, since
-// RTLD_NEXT and RTLD_DEFAULT mean the library that this address lies in. Four kinds of names of a library that was asked for go another
-// way: "cupti…" (hooks/cuda/interpose.cpp); "ze…" and "hip…", which a library of ours may stand in for (hooks/stand_in); and the two
-// functions by which sandboxes are entered (sandbox.cpp).
+// dlsym(): exported under that name by the linker (native/CMakeLists.txt). It keeps its caller's return address where it is, since RTLD_NEXT and
+// RTLD_DEFAULT mean the library that this address lies in. Look-ups of four kinds of names in a given library go another way: "cupti…"
+// (hooks/cuda/interpose.cpp); "ze…" and "hip…", which a library of ours may stand in for (hooks/stand_in); and the two functions by which sandboxes
+// are entered (sandbox.cpp).
 asm(R"(
   .pushsection .text
   .globl aiflame_dlsym

@@ -1,4 +1,5 @@
-// New programs are recorded too, also with an environment that knows nothing of us: what we were started with is put back.
+// Programs started by exec are recorded too, even with an environment that lacks our variables: ours from this process's start are put
+// back.
 //
 // Everything here may run in a vfork child, on its parent's memory: no malloc, and nothing is written that the parent would miss.
 #include "collector.hpp"

@@ -38,7 +38,7 @@ constexpr int kNamespaces = CLONE_NEWNS | CLONE_NEWUSER;
   errno = error;
 }
 
-// The process is about to act as another user, who may not open what is root's.
+// The process is about to act as another user, who may not open root's files.
 [[gnu::noinline, gnu::cold]] void become(uint32_t user) noexcept {
   if (user == kUnchanged || user == 0 || sys::call(SYS_geteuid) != 0) return;
   keep_descriptors();

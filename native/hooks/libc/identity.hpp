@@ -5,7 +5,7 @@
 
 namespace aiflame::hooks {
 
-// A call of libc's syscall() is one of those. Two of its arguments.
+// A call of libc's syscall() changes the identity or root, with these two arguments.
 void before_syscall_of_identity(long number, long first, long second) noexcept;
 
 }  // namespace aiflame::hooks

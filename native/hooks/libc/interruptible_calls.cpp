@@ -73,7 +73,7 @@ AIFLAME_EXPORT int clock_nanosleep(clockid_t clock, int flags, const timespec* t
   if (!signals::counting() || !time || !valid(time)) return real_clock_nanosleep(clock, flags, time, rest);
   if (!(flags & TIMER_ABSTIME) && (clock == CLOCK_MONOTONIC || clock == CLOCK_REALTIME))
     return sleep_on(time, rest, [=](const timespec* left, timespec* unslept) { return real_clock_nanosleep(clock, flags, left, unslept); });
-  // An absolute time stays; of other clocks the kernel says what is left.
+  // An absolute time stays; for a relative one the kernel returns the remaining time.
   timespec left = *time, unslept = *time;
   Watch watch;
   for (;;) {
@@ -134,7 +134,7 @@ AIFLAME_EXPORT int __ppoll_chk(pollfd* fds, nfds_t count, const timespec* timeou
   return ppoll(fds, count, timeout, mask);
 }
 
-// The kernel leaves what is left in `timeout`, also when interrupted, and the sets as they were.
+// The kernel leaves the remaining time in `timeout`, also when interrupted, and the sets as they were.
 AIFLAME_EXPORT int select(int count, fd_set* read, fd_set* write, fd_set* except, timeval* timeout) {
   if (!signals::counting()) return real_select(count, read, write, except, timeout);
   return undisturbed([&] { return real_select(count, read, write, except, timeout); });

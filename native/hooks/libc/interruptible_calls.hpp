@@ -1,7 +1,7 @@
 // Calls that a signal interrupts for good (Linux restarts them for no handler, see signal(7)): our ticks must not show in them.
 //
-// With wall-clock ticks on, threads are interrupted while they wait. Each wrapper calls the real function again, for what is left of
-// its time, when nothing but our ticks interrupted it. Without wall-clock ticks it is a jump to the real function.
+// With wall-clock ticks on, threads are interrupted while they wait. Each wrapper calls the real function again, for the rest of its time,
+// when nothing but our ticks interrupted it. Without wall-clock ticks it is a jump to the real function.
 //
 //   sleeps   nanosleep, clock_nanosleep, usleep, sleep, thrd_sleep
 //   events   poll, ppoll (and their _chk forms), select, pselect, epoll_wait, epoll_pwait, epoll_pwait2
@@ -20,7 +20,7 @@
 
 namespace aiflame::hooks {
 
-// What arrived in this thread since the call began.
+// Counts the signals that arrived in this thread since the call began.
 class Watch {
  public:
   // True when the call was interrupted and only ticks of ours came.

@@ -37,7 +37,7 @@ Real<ssize_t(int, const void*, size_t, int), "send"> real_send;
 Real<ssize_t(int, const void*, size_t, int, const sockaddr*, socklen_t), "sendto"> real_sendto;
 Real<ssize_t(int, const msghdr*, int), "sendmsg"> real_sendmsg;
 
-// Who waits for "every signal" takes our ticks from the queue, too.
+// A wait for "every signal" takes our ticks from the queue, too.
 bool is_tick(const siginfo_t& info) noexcept {
   return info.si_signo == SIGPROF && info.si_code == SI_TIMER && info.si_value.sival_int == signals::kTickCookie;
 }
@@ -57,7 +57,7 @@ int wait_signal(const sigset_t* set, siginfo_t* info, const timespec* timeout) {
   }
 }
 
-// A socket call with a timeout (others the kernel restarts): what is left of it is waited for with ppoll.
+// A socket call with a timeout (the kernel restarts others): ppoll waits for the rest of it.
 template <class Call>
 auto with_socket(int fd, int option, short events, int late, Call call) {
   if (!signals::counting()) return call();

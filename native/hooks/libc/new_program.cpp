@@ -37,7 +37,7 @@ long read_at(long fd, void* out, size_t bytes, uint64_t offset) noexcept {
   return sys::call(SYS_pread64, fd, reinterpret_cast<long>(out), static_cast<long>(bytes), static_cast<long>(offset));
 }
 
-// The access(2) check stands for the whole of PATH search: what cannot be executed is passed over.
+// The access(2) check stands for the whole of PATH search, which skips files that cannot be executed.
 bool executable(const char* path) noexcept { return sys::call(SYS_faccessat, AT_FDCWD, reinterpret_cast<long>(path), 1 /* X_OK */) == 0; }
 
 bool join(std::string_view folder, std::string_view file, char* out, size_t room) noexcept {
@@ -178,7 +178,7 @@ void NewProgram::look_at_interpreter(const char* line) noexcept {
   if (bytes > 0) find_first_library(opened.fd(), head, bytes);
 }
 
-// Of the libraries that it needs the first two: compilers name such a runtime in front of all others.
+// Reads the first two libraries that it needs: compilers put a sanitizer's runtime before all others.
 bool NewProgram::find_first_library(long fd, const char* head, long bytes) noexcept {
   Segments segments(head, bytes);
   if (!segments.is_elf()) return false;

@@ -1,4 +1,4 @@
-// What a program is that is about to be executed, as far as it matters for being loaded into it.
+// Properties of a program about to be executed, as far as they matter for loading our library into it.
 #pragma once
 #include "base/sys.hpp"
 

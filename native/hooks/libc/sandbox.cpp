@@ -1,6 +1,6 @@
-// A program that enters a sandbox (seccomp): from then on the kernel may kill it for a system call of ours that its filter does not
-// know. So this process's recording ends first. A filter that was there before the program is not seen, and is its maker's affair; one
-// that a program installs without libc is met by ticks (sampler/signals).
+// A program that enters a sandbox (seccomp): from then on the kernel may kill it for a system call of ours that its filter does not allow.
+// So this process's recording ends first. We do not see a filter that was there before the program: whoever installed it must allow our
+// calls. Ticks notice a filter that a program installs without libc (sampler/signals).
 //
 // Both functions are called for much else: then they are a jump to the real one, with every argument where the caller put it.
 #include "base/clock.hpp"
@@ -21,7 +21,7 @@ namespace {
 Real<int(int, long, long, long, long), "prctl"> real_prctl;
 Real<long(long, ...), "syscall"> real_syscall;
 
-// Not those that ask what the kernel can do: a filter from nowhere fails.
+// Not calls that only test the kernel's abilities: a filter at a null pointer fails.
 bool enters_by_prctl(int option, long mode, long filter) noexcept {
   return option == PR_SET_SECCOMP && (mode == SECCOMP_MODE_STRICT || (mode == SECCOMP_MODE_FILTER && filter));
 }

@@ -28,7 +28,7 @@ Real<decltype(::sigaltstack), "sigaltstack"> real_sigaltstack;
 Real<void(jmp_buf, int), "longjmp"> real_longjmp;
 Real<void(jmp_buf, int), "__longjmp_chk"> real_checked_jump;
 
-// siginterrupt() decides what later signal() calls mean.
+// siginterrupt() changes the meaning of later signal() calls.
 std::atomic<uint64_t> interrupting{0};
 constexpr uint64_t bit(int signal) noexcept { return uint64_t{1} << (signal - 1); }
 
@@ -174,7 +174,7 @@ AIFLAME_EXPORT int sigblock(int mask) noexcept { return change_low_mask(SIG_BLOC
 AIFLAME_EXPORT int sigsetmask(int mask) noexcept { return change_low_mask(SIG_SETMASK, mask); }
 AIFLAME_EXPORT int siggetmask() noexcept { return change_low_mask(SIG_BLOCK, 0); }
 
-// "Every signal" in a signalfd must not hand our ticks to the program's event loop. Who has a profiling handler keeps SIGPROF.
+// "Every signal" in a signalfd must not hand our ticks to the program's event loop. A program with a profiling handler keeps SIGPROF.
 AIFLAME_EXPORT int signalfd(int fd, const sigset_t* mask, int flags) noexcept {
   if (!sigismember(mask, SIGPROF) || !ours(SIGPROF)) return real_signalfd(fd, mask, flags);
   sigset_t fewer = *mask;

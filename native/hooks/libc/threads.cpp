@@ -1,4 +1,4 @@
-// A new thread is told to the sampler before its first instruction, with the stack that created it.
+// Adds a new thread to the sampler before its first instruction, with the stack that created it.
 #include "sampler/threads.hpp"
 
 #include "base/large.hpp"
@@ -25,7 +25,7 @@ enum class Key : uint8_t { NONE, MAKING, THERE, REFUSED };
 std::atomic<Key> key{Key::NONE};
 void on_thread_end(void* value) noexcept;
 
-// What the creator hands to the new thread. Not from malloc: allocators create threads too, with their locks held.
+// The creator's message to the new thread. Not from malloc: allocators create threads too, with their locks held.
 struct Start {
   void* routine = nullptr;
   void* argument = nullptr;

@@ -110,7 +110,7 @@ using Event3 = Event<uint8_t, Collective3, PeerToPeer2>;
 using Event4 = Event<uint8_t, Collective4, PeerToPeer4>;
 using Event5 = Event<uint64_t, Collective4, PeerToPeer4>;
 
-// What version 1 gives as numbers.
+// Names for the numbers of version 1.
 constexpr const char* kFunctions[] = {"Broadcast", "Reduce", "AllGather", "ReduceScatter", "AllReduce", "SendRecv", "Send", "Recv"};
 constexpr const char* kAlgorithms[] = {"TREE", "RING", "COLLNET_DIRECT", "COLLNET_CHAIN", "NVLS", "NVLS_TREE", "PAT"};
 constexpr const char* kProtocols[] = {"LL", "LL128", "SIMPLE"};
@@ -123,7 +123,7 @@ constexpr Type kTypes[] = {{"ncclInt8", 1},    {"ncclUint8", 1},    {"ncclInt32"
                            {"ncclInt64", 8},   {"ncclUint64", 8},   {"ncclFloat16", 2},    {"ncclFloat32", 4},
                            {"ncclFloat64", 8}, {"ncclBfloat16", 2}, {"ncclFloat8e4m3", 1}, {"ncclFloat8e5m2", 1}};
 
-// What NCCL looks for: ncclProfiler_v1 …
+// The symbol that NCCL looks for: ncclProfiler_v1 …
 struct Plugin {
   const char* name;
   void *init, *start_event, *stop_event, *record_event_state, *finalize;

@@ -1,7 +1,7 @@
 // Calls of NCCL → `calls`, communicators → `groups`: by its profiler plugin, which NCCL_PROFILER_PLUGIN names (native/agent).
 //
-// NCCL tells of a collective when it is handed to the device, with what was decided for it. A row is the host's part of it; the device's is
-// in `kernels`. It asks for no events from its proxy threads and kernels: those cost time.
+// NCCL reports a collective when it hands it to the device, with the algorithm that it chose. A row is the host's part of the collective;
+// the device's part is in `kernels`. We ask NCCL for no events from its proxy threads and kernels: those cost time.
 #include "base/large.hpp"
 #include "hooks/nccl/api.hpp"
 #include "hooks/shared/caller.hpp"
@@ -26,7 +26,7 @@ bool traced() noexcept { return control::recording() && control::has(schema::Fea
 
 // --- Communicators -------------------------------------------------------------------------------------------------------
 
-// NCCL's `context`. Before version 4 it is told nothing of its communicator; each event is.
+// NCCL's `context`. Before version 4 NCCL describes the communicator in each event, not here.
 struct Communicator {
   std::atomic<bool> taken;
   uint64_t hash;  // 0: unknown
@@ -52,9 +52,9 @@ uint32_t group_of(uint64_t hash, uint32_t rank, uint32_t size, const char* name)
       {.backend = CallBackend::NCCL, .handle = handle, .rank = rank, .size = size, .name = {text, static_cast<size_t>(length)}, .members = {}});
 }
 
-// --- What an event says --------------------------------------------------------------------------------------------------
+// --- The content of an event ---------------------------------------------------------------------------------------------
 
-struct Told {
+struct Operation {
   const char* function = nullptr;  // nullptr: an event that is none of ours
   const char *algorithm = nullptr, *protocol = nullptr;
   unsigned channels = 0;
@@ -86,35 +86,35 @@ bool has_root(const char* function) noexcept {
 }
 
 template <class Of>
-Told told_of(const Of& of, int peer) noexcept {
-  Told told{.function = function_text(of.function), .bytes = of.count * type_bytes(of.type), .peer = peer};
+Operation operation_of(const Of& of, int peer) noexcept {
+  Operation operation{.function = function_text(of.function), .bytes = of.count * type_bytes(of.type), .peer = peer};
   if constexpr (requires { of.communicator; }) {
-    told.communicator = of.communicator;
-    told.name = of.name;
+    operation.communicator = of.communicator;
+    operation.name = of.name;
   }
-  return told;
+  return operation;
 }
 
 template <class Event>
-Told read(const Event& event) noexcept {
+Operation read(const Event& event) noexcept {
   constexpr bool kHasGroupCalls = sizeof event.kind == 8;
   if (event.kind == (kHasGroupCalls ? kGroupCall : kGroup)) return {.function = "Group"};
-  if (event.kind == kPeerToPeer) return told_of(event.peer_to_peer, event.peer_to_peer.peer);
+  if (event.kind == kPeerToPeer) return operation_of(event.peer_to_peer, event.peer_to_peer.peer);
   if (event.kind != kCollective) return {};
   const auto& of = event.collective;
-  Told told = told_of(of, has_root(function_text(of.function)) ? of.root : -1);
-  told.algorithm = algorithm_text(of.algorithm);
-  told.protocol = protocol_text(of.protocol);
-  told.channels = of.channels;
-  return told;
+  Operation operation = operation_of(of, has_root(function_text(of.function)) ? of.root : -1);
+  operation.algorithm = algorithm_text(of.algorithm);
+  operation.protocol = protocol_text(of.protocol);
+  operation.channels = of.channels;
+  return operation;
 }
 
-// `ncclAllReduce RING LL128 8ch`: what is decided for a collective makes calls of different kinds of it.
-calls::Function* function_of(const Told& told) noexcept {
+// `ncclAllReduce RING LL128 8ch`: calls with different algorithms, protocols or channels count as different functions.
+calls::Function* function_of(const Operation& operation) noexcept {
   char text[128];
-  int length = told.algorithm && told.protocol
-                   ? snprintf(text, sizeof text, "nccl%.40s %.20s %.20s %uch", told.function, told.algorithm, told.protocol, told.channels)
-                   : snprintf(text, sizeof text, "nccl%.40s", told.function);
+  int length = operation.algorithm && operation.protocol ? snprintf(text, sizeof text, "nccl%.40s %.20s %.20s %uch", operation.function,
+                                                                    operation.algorithm, operation.protocol, operation.channels)
+                                                         : snprintf(text, sizeof text, "nccl%.40s", operation.function);
   return calls::named(CallBackend::NCCL, {text, static_cast<size_t>(length)});
 }
 
@@ -152,17 +152,17 @@ void finish(Open& event, bool failed) noexcept {
   event.state.store(kFree, std::memory_order_release);
 }
 
-void begin(Communicator* of, void** handle, int rank, const Told& told, const Registers& caller) noexcept {
+void begin(Communicator* of, void** handle, int rank, const Operation& operation, const Registers& caller) noexcept {
   *handle = nullptr;
-  if (!told.function || !traced()) return;
-  calls::Function* function = function_of(told);
+  if (!operation.function || !traced()) return;
+  calls::Function* function = function_of(operation);
   Open* event = function ? take_event() : nullptr;
   if (!event) return;
   event->of = of;
   event->function = function;
-  event->outcome = {.bytes = told.bytes, .peer = told.peer >= 0 ? static_cast<uint32_t>(told.peer) : calls::kNoPeer};
-  if (told.communicator)
-    event->outcome.group = group_of(told.communicator, static_cast<uint32_t>(rank), 0, told.name);
+  event->outcome = {.bytes = operation.bytes, .peer = operation.peer >= 0 ? static_cast<uint32_t>(operation.peer) : calls::kNoPeer};
+  if (operation.communicator)
+    event->outcome.group = group_of(operation.communicator, static_cast<uint32_t>(rank), 0, operation.name);
   else if (of)
     event->outcome.group = group_of(of->hash, of->rank, of->size, of->name);
   event->begun = calls::begin(caller, calls::Stack::ALWAYS);
@@ -213,7 +213,7 @@ int stop_event(void* handle) noexcept {
 
 int record_event_state(void*, int, void*) noexcept { return kSuccess; }
 
-// What has not ended ends with its communicator: it was aborted.
+// A call that has not ended ends with its communicator: it was aborted.
 int finalize(void* context) noexcept {
   auto* of = static_cast<Communicator*>(context);
   if (!of) return kSuccess;

@@ -109,13 +109,13 @@ void write(const Pending& pending, uint64_t correlation) noexcept {
                                      .stream = static_cast<uint32_t>(pending.stream)});
 }
 
-// Writes out a command if it has completed. Nobody waits: whoever finds the place busy leaves a word and goes.
+// Writes out a command if it has completed. Nobody waits: a thread that finds the place busy sets a flag for the thread that holds it, and goes on.
 void collect_one(Pending& pending, uint64_t correlation) noexcept {
   for (;;) {
     uint64_t owner = correlation;
     if (!pending.owner.compare_exchange_strong(owner, kBusy)) {
       if (owner != kBusy || pending.completed.exchange(correlation) == correlation) return;
-      continue;  // it may have been put back before our word was there
+      continue;  // its holder may have put it back before our flag was set
     }
     auto status = get<int32_t>(kGetEventInfo, pending.event, kEventStatus, -1);
     if (status <= kComplete) {

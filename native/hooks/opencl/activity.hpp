@@ -1,6 +1,6 @@
 // From an enqueued command to its rows: `launches` when it is enqueued, `kernels` or `copies` when it has completed.
 //
-// A command's time stamps can be read once its event is complete. The event's callback tells us (on a thread of the runtime's own);
+// A command's time stamps can be read once its event is complete. The event's callback reports that (on a thread of the runtime's own);
 // because a program may end right after its wait returned, and before the runtime got to the callback, waits collect as well.
 #pragma once
 #include "hooks/opencl/api.hpp"
@@ -10,7 +10,7 @@
 
 namespace aiflame::opencl {
 
-// What a command does. `kernel`: its object for a kernel, nullptr for a copy.
+// The work of a command. `kernel`: its object for a kernel, nullptr for a copy.
 struct Work {
   Kernel kernel;
   schema::CopyKind copy;
@@ -31,7 +31,7 @@ Launching launching(const Registers& caller) noexcept;
 // It has been enqueued. Takes over one reference to `event`.
 void launched(const Launching& launch, Queue queue, const Work& work, Event event) noexcept;
 
-// Writes the rows of what has completed: of one queue, or of all (nullptr).
+// Writes the rows of completed commands: those of one queue, or all (nullptr).
 void collect(Queue queue) noexcept;
 
 }  // namespace aiflame::opencl

@@ -1,7 +1,7 @@
 // The part of OpenCL that we use, so that building needs no OpenCL headers and the library no libOpenCL.
 //
-// An ICD loader layer is handed a table of functions and hands one back. The table's order is fixed for good: struct
-// _cl_icd_dispatch in CL/cl_icd.h of Khronos' OpenCL-Headers; new functions are only ever added at its end. Constants are of CL/cl.h.
+// An ICD loader layer is handed a table of functions and hands one back. The table's order is fixed for good: struct _cl_icd_dispatch in
+// CL/cl_icd.h of Khronos' OpenCL-Headers; new functions are only ever added at its end. Constants come from CL/cl.h.
 #pragma once
 #include <cstddef>
 #include <cstdint>

@@ -175,7 +175,7 @@ constexpr bool begins(std::string_view name, std::initializer_list<std::string_v
   return false;
 }
 
-// Those that do not return an error, but an object, or nullptr.
+// Functions that return an object, or nullptr, instead of an error.
 constexpr bool gives_an_object(std::string_view name) {
   return begins(name, {"clCreate", "clLinkProgram", "clCloneKernel", "clEnqueueMapBuffer", "clEnqueueMapImage", "clSVMAlloc", "clGetExtension"}) &&
          !begins(name, {"clCreateKernelsInProgram", "clCreateSubDevices"});
@@ -189,8 +189,8 @@ constexpr int bytes_at(std::string_view name) {
   return -1;
 }
 
-// All arguments of OpenCL are integers and pointers, at most 14 of them: a word each, whatever the function. Words that a function has
-// not are what lies on its caller's stack.
+// All arguments of OpenCL are integers and pointers, at most 14 of them: a word each, whatever the function. Words past a function's last
+// argument come from its caller's stack.
 using Words = std::array<uint64_t, 14>;
 using AnyFunction = uint64_t(uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t,
                              uint64_t, uint64_t);
@@ -198,7 +198,7 @@ using AnyFunction = uint64_t(uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, u
 AIFLAME_LARGE AnyFunction* below[kCount];
 thread_local const Registers* outer;
 
-// Made when the table is first led to us: names that stood here from the start would have the dynamic linker touch this memory in every process.
+// Constructed when the table first leads to us: with constants here, the dynamic linker would touch this memory in every process.
 union Lazy {
   constexpr Lazy() noexcept : none(0) {}
   uint64_t none;

@@ -153,7 +153,7 @@ void DeviceClock::observe(uint64_t queued, uint64_t begin_ns, uint64_t end_ns, u
     if (source == kTimer && measure(source, &offset) && possible()) break;  // it had only drifted
   }
   if (source == kTracked) {
-    // Whatever it is, every event narrows it: stay within what the newest one allows.
+    // Every event narrows the possible offsets: stay within the bounds of the newest one.
     bool first = source_.load(std::memory_order_relaxed) != kTracked;
     offset = first ? high : std::clamp(offset_.load(std::memory_order_relaxed), std::min(low, high), high);
   }

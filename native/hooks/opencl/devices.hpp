@@ -1,4 +1,4 @@
-// What we know of each OpenCL device and command queue.
+// OpenCL devices and command queues.
 #pragma once
 #include "hooks/opencl/api.hpp"
 
@@ -7,9 +7,9 @@
 
 namespace aiflame::opencl {
 
-// A device's clock against CLOCK_MONOTONIC. Time stamps of events come "in nanoseconds of the device's time counter", which may
-// be anything: PoCL's is CLOCK_MONOTONIC_RAW. Sources are tried best first; one whose answer contradicts what an event shows (it was
-// queued while the enqueueing call ran) is given up for the next.
+// A device's clock against CLOCK_MONOTONIC. Time stamps of events come "in nanoseconds of the device's time counter", which may be
+// anything: PoCL's is CLOCK_MONOTONIC_RAW. Sources are tried best first; a source that contradicts an event (which was queued while the
+// enqueueing call ran) is given up for the next.
 class DeviceClock {
  public:
   void start(DeviceId device) noexcept;
@@ -49,7 +49,7 @@ struct QueueInfo {
 // A new queue. `info` need hold neither number nor device.
 void add_queue(Queue queue, DeviceId device, QueueInfo info) noexcept;
 void remove_queue(Queue queue) noexcept;
-// What was added; a queue that we did not see being made is looked at and added. nullptr when there is no room.
+// A queue that was added; find_queue() queries and adds a queue whose creation we did not see. nullptr when there is no room.
 const QueueInfo* find_queue(Queue queue) noexcept;
 // As find_queue(), but for a queue to which we added profiling alone.
 const QueueInfo* find_our_profiling(Queue queue) noexcept;

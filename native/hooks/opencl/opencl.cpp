@@ -40,7 +40,7 @@ int32_t enqueue(const Registers& from, Queue queue, const Work& work, Event* the
   return result;
 }
 
-// The wrapper of an enqueueing function whose first argument is the queue and whose last is the event; Describe says what it does.
+// The wrapper of an enqueueing function whose first argument is the queue and whose last is the event; Describe returns its work.
 template <auto kEntry, class Describe, class... Arguments>
 int32_t wrapper(Arguments... arguments) noexcept {
   if (!recording()) return next(kEntry)(arguments...);
@@ -197,7 +197,7 @@ extern "C" __attribute__((visibility("default"))) int32_t clGetLayerInfo(uint32_
   return opencl::kInvalidValue;
 }
 
-// Called once a process. What we do not know of stays as it was, also what a newer loader has added at the end.
+// Called once a process. Functions that we do not know stay as they were, including those that a newer loader has added at the end.
 extern "C" __attribute__((visibility("default"))) int32_t clInitLayer(uint32_t count, const void* const* target, uint32_t* our_count,
                                                                       const void* const** ours) noexcept {
   if (!target || !our_count || !ours) return opencl::kInvalidValue;

@@ -5,7 +5,7 @@
 
 namespace aiflame::opencl {
 
-// A new recording begins: what was launched in the last one belongs to tables that are gone.
+// A new recording begins: launches of the last one refer to tables that are gone.
 void forget_rows() noexcept;
 
 }  // namespace aiflame::opencl

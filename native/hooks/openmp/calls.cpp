@@ -21,10 +21,10 @@ constexpr char kNames[][28] = {
 constexpr size_t kTraced = std::size(kNames);
 static_assert(kTraced == static_cast<size_t>(Traced::TARGET_UPDATE) + 1);
 
-// Made when one is first traced: as constants, each would be relocated at the start of every program.
+// Constructed at the first traced event: as constants, each would be relocated at the start of every program.
 AIFLAME_LARGE constinit std::atomic<calls::Function*> functions[kTraced];
 
-// nullptr where there is no memory. All threads of a team come here at once and none waits for another: one object is kept, another is left.
+// nullptr where there is no memory. All threads of a team come here at once and none waits for another: one object is used, the others are wasted.
 calls::Function* function_of(Traced what) noexcept {
   auto number = static_cast<uint32_t>(what);
   calls::Function* known = functions[number].load(std::memory_order_acquire);
@@ -47,7 +47,7 @@ struct Nest {
 
 // By the slot of the thread: thread-local memory of a library that is loaded late is scarce.
 AIFLAME_LARGE constinit std::atomic<Nest*> kept[thread_slots::kSlots];
-// The slot whose nest is this thread's, and 1. A new thread has none, whoever had its slot.
+// The slot of this thread's nest, plus 1. A new thread has none, even if another thread's slot is free.
 thread_local uint32_t mine;
 
 Nest* nest() noexcept {
@@ -78,7 +78,7 @@ void trace_begin(Traced what, const Registers& from) noexcept {
 
 void trace_end(Traced what) noexcept {
   Nest* open_now = traced() ? nest() : nullptr;
-  // Of constructs that were left by an exception or a cancellation no end is told: they end with the one around them, without a row.
+  // The runtime reports no end for constructs that an exception or a cancellation left: they end with the one around them, without a row.
   uint32_t at = open_now ? open_now->depth : 0;
   while (at > 0 && open_now->open[at - 1].what != what) at--;
   if (at == 0) return;

@@ -1,5 +1,5 @@
-// What an OpenMP runtime does, as traced calls (with Feature TRACE_OPENMP): parallel regions on the thread that began them, work and
-// waits on each thread. They nest on a thread, so that each end belongs to the innermost begin.
+// An OpenMP runtime's work, as traced calls (with Feature TRACE_OPENMP): parallel regions on the thread that began them, work and waits on
+// each thread. They nest on a thread, so that each end belongs to the innermost begin.
 #pragma once
 #include "unwind/frames.hpp"
 

@@ -68,7 +68,7 @@ void wait_in(Thread& thread, const Runtime& runtime) noexcept {
   thread.omp_waiting = true;
 }
 
-// What every thread of the team runs in place of the region's body.
+// Every thread of the team runs this in place of the region's body.
 void run_region(void* argument) {
   auto* region = static_cast<Region*>(argument);
   Thread* thread = threads::self();

@@ -1,5 +1,5 @@
-// LLVM's and Intel's OpenMP runtimes tell a tool what they do (OMPT, OpenMP 5.0 specification, chapter 4). The types below are
-// those of omp-tools.h as far as we need them.
+// LLVM's and Intel's OpenMP runtimes call a tool at each construct (OMPT, OpenMP 5.0 specification, chapter 4). The types below are those
+// of omp-tools.h as far as we need them.
 #include "collector.hpp"
 #include "hooks/openmp/calls.hpp"
 #include "hooks/openmp/openmp.hpp"
@@ -49,7 +49,7 @@ struct StartToolResult {  // ompt_start_tool_result_t
   Data tool_data;
 };
 
-// What a thread goes back to when the region ends: regions nest, a few deep at most.
+// The state that a thread returns to when the region ends: regions nest, a few deep at most.
 struct Outer {
   uint32_t stack;
   uint64_t at;
@@ -74,7 +74,7 @@ void set_waiting(Thread& thread, bool waits) noexcept {
   thread.omp_waiting = waits;
 }
 
-// The program's frame from which the runtime was entered, when the runtime tells where its own first frame is.
+// The program's frame from which the runtime was entered, when the runtime reports where its own first frame is.
 bool program_frame(const Frame* frame, const void* return_address, Registers* out) noexcept {
   Thread* thread = threads::self();
   uint64_t address = frame ? frame->enter_frame.value : 0;
@@ -86,7 +86,7 @@ bool program_frame(const Frame* frame, const void* return_address, Registers* ou
 }
 
 void parallel_begin(Data*, const Frame* frame, Data* region, unsigned, int, const void* return_address) noexcept {
-  // GCC's code on this runtime: its caller is known already.
+  // GCC's code on this runtime: gomp.cpp has recorded its caller already.
   if ((region->value = launching())) return;
   Registers told, from = program_frame(frame, return_address, &told) ? told : caller();
   region->value = region_stack(from);
@@ -118,7 +118,7 @@ void sync_region_wait(int, int endpoint, Data*, Data* task, const void*) noexcep
   set_waiting(*thread, endpoint == BEGIN);
 }
 
-// Who waits may run tasks meanwhile.
+// A waiting thread may run tasks meanwhile.
 void task_schedule(Data*, int, Data* next) noexcept {
   if (!waiting_task) return;
   if (Thread* thread = threads::self()) set_waiting(*thread, next == waiting_task);
@@ -201,8 +201,8 @@ bool reported_by_ompt() noexcept { return reports.load(std::memory_order_relaxed
 
 }  // namespace aiflame::openmp
 
-// A runtime takes one tool: the first library of the process that answers, then those of OMP_TOOL_LIBRARIES. Being preloaded we are
-// asked first, and leave it to a tool of the program's or of its user.
+// A runtime takes one tool: the first library of the process that answers, then those of OMP_TOOL_LIBRARIES. Preloaded, we come first, and leave the
+// place to a tool of the program or of its user.
 AIFLAME_EXPORT aiflame::openmp::StartToolResult* ompt_start_tool(unsigned version, const char* runtime) noexcept {
   using namespace aiflame;
   using namespace aiflame::openmp;

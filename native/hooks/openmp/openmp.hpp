@@ -1,4 +1,4 @@
-// OpenMP's workers belong under the stack that launched their region; idle ones are told from working ones.
+// Puts the work of OpenMP's workers under the stack that launched their region, and marks idle workers.
 #pragma once
 #include "hooks/shared/caller.hpp"
 #include "sampler/threads.hpp"
@@ -24,7 +24,7 @@ uint32_t& launching() noexcept;
 // The stack of a region that begins now; 0 when nothing is recorded.
 uint32_t region_stack(const Registers& from) noexcept;
 
-// While it lives, what the thread does belongs under `stack`; its own frames at or above the address `at` are left out.
+// While it lives, the thread's samples and launches belong under `stack`; its own frames at or above the address `at` are left out.
 class Under {
  public:
   Under(Thread* thread, uint32_t stack, uint64_t at) noexcept;

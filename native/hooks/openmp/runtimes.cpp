@@ -129,7 +129,7 @@ const Runtime* runtime_of(uint64_t caller) noexcept {
   uint64_t cached = slot.load(std::memory_order_acquire);
   if (cached >> 8 == caller) [[likely]]
     return &runtimes[cached & 0xff];
-  // Our own definition is what a plain lookup finds where we are preloaded.
+  // A plain lookup finds our own definition where we are preloaded.
   Dl_info self, found;
   void* own = dlsym(RTLD_DEFAULT, kEntryNames[PARALLEL]);
   if (own && !(dladdr(reinterpret_cast<void*>(&runtime_of), &self) && dladdr(own, &found) && self.dli_fbase == found.dli_fbase)) own = nullptr;

@@ -25,7 +25,7 @@ extern const char* const kEntryNames[ENTRIES];
 struct Runtime {
   void* functions[ENTRIES];
   uint64_t low, high;  // its code
-  bool llvm;           // LLVM's or Intel's, which may tell more through OMPT
+  bool llvm;           // LLVM's or Intel's, which may report more through OMPT
 };
 
 // The runtime behind a call that returns to `caller`; nullptr when there is none. A few ns when asked before.

@@ -23,7 +23,7 @@ struct Abi {
 
   int (*is_ending)();  // nullptr: cannot be asked
 
-  // From 3.11, else nullptr: the program's tracers and profilers (settrace) see nothing of what runs between the two.
+  // From 3.11, else nullptr: the program's tracers and profilers (settrace) see no code that runs between the two.
   Object (*thread_state)();  // not an object: PyThreadState
   void (*enter_tracing)(Object);
   void (*leave_tracing)(Object);

@@ -51,7 +51,7 @@ class Aside {
   }
   ~Aside() {
     if (hides()) py.leave_tracing(state_);
-    // What came from a signal handler of the program's while our Python ran (Ctrl-C, say) is the program's.
+    // An exception that a signal handler of the program raised while our Python ran (Ctrl-C, say) is the program's.
     if (type_ || !py.error()) py.put_error(type_, value_, trace_);
     errno = errno_;
   }
@@ -96,7 +96,7 @@ void copy_place(Object trace, char* out, size_t room) noexcept {
   snprintf(out, room, "%.200s:%.15s", name ? name + 1 : path, number);
 }
 
-// An Exception becomes a note. What is none (KeyboardInterrupt, SystemExit) is the program's: it stays set, and the result is -1.
+// An Exception becomes a note. Other exceptions (KeyboardInterrupt, SystemExit) are the program's: they stay set, and the result is -1.
 int settle() noexcept {
   if (!py.error()) return 0;
   if (!py.error_is(*py.exception)) return -1;
@@ -172,7 +172,8 @@ void call_bootstrap(const char* function) noexcept {
   if (callable) Held(py.call(callable.get(), nullptr));
 }
 
-// Where code lies that may run while CPython's lock for pending calls is held: the interpreter itself, and what it waits for that lock with.
+// A code range that may run while CPython's lock for pending calls is held: the interpreter, or the library in which it waits for that
+// lock.
 struct Range {
   uint64_t low, high;
 };
@@ -189,7 +190,7 @@ void add_holder(const void* code) noexcept {
   holder_count.store(count + 1, std::memory_order_release);
 }
 
-// Again when the interpreter is known: a program that embeds one may have loaded it late.
+// Called again once the interpreter is found: a program that embeds one may have loaded it late.
 void find_holders() noexcept {
   add_holder(dlsym(library, "Py_AddPendingCall"));
   for (const char* name : {"sem_wait", "sem_trywait", "sem_clockwait", "sem_timedwait", "sem_post", "pthread_mutex_lock", "pthread_mutex_unlock",
@@ -201,7 +202,7 @@ void find_holders() noexcept {
   add_holder(reinterpret_cast<const void*>(getauxval(AT_SYSINFO_EHDR)));
 }
 
-// The first time. Rows that were forgotten before this are of no interest.
+// The first call. Rows of a recording before this do not matter.
 int begin() noexcept {
   tried = true;
   find_holders();
@@ -228,7 +229,7 @@ int ask_for_names(uint64_t now) noexcept {
   return settle();
 }
 
-// All that the interpreter is to do for us now; 3.10 and 3.11 run a pending call in the interpreter of whoever added it.
+// Does all that the interpreter is to do for us now; 3.10 and 3.11 run a pending call in the interpreter of the thread that added it.
 int serve() noexcept {
   static const bool complete = find_abi(library);
   if (!complete) {
@@ -276,7 +277,8 @@ void ask() noexcept {
 }
 
 // The interrupted code does not hold the lock: it runs in a library that neither the interpreter nor anything beneath it calls while it
-// does. (What a signal handler of the program's may have interrupted is not looked at: CPython's own only sets a flag, and lies in it.)
+// does. (We ignore code that a signal handler of the program may have interrupted: CPython's own handler only sets a flag, and is in its
+// library.)
 bool is_elsewhere(uint64_t pc) noexcept {
   size_t count = holder_count.load(std::memory_order_acquire);
   if (count == 0) return false;

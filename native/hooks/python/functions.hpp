@@ -1,4 +1,4 @@
-// The functions of `_aiflame`, and what they leave for the bridge.
+// The functions of `_aiflame`, and the objects that they leave for the bridge.
 #pragma once
 #include "hooks/python/abi.hpp"
 
@@ -10,14 +10,14 @@ namespace aiflame::bridge {
 using Function = Object(Object module, const Object* given, intptr_t count, Object keywords) noexcept;
 Method method(const char* name, Function* function) noexcept;
 
-// All of them, in the module `module`. False: an exception is set.
+// Adds all functions to `module`. False: an exception is set.
 bool add_functions(Object module) noexcept;
-// Those of `methods`, whose addresses Python keeps.
+// Adds `methods`, whose addresses Python keeps.
 bool add_functions(Object module, std::span<Method> methods) noexcept;
-// Those that other rooms bring (hooks/all_hooks.cpp).
+// Adds the functions of other folders (hooks/all_hooks.cpp).
 bool add_functions_of_others(Object module) noexcept;
 
-// What is called when layers are new; nullptr: nothing.
+// The function to call when there are new layers; nullptr: none.
 Object layers_are_new() noexcept;
 
 }  // namespace aiflame::bridge

@@ -1,4 +1,4 @@
-// Values that Python hands to a function of ours. What does not fit raises an exception there.
+// Values that Python hands to a function of ours. A value of another type or range raises an exception there.
 #pragma once
 #include "hooks/python/abi.hpp"
 
@@ -48,7 +48,7 @@ class Arguments {
   Object values_[N] = {};
 };
 
-// The UTF-8 of a str, or what a bytes object holds; lives as long as this and the object.
+// The UTF-8 of a str, or the bytes of a bytes object; lives as long as this and the object.
 class Text {
  public:
   // Nothing (an argument that was left out) is the empty text.

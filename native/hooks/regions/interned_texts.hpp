@@ -1,4 +1,4 @@
-// Small things that a program hands to us and that are asked for as long as it runs: names of domains, registered strings.
+// Small data from the program that we need as long as it runs: names of domains, registered strings.
 #pragma once
 #include <cstddef>
 #include <string_view>

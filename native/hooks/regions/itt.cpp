@@ -2,7 +2,7 @@
 // puts our functions into that library's table. From then on the client asks us for every handle: without our answer it would do without,
 // or crash.
 //
-// Runtimes mark each parallel region and each primitive for their vendor's tools: thousands a second that tell nothing of the program.
+// Runtimes mark each parallel region and each primitive for their vendor's tools: thousands a second that say nothing about the program.
 // They are left out unless AIFLAME_ITT=all.
 #include "hooks/regions/interned_texts.hpp"
 #include "hooks/regions/itt_internal.hpp"
@@ -46,8 +46,8 @@ bool is_quiet(const Global* client) noexcept {
   return begins_with_one(slash ? slash + 1 : library.dli_fname, kQuietLibraries) && !all_wanted();
 }
 
-// The handle with this name, made when it is new. Two threads that come first at the same moment may each make one: names tell them apart
-// from others, not addresses.
+// The handle with this name, made when it is new. Two threads that come first at the same moment may each make one: handles are compared
+// by name, not by address.
 template <class Handle, class Fill>
 Handle* handle(std::atomic<Handle*>& list, std::string_view name, const char* Handle::* named, Fill fill) noexcept {
   for (Handle* known = list.load(std::memory_order_acquire); known; known = known->next)
@@ -78,7 +78,7 @@ void put(void* client, const Entry& ours) noexcept {
 }  // namespace
 
 void serve(Global& client, bool wanted) noexcept {
-  // What we do not answer costs the client nothing: a function it does not have.
+  // A function that we do not serve costs the client nothing: it calls none.
   for (ApiInfo* function = client.functions; function->name; function++) *function->function = function->null_function;
   put(&client, entry("__itt_domain_create", domain_create));
   put(&client, entry("__itt_string_handle_create", string_handle_create));

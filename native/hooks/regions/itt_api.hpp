@@ -1,4 +1,4 @@
-// What ITT clients and collectors agree on: names and layouts as in Intel's ittnotify.h and ittnotify_config.h, version 3.
+// The interface between ITT clients and collectors: names and layouts as in Intel's ittnotify.h and ittnotify_config.h, version 3.
 #pragma once
 #include <pthread.h>
 #include <cstddef>
@@ -38,9 +38,9 @@ struct Counter {
 
 struct ApiInfo {
   const char* name;
-  void** function;      // what the client calls
-  void* init_function;  // what it called before it asked for a collector
-  void* null_function;  // what stands for no function
+  void** function;      // the pointer through which the client calls
+  void* init_function;  // its value before the client asked for a collector
+  void* null_function;  // its value for a function without a collector
   int group;
 };
 

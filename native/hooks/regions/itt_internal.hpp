@@ -40,7 +40,7 @@ void end_keyed(uint64_t key) noexcept;
 // The row of one that is open, 0: there is none.
 uint32_t row_keyed(uint64_t key) noexcept;
 
-// A number for what has these parts, never 0.
+// A number for a thing with these parts, never 0.
 uint64_t key_of(uint64_t what, uint64_t a, uint64_t b = 0, uint64_t c = 0) noexcept;
 // 0 for the null id.
 uint64_t key_of(const Domain* domain, const Id& id) noexcept;

@@ -17,7 +17,7 @@ struct Place {
 constexpr uint32_t kPlaces = 1 << 14, kSteps = 32;
 AIFLAME_LARGE constinit Place places[kPlaces];
 
-// The row, when it is of this recording.
+// The row, if it belongs to this recording.
 uint32_t current(uint64_t row) noexcept { return row >> 32 == regions::recording_number() ? static_cast<uint32_t>(row) : 0; }
 
 template <class Use>
@@ -33,7 +33,7 @@ void keep(uint64_t key, uint64_t row) noexcept {
   for (uint32_t step = 0; step < kSteps; step++) {
     Place& place = places[(key + step) % kPlaces];
     uint64_t there = place.key.load(std::memory_order_relaxed);
-    // What an earlier recording left open is never ended.
+    // Regions that an earlier recording left open are never ended.
     uint64_t held = place.row.load(std::memory_order_relaxed);
     bool stale = there && held && !current(held);
     if (there && !stale) continue;

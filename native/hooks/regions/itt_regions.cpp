@@ -78,7 +78,7 @@ int mark(int type, const char* parameter) noexcept {
   return 0;
 }
 
-// An event is of the thread that starts it; several may be going on, in any order.
+// An event belongs to the thread that starts it; several may be going on, in any order.
 int event_create(const char* name, int length) noexcept {
   return name ? events.add({name, length > 0 ? strnlen(name, static_cast<size_t>(length)) : strlen(name)}) : 0;
 }
@@ -91,7 +91,7 @@ int event_end(int event) noexcept {
   return 0;
 }
 
-// What goes on elsewhere, on a GPU for one, is recorded meanwhile: it lies in a frame that says so.
+// Work elsewhere, on a GPU for one, is recorded meanwhile: it lies in a frame named for the pause.
 constexpr uint64_t kPausedKey = 1;
 std::atomic<bool> paused{false};
 

@@ -1,4 +1,4 @@
-// ITT's tasks, and what a program tells of them.
+// ITT's tasks, and the values that a program attaches to them.
 #include "hooks/regions/itt_internal.hpp"
 
 #include <charconv>
@@ -14,7 +14,7 @@ namespace {
 using schema::RegionApi;
 using schema::RegionKind;
 
-// A time stamp is of the client's own clock: what it tells happens now.
+// A time stamp counts the client's own clock: we use the time of the call instead.
 struct Clock;
 
 void task_begin(const Domain* domain, Id id, Id, StringHandle* name) noexcept {

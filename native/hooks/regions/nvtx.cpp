@@ -15,7 +15,7 @@
 
 namespace aiflame::nvtx {
 
-// Kept for good: other threads may be using one that is destroyed.
+// Never freed: other threads may still use a destroyed domain.
 struct Category {
   uint32_t number;
   std::string_view name;
@@ -84,7 +84,7 @@ Payload payload_of(const Attributes& event) noexcept {
   }
 }
 
-// Hands what an event says to `use`. A client of another size than ours may end before the message.
+// Hands the region that an event describes to `use`. An event of another size than ours may end before the message.
 template <class Use>
 auto with_spec(Domain* handle, const Attributes* event, RegionKind kind, Use use) noexcept {
   const Domain& domain = domain_of(handle);
@@ -113,7 +113,7 @@ int push_range(const Spec& spec) noexcept {
   return kNoTracking;
 }
 
-// A range's id says which recording it is of: its end may come after that.
+// A range's id includes its recording: the range may end after that.
 RangeId start_range(const Spec& spec) noexcept {
   control::Use use;
   uint32_t row = regions::begin(spec);

@@ -1,4 +1,4 @@
-// What NVTX clients and tools agree on, versions 2 and 3: numbers and layouts as in NVIDIA's nvToolsExt.h and nvtxTypes.h.
+// The interface between NVTX clients and tools, versions 2 and 3: numbers and layouts as in NVIDIA's nvToolsExt.h and nvtxTypes.h.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -73,7 +73,7 @@ struct Attributes {
 static_assert(sizeof(Attributes) == 48 && offsetof(Attributes, payload) == 24 && offsetof(Attributes, message) == 40);
 
 using RangeId = uint64_t;
-// What push and pop answer: levels are not told. The same as without any tool.
+// The answer of push and pop: we count no levels. The same as without any tool.
 inline constexpr int kNoTracking = -2;
 
 }  // namespace aiflame::nvtx

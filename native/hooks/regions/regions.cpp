@@ -18,13 +18,12 @@ namespace {
 
 // A region that a thread has pushed and not popped yet.
 struct Open {
-  uint64_t nest;  // which of the thread's nests it lies in: nest_of(); 0: popped while those inside of it, in other nests, are still open
+  uint64_t nest;  // the thread's nest that it belongs to: nest_of(); 0: popped while regions inside of it, in other nests, are still open
   Tag tag;
   uint32_t row, recording;
 };
 
-// All that are open on a thread, in the order in which they were pushed. Of a program that pushes and never pops, the oldest are forgotten:
-// they end with their thread.
+// The open regions of a thread, in the order of their pushes. If a program pushes and never pops, the oldest are dropped: they end with their thread.
 struct OpenRegions {
   static constexpr uint32_t kMost = 1 << 14;
   uint32_t bottom, top;  // count on for ever; places are modulo kMost
@@ -54,7 +53,7 @@ struct OpenRegions {
 // By the slot of the thread: kept for the next thread that gets it.
 AIFLAME_LARGE constinit std::atomic<OpenRegions*> kept[thread_slots::kSlots];
 constinit std::atomic<uint32_t> recordings{1};
-// The slot whose open regions are this thread's, and 1. A new thread has none, whoever had its slot.
+// The slot of this thread's open regions, plus 1. A new thread has none, even if another thread's slot is free.
 thread_local uint32_t mine;
 
 OpenRegions* open_regions(const Thread& thread) noexcept {
@@ -88,7 +87,7 @@ uint64_t nest_of(schema::RegionApi api, std::string_view domain) noexcept {
   return hash.state | 1;
 }
 
-// Texts and the row are of one recording.
+// Texts and the row must belong to one recording.
 uint32_t write(const Thread* thread, const Spec& spec, uint64_t begin_ns, const control::Use& use) noexcept {
   if (!thread || !thread->row || !control::recording()) return 0;
   return spool::append(schema::RegionRecord{.thread = thread->row,

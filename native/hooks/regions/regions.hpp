@@ -1,7 +1,7 @@
-// Regions of time that the program marks (NVTX, ITT, aiflame.region()), and what it tells of them.
+// Regions of time that the program marks (NVTX, ITT, aiflame.region()), and the values that it attaches to them.
 //
 // A row is written when a region begins, and another when it ends, so that a process which is killed loses nothing that began. Regions
-// that are pushed and popped nest for each thread, api and domain. What is open is remembered whether or not anything is recorded: a
+// that are pushed and popped nest for each thread, api and domain. Open regions are remembered whether or not anything is recorded: a
 // recording that begins or ends between a push and its pop leaves the pops after it with the pushes that they belong to.
 //
 // A region belongs to the recording, and to the process, in which it began: one that was open before has no row.
@@ -22,7 +22,7 @@ struct Spec {
   schema::PayloadType payload_type;
 };
 
-// What tells a region from others that a thread has pushed with the same api and domain: the program's own number for it.
+// Distinguishes a region from others that a thread has pushed with the same api and domain: the program's own number for it.
 using Tag = uint64_t;
 inline constexpr Tag kAny = 0;
 
@@ -34,7 +34,7 @@ uint32_t pop(schema::RegionApi api, std::string_view domain, Tag tag = kAny) noe
 // A region that any thread may end, or a moment (MARK: it has no end).
 uint32_t begin(const Spec& spec) noexcept;
 void end(uint32_t row) noexcept;
-// A region that lay in the past, told when it is over.
+// A region in the past: the program reports it when it is over.
 uint32_t submit(const Spec& spec, uint64_t begin_ns, uint64_t end_ns) noexcept;
 
 // The innermost open region that the calling thread has pushed with this api and domain, 0: none.
@@ -42,7 +42,7 @@ uint32_t innermost(schema::RegionApi api, std::string_view domain, Tag tag = kAn
 void tell(uint32_t row, std::string_view key, std::string_view value) noexcept;
 void count(std::string_view domain, std::string_view name, double value) noexcept;
 
-// Rows are of one recording in one process: who keeps one for later keeps this number with it, and forgets both when it has changed.
+// Rows belong to one recording in one process: code that keeps a row keeps this number with it, and forgets both when it has changed.
 uint32_t recording_number() noexcept;
 
 // New tables: rows of the last ones mean nothing.

@@ -1,4 +1,4 @@
-// A wide string as UTF-8. What is no character becomes U+FFFD.
+// A wide string as UTF-8. Values that are no characters become U+FFFD.
 #pragma once
 #include "base/scratch.hpp"
 

@@ -38,7 +38,7 @@ bool read_tables(const dl_phdr_info& info, Tables* tables) noexcept {
   return reinterpret_cast<uint64_t>(tables->symbols) >= info.dlpi_addr && tables->symbols && tables->strings;
 }
 
-// As the dynamic linker protects: whole pages only, so that a last part of a page stays writable for what follows it.
+// As the dynamic linker protects: whole pages only, so that a last part of a page stays writable for the data behind it.
 bool read_only(const dl_phdr_info& info, uint64_t address) noexcept {
   for (int at = 0; at < info.dlpi_phnum; at++) {
     const ElfW(Phdr) & segment = info.dlpi_phdr[at];

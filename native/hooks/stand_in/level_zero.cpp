@@ -50,7 +50,7 @@ uint64_t create_pool(Call& call) {
   return result;
 }
 
-// zeEventPoolGetFlags(pool, &flags): those that the program has asked for.
+// zeEventPoolGetFlags(pool, &flags): the flags that the program has set.
 uint64_t pool_flags(Call& call) {
   uint64_t result = call.go();
   Guard guard;

@@ -1,4 +1,4 @@
-// Level Zero: calls of the program (hooks/stand_in), and what its devices did in between.
+// Level Zero: calls of the program (hooks/stand_in), and the commands that its devices ran.
 #pragma once
 
 namespace aiflame::level_zero {

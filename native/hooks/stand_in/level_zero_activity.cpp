@@ -142,7 +142,7 @@ bool land(const Api& api, Command& command) noexcept {
   return true;
 }
 
-// Its end will not be known: what it signals may be signaled for another reason from now on.
+// We shall not learn its end: the program may have its event signaled by another command from now on.
 void give_up(Command& command) noexcept {
   leave_flight(command);
   if (command.ours) command.event = 0;  // the device may still signal it: nobody may have it any more

@@ -1,7 +1,8 @@
 // From a command in a list to its rows: `launches` when it is given to a device, `kernels` or `copies` when its event says that it is over.
 //
-// An event has a command's time stamps, if it is of a pool that was made so: all of the program's are (level_zero.cpp). A command without
-// an event gets one of ours. Nobody is called back when it is over: whoever waits for anything of Level Zero looks for what is.
+// An event has a command's time stamps if its pool was made so: level_zero.cpp sees to it for all of the program's pools. A command
+// without an event gets one of ours. Level Zero calls nobody back when a command is over: every wait of the program looks for completed
+// commands.
 #pragma once
 #include "hooks/stand_in/level_zero_handles.hpp"
 #include "sampler/torch_autograd.hpp"
@@ -11,7 +12,7 @@
 
 namespace aiflame::level_zero {
 
-// What a command does.
+// The work of a command.
 struct Work {
   Handle kernel;  // 0: a copy
   schema::CopyKind copy;
@@ -51,12 +52,12 @@ class Executing {
   uint64_t begin_ns_ = 0;
 };
 
-// Writes the rows of what is over. A poll looks at some of what is in flight alone, since it may be made a million times.
+// Writes the rows of completed commands. SOME, for polls, looks at a few of those in flight, since a poll may be made a million times.
 enum class Effort { ALL, SOME };
 void collect(const Api& api, Effort effort) noexcept;
 bool in_flight() noexcept;
 
-// With the lock held. What the program's event was to tell is told now or never.
+// With the lock held. Reads the time stamps of the program's event now, or they are lost.
 void finish_event(const Api& api, Object& event) noexcept;
 void forget_commands(const Api& api, Object& list) noexcept;
 void forget_context(const Api& api, Handle context) noexcept;

@@ -1,4 +1,4 @@
-// What we use of Level Zero. Handles are words; structures as in ze_api.h of version 1.0 on, which later ones have only added to.
+// The part of Level Zero that we use. Handles are words; structures as in ze_api.h of version 1.0 on, which later ones have only added to.
 #pragma once
 #include "hooks/stand_in/stand_in.hpp"
 

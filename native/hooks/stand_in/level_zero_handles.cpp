@@ -12,7 +12,7 @@ namespace aiflame::level_zero {
 
 namespace {
 
-// 0, or the number of forks that led to whoever holds it, plus 1: what a parent's thread held is held by nobody in the child.
+// 0, or 1 plus the number of forks that led to the process of the holder: a lock that a thread of the parent held is free in the child.
 constinit std::atomic<uint32_t> held{0};
 constinit std::atomic<uint32_t> forks{0};
 constinit std::atomic<bool> used{false};
@@ -94,7 +94,7 @@ void forget_objects() noexcept {
 
 void Clock::start(const Api& api, Handle device, const DeviceProperties& properties) noexcept {
   device_ = device;
-  // Nobody's timer has a cycle of a tenth of a millisecond, or ticks fewer than 100,000 times a second.
+  // No device's timer has a cycle of a tenth of a millisecond, or ticks fewer than 100,000 times a second.
   constexpr uint64_t kFewest = 100'000;
   uint64_t resolution = properties.timer_resolution;
   if (resolution) ns_a_cycle_ = resolution < kFewest ? static_cast<double>(resolution) : 1e9 / static_cast<double>(resolution);
@@ -107,7 +107,7 @@ void Clock::read(const Api& api) noexcept {
   constexpr uint64_t kLasts = 100'000'000;
   uint64_t now = now_ns(), shortest = ~0ull;
   if (at_ns_ && now - at_ns_ < kLasts) return;
-  // Whoever reads may be interrupted: the quickest answer counts.
+  // The reading thread may be interrupted: the quickest answer counts.
   for (int times = 0; times < 3; times++) {
     uint64_t before = now_ns(), host = 0, stamp = 0;
     if (api.zeDeviceGetGlobalTimestamps(device_, &host, &stamp) != kSuccess) return;

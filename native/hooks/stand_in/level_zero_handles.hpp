@@ -1,4 +1,4 @@
-// What we know of the objects of Level Zero that a program makes. All under the lock (Guard).
+// The objects of Level Zero that a program makes. All under the lock (Guard).
 #pragma once
 #include "hooks/stand_in/level_zero_api.hpp"
 
@@ -12,7 +12,7 @@ struct Guard {
   Guard& operator=(const Guard&) = delete;
 };
 
-// In the child of a fork, in which the driver's objects are of no use.
+// In the child of a fork, which cannot use the driver's objects.
 void forget_objects() noexcept;
 
 // A device's clock counts cycles, and those of kernels may have fewer bits.
@@ -44,13 +44,13 @@ enum class Kind : uint32_t { GONE = 1, POOL, EVENT, LIST, QUEUE, KERNEL };
 struct Object {
   Handle handle;
   Kind kind;
-  uint32_t flags;        // of a pool, as the program asked for
+  uint32_t flags;        // of a pool, as the program requested
   bool timestamps;       // of a pool and an event
   uint32_t signaled_by;  // of an event: the command in flight that does
   uint32_t stream;       // of a queue and of an immediate list: unique in the process
   uint32_t first, last;  // of a list: its commands
   bool immediate;        // a list that is a queue, too
-  bool synchronous;      // who gives it work waits for it
+  bool synchronous;      // a thread that gives it work waits for the work
   Device* device;        // of a list
   Handle context;        // of a list
   uint32_t group[3];     // of a kernel
@@ -63,9 +63,9 @@ void remove(Object& object) noexcept;
 
 // Events of our own, for commands to which the program gives none. 0: there are none to be had.
 Handle take_event(const Api& api, Handle context) noexcept;
-// Whoever gives it back has reset it.
+// The caller has reset it.
 void give_back_event(Handle context, Handle event) noexcept;
-// The context is about to end: nobody has events of it any more.
+// The context is about to end, and all its events with it.
 void end_events(const Api& api, Handle context) noexcept;
 
 }  // namespace aiflame::level_zero

@@ -72,7 +72,7 @@ int add(dl_phdr_info* module, size_t, void* context) noexcept {
   return 1;
 }
 
-// What is opened stays open: its functions will be called.
+// The library stays open: its functions will be called.
 void* in(const char* path, const char* name) noexcept {
   void* library = dlopen(path, RTLD_LAZY | RTLD_NOLOAD);
   return library ? hooks::real_dlsym(library, name) : nullptr;
@@ -88,7 +88,7 @@ void* in_the_runtime(Library& library, const char* name, Loaded& loaded) noexcep
   return found;
 }
 
-// Somebody else's function of that name, which the caller would have got without us.
+// A function of that name in another library, which the caller would get without us.
 void* elsewhere(const Library& library, const char* name, Loaded& loaded) noexcept {
   memset(&loaded, 0, offsetof(Loaded, paths));
   dl_iterate_phdr(add, &loaded);
@@ -120,7 +120,7 @@ uint64_t behind(Library& library, uint32_t at) noexcept {
 void* instead_of(Library& library, void* found, const char* name) noexcept {
   uint32_t at = place_of(library, name);
   if (at == kUnknown || ours(library, found)) return nullptr;
-  // Not looked for where it cannot be: what is missing now may be loaded later.
+  // Only in a file with the runtime's name: a runtime that is not there now may be loaded later.
   Dl_info module;
   if (!dladdr(found, &module) || !module.dli_fname) return nullptr;
   const char* slash = strrchr(module.dli_fname, '/');
@@ -170,7 +170,7 @@ Real* Library::real(const char* name) noexcept {
   return known & kForeign ? nullptr : reinterpret_cast<Real*>(known);
 }
 
-// hipGetProcAddress(name, &function, …): what it gives may be another function than that of the name, of another version or stream.
+// hipGetProcAddress(name, &function, …): it may return another function than the named one, of another version or stream.
 uint64_t watch_hip(Call& call) {
   uint64_t result = call.go();
   auto* name = reinterpret_cast<const char*>(call.words[0]);
@@ -189,7 +189,7 @@ uint64_t watch_hip(Call& call) {
 
 }  // namespace aiflame::stand_in
 
-// Not noexcept: what the program is called back for may throw.
+// Not noexcept: a callback into the program may throw.
 uint64_t aiflame_stand_in(Frame* frame, Library* library, uint32_t at) {
   uint64_t real = behind(*library, at);
   if (!real) return library->unknown;

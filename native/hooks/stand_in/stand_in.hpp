@@ -1,7 +1,7 @@
 // Functions of a runtime that a library of ours stands in for (native/stand_in): a library for each runtime, preloaded where its calls are
-// traced. What it exports are a few instructions each, which lead here: the real function, and a row of `calls` about it.
+// traced. Its functions are a few instructions each, which lead here: to the real function, and a row of `calls` about it.
 //
-// It knows nothing of the functions but their names: arguments are words. A function that is not among the names is never met.
+// It has nothing but the functions' names: arguments are words. Calls of functions without a name here do not reach it.
 #pragma once
 #include "records/calls.hpp"
 #include "unwind/frames.hpp"
@@ -12,14 +12,14 @@
 
 namespace aiflame::stand_in {
 
-// No function of these runtimes has more arguments than fit. Structures that are passed by value are words, too. Reading words that a
-// function has not reads what lies on its caller's stack.
+// No function of these runtimes has more arguments than fit. Structures that are passed by value are words, too. Words past a function's
+// last argument come from its caller's stack.
 inline constexpr size_t kInRegisters = 6, kOnStack = 8;
 using Words = std::array<uint64_t, kInRegisters + kOnStack>;
 using Real = uint64_t(uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t,
                       uint64_t, uint64_t, double, double);
 
-// What a caller has left in registers and on its stack.
+// A caller's argument registers and stack words.
 struct Frame {
   uint64_t registers[kInRegisters];
   double floats[2];
@@ -31,15 +31,15 @@ struct Frame {
 };
 
 enum class Answer : uint8_t {
-  CODE,     // 0 where it did what it was asked to
-  OBJECT,   // nullptr where it did not
-  NOTHING,  // something that does not tell
+  CODE,     // 0 on success
+  OBJECT,   // nullptr on failure
+  NOTHING,  // a result that does not say whether it failed
 };
 
 struct Fact {
   const char* name;
   Answer answer = Answer::CODE;
-  uint8_t watch = 0;              // what else is to be done about its calls: see whoever serves the backend. 0: nothing
+  uint8_t watch = 0;              // a further action at its calls, defined by each backend's file. 0: none
   int8_t bytes = -1, times = -1;  // which words say how many bytes are moved, multiplied with each other; -1: none
   uint8_t scale = 1;              // and with this
 };
@@ -47,20 +47,20 @@ struct Fact {
 inline constexpr size_t kEntryBytes = 16;
 inline constexpr uint64_t kForeign = 1ull << 63;  // of Library::behind: a function of that name which is not the runtime's
 
-// What a library of ours says of itself, and what is known of the runtime behind it.
+// A library's description of itself, and the state of the runtime behind it.
 struct Library {
   schema::CallBackend backend;
   schema::Feature feature;
   const char* prefix;  // of all names
   const char* file;    // the beginning of the runtime's file name
-  uint64_t unknown;    // the answer where there is nothing behind a function
-  uint32_t not_ready;  // an error code that is none: asked again, it may be another
+  uint64_t unknown;    // the result of a function that the runtime lacks
+  uint32_t not_ready;  // an error code that is no error: a later call may give another
   uint32_t count;
   const Fact* facts;    // ordered by name
   const char* entries;  // of the first, the others follow
   calls::Function* functions;
   std::atomic<uint64_t>* behind;
-  std::atomic<uint64_t> low, high;  // where the runtime's library lies
+  std::atomic<uint64_t> low, high;  // addresses of the runtime's library
 
   // The runtime's own function; nullptr: it has none of that name.
   Real* real(const char* name) noexcept;
@@ -80,10 +80,10 @@ struct Call {
   }
 };
 
-// What dlsym() answers in place of a function that it found.
+// The address that dlsym() returns in place of a function that it found.
 void* instead_of(void* found, const char* name) noexcept;
 
-// Who watches: makes the call and gives its answer.
+// Carries out `watch`: makes the call and returns its result.
 uint64_t watch_hip(Call& call);
 uint64_t watch_level_zero(Call& call);
 

@@ -6,7 +6,7 @@ namespace aiflame::stand_in {
 
 enum class HipWatch : uint8_t { NONE, GIVES_FUNCTION };
 
-// In what order the arguments come that are looked at is said by each function's case in level_zero.cpp.
+// Each function's case in level_zero.cpp gives the order of the arguments that it reads.
 enum class ZeWatch : uint8_t {
   NONE,
   CREATE_POOL,

@@ -25,20 +25,20 @@ using Real = uint64_t (*)(uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint
 
 enum class Is { OPERATION, WAIT, FINALIZE };
 
-// A function that we stand before: hooks[at] goes to slots[at].
+// A hooked function of torch: hook_of[at] goes to slots[at].
 struct Slot {
   const char* mangled;
   Real real;
   calls::Function* function;
   const Operation* operation;  // of Is::OPERATION
   Is is;
-  bool asynchronous;  // who does it says when it is done
+  bool asynchronous;  // the operation may go on after the call; finish() reports its end
 };
 constexpr size_t kSlots = 128;
 AIFLAME_LARGE constinit Slot slots[kSlots];
 size_t slot_count;
 
-// A call of one of them, on the stack of its thread.
+// A call of a hooked function, on the stack of its thread.
 struct Open {
   Open* outer;
   const Slot* slot;
@@ -64,7 +64,7 @@ void enter(Open& open) noexcept {
 
 void leave(Open& open) noexcept {
   innermost = open.outer;
-  if (open.work && open.slot->asynchronous) return;  // its end is told when it is done
+  if (open.work && open.slot->asynchronous) return;  // its end is recorded by finish()
   Pending dropped;
   if (open.work) take(open.work, &dropped);
   open.outcome.kind = schema::CallKind::BLOCKING;
@@ -80,8 +80,8 @@ void abandon(Open& open) noexcept {
   leave(open);
 }
 
-// What the unwinder asks of a frame: an exception has nothing to do in ours but to be noticed. We catch none, since that would take a
-// C++ runtime beside the program's.
+// The personality routine of call_through(): notices that an exception passes. It catches none, since that would take a C++ runtime beside
+// the program's.
 int passed_through(int, int actions, uint64_t, void*, void*) noexcept {
   constexpr int kCleanUp = 2, kContinue = 8;  // _UA_CLEANUP_PHASE, _URC_CONTINUE_UNWIND
   if ((actions & kCleanUp) && innermost) abandon(*innermost);
@@ -91,7 +91,7 @@ int passed_through(int, int actions, uint64_t, void*, void*) noexcept {
 }  // namespace
 }  // namespace aiflame::torch_comm
 
-// The assembler makes of it what frames of call_through() are told by.
+// The frames of call_through() name this pointer as their personality routine (`.cfi_personality`).
 extern "C" __attribute__((visibility("hidden"), used)) int (*const aiflame_torch_comm_personality)(int, int, uint64_t, void*,
                                                                                                    void*) = aiflame::torch_comm::passed_through;
 
@@ -117,7 +117,7 @@ calls::Outcome outcome_of(const Slot& slot, const Arguments& given) noexcept {
           .peer = slot.operation->peer(given)};
 }
 
-// What an operation does inside of itself (a monitored barrier sends and receives) is its own business.
+// Operations within an operation (a monitored barrier sends and receives) give no rows.
 bool within_operation() noexcept { return innermost && innermost->slot->is == Is::OPERATION; }
 
 uint64_t called(const Slot& slot, const Registers& caller, const Arguments& given) {
@@ -147,7 +147,8 @@ void end_stale(const Pending& stale) noexcept {
   if (stale.function) calls::end_at(stale.begun, *stale.function, stale.outcome, stale.handed_over_ns);
 }
 
-// The constructor: who asked for the operation is in the call, and nobody works on it yet. The last that a call makes is what it gives.
+// The constructor of Work: the thread that requested the operation is still in the call, and no thread works on it yet. The last Work that
+// a call makes is its result.
 void work_made(void* work, int rank, uint32_t type, const char* title, const void* inputs) {
   make_work(work, rank, type, title, inputs);
   Open* open = innermost;
@@ -167,7 +168,7 @@ void work_done(void* work, Exception exception, uint64_t now) noexcept {
   calls::end_at(pending.begun, *pending.function, pending.outcome, now);
 }
 
-// Before the real one: then somebody may wake who lets the work go.
+// Before the real function: it may wake a thread that frees the work.
 void finished(void* work, Exception exception) {
   work_done(work, exception, now_ns());
   finish(work, exception);
@@ -219,7 +220,7 @@ void* take_slot(const Slot& wanted) noexcept {
   return reinterpret_cast<void*>(hook_of[slot_count++]);
 }
 
-// c10d::Work::wait() and what overrides it.
+// c10d::Work::wait() and its overrides.
 bool is_wait(std::string_view mangled) noexcept {
   return mangled.ends_with("4waitENSt6chrono8durationIlSt5ratioILl1ELl1000EEEE") && mangled.find("Work4wait") != mangled.npos;
 }

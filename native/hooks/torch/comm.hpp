@@ -1,13 +1,14 @@
-// Collectives of torch.distributed → `calls`: what its backends (c10d::ProcessGroupGloo …) are asked to do, until it is done, and waits for it.
+// Collectives of torch.distributed → `calls`: operations of its backends (c10d::ProcessGroupGloo …) from call to completion, and waits for
+// them.
 //
-// Python and C++ (the reducer of DistributedDataParallel, functional collectives) reach a backend through its virtual functions. Their
-// mangled names say what each is called with, so a pointer to a function of a known name is a function of a known form, whatever version
-// of torch it is of; what has another name is left alone. Nothing else of torch's is touched: its operators and its profiler never meet us.
+// Python and C++ (the reducer of DistributedDataParallel, functional collectives) reach a backend through its virtual functions. A mangled
+// name says what arguments its function takes, in every version of torch, so we lead pointers to functions with known names to ours and
+// leave all others alone. Nothing else in torch is touched: neither its operators nor its profiler.
 #pragma once
 
 namespace aiflame::torch_comm {
 
-// Once torch's libraries are loaded. False: this torch is not known, which a note has said.
+// Call once torch's libraries are loaded. False: this torch has none of the functions, and a note has said so.
 bool listen() noexcept;
 
 }  // namespace aiflame::torch_comm

@@ -62,7 +62,7 @@ uint64_t no_bytes(const Arguments&) noexcept { return 0; }
 uint32_t no_peer(const Arguments&) noexcept { return calls::kNoPeer; }
 uint32_t other(const Arguments& arguments) noexcept { return static_cast<uint32_t>(arguments.word[3]); }
 
-// A rank, where there may be none: what is no small number is not taken for one.
+// A rank, where there may be none: a value that is no small number counts as none.
 uint32_t rank_in(const void* options, size_t offset) noexcept {
   int64_t rank = *reinterpret_cast<const int64_t*>(static_cast<const char*>(options) + offset);
   return rank >= 0 && rank < 1 << 24 ? static_cast<uint32_t>(rank) : calls::kNoPeer;

@@ -1,4 +1,4 @@
-// What the backends of torch.distributed can be asked: the functions by their mangled names, and what their arguments say.
+// The operations of torch.distributed's backends: the functions by their mangled names, and how to read their arguments.
 #pragma once
 #include <cstdint>
 #include <string_view>
@@ -12,7 +12,7 @@ struct Arguments {
 };
 
 struct Operation {
-  std::string_view signature;  // what follows the class in the mangled name
+  std::string_view signature;  // the part of the mangled name after the class
   const char* name;            // as torch's own profiler calls it
   uint64_t (*bytes)(const Arguments& arguments) noexcept;
   uint32_t (*peer)(const Arguments& arguments) noexcept;
@@ -24,7 +24,7 @@ struct Operation {
 // A virtual function of a backend: `_ZN4c10d16ProcessGroupGloo9allreduce…` is an operation of `Gloo`. nullptr: it is none.
 const Operation* find_operation(std::string_view mangled, std::string_view* backend) noexcept;
 
-// torch's C interface, of which tensors are asked how large they are. False: it is not there.
+// Looks up torch's C interface, which gives the sizes of tensors. False: it is not there.
 bool find_tensor_functions(void* library) noexcept;
 
 }  // namespace aiflame::torch_comm

@@ -8,7 +8,7 @@ namespace aiflame::torch_comm {
 
 namespace {
 
-// Whoever changes `work` from a value of others to kBusy owns the place until the next store.
+// The thread that changes `work` from another value to kBusy owns the place until the next store.
 struct Place {
   std::atomic<uint64_t> work;  // 0: free
   Pending pending;

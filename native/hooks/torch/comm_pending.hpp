@@ -11,8 +11,8 @@ struct Pending {
   uint64_t handed_over_ns;
 };
 
-// False: too many are under way. What lay under this address is put into `stale` (its `function` is nullptr otherwise): nobody said that
-// it was done before its memory was used again.
+// False: too many are under way. An earlier operation at this address is put into `stale` (its `function` is nullptr otherwise): its end
+// was not reported before its memory was used again.
 bool add(uint64_t work, const Pending& pending, Pending* stale) noexcept;
 // Of several threads that ask, one gets it.
 bool take(uint64_t work, Pending* pending) noexcept;

@@ -1,8 +1,8 @@
-// Which module's call made which autograd nodes → `layer_calls`: what backward work is led to its layer by where no launch of the forward pass
-// has the node's number (`chunk` launches nothing, its gradient does), and on a CPU, whose samples meet few of the nodes.
+// The module call that made each autograd node → `layer_calls`. It leads backward work to its layer where no launch of the forward pass
+// has the node's number (`chunk` launches nothing, its gradient does), and on a CPU, whose samples fall into few of the nodes.
 //
-// Each node is looked at when it takes its number: libtorch's own function for that is called through tables that can be pointed at ours.
-// Nothing in Python is wrapped or hooked, so nothing there can tell.
+// Each node is looked at when it takes its number: we point the tables through which libtorch calls its own function for that to ours.
+// Nothing in Python is wrapped or hooked, so Python code sees no difference.
 #pragma once
 
 namespace aiflame::torch_nodes {

@@ -20,19 +20,19 @@ namespace {
 
 using torch_autograd::Point;
 
-// torch::autograd::InputBuffer::add(this, position, variable, streams …): pointers and numbers all, four of them or five after `this`. What
-// a version has not lies unread in its register.
+// torch::autograd::InputBuffer::add(this, position, variable, streams …): pointers and numbers all, four or five of them after `this`.
+// Where a version lacks a parameter, nobody reads its register.
 using Add = void (*)(uint64_t buffer, uint64_t position, uint64_t variable, uint64_t stream, uint64_t other_stream, uint64_t node);
 constexpr const char* kAdd = "_ZN5torch8autograd11InputBuffer3addEmON2at6TensorERKSt8optionalIN3c106StreamEESA_";
-constexpr const char* kEndings[] = {"", "PNS0_4NodeE"};  // what else it takes: more would lie on the stack, which is not handed on
+constexpr const char* kEndings[] = {"", "PNS0_4NodeE"};  // further parameters; more would lie on the stack, which is not handed on
 constexpr const char* kUndefined = "_ZN3c1019UndefinedTensorImpl10_singletonE";
 Add add;
 void* libtorch;
-uint64_t undefined;  // what a tensor that holds nothing points to
+uint64_t undefined;  // the pointer in a tensor that holds nothing
 
-// Who gave the first gradient, by where it is kept: a part of the place's hash, and the node's numbers (48 bits: torch_autograd::packed).
-// The newest stands first. Most places never get a second gradient, and nobody says so: they go when newer ones come, which is soon
-// enough for a place that waits for a whole layer.
+// The node that gave the first gradient, by where the gradient is kept: a part of the place's hash, and the node's numbers (48 bits:
+// torch_autograd::packed). The newest stands first. Most places never get a second gradient, and autograd does not say so: they go when
+// newer ones come, which is soon enough for a place that waits for a whole layer.
 constexpr uint32_t kSetBits = 9, kTagBits = 16;
 struct alignas(64) Set {
   std::atomic<uint64_t> givers[8];
@@ -70,7 +70,7 @@ uint64_t first_at(const Place& place) noexcept {
 
 // A sum that is about to be made.
 struct Sum {
-  uint64_t first, last;  // packed; first 0: it is none, or who gave the first gradient is not known
+  uint64_t first, last;  // packed; first 0: it is no sum, or the node that gave the first gradient is not known
   uint64_t begin_ns;
 };
 
@@ -88,7 +88,7 @@ Sum given(uint64_t buffer, uint64_t position, uint64_t variable) noexcept {
     return {};
   }
   uint64_t first = first_at(place);
-  // Numbers of one thread can be compared, and what one node gave twice is its own.
+  // Only numbers of one thread can be compared, and two gradients from one node are that node's own sum.
   if (first >> 32 != last >> 32 || first == last) return {};
   return {first, last, now_ns()};
 }

@@ -1,8 +1,8 @@
 // Sums of gradients → `gradient_sums`: when autograd's engine adds the gradients of a tensor up that several ops used, and which ops.
 //
-// The engine hands each gradient that a node has given to the node that it goes to. What came first is kept, what comes later is added to
-// it, in no node's own work. The node that has just run is known (sampler/torch_autograd); which one gave the first gradient is not, after
-// it is gone. Both together say which module the sum belongs to: the innermost one that both were made in.
+// The engine hands each gradient from the node that computed it to the next node. It keeps the first, and adds later ones to it outside of
+// any node's work. The node that has just run is known (sampler/torch_autograd); the one that gave the first gradient is gone by then, so
+// we remember it. The sum belongs to the innermost module in which both nodes were made.
 #pragma once
 
 namespace aiflame::torch_sums {

@@ -23,7 +23,7 @@ class Spans:
         return int((self.end - self.begin).sum())
 
     def before(self, moment: Ints) -> Ints:
-        """How much of them lies before each moment."""
+        """The time that the spans cover before each moment."""
         if not len(self):
             return np.zeros(len(moment), dtype=np.int64)
         reached = np.concatenate([[0], np.cumsum(self.end - self.begin)])
@@ -33,7 +33,7 @@ class Spans:
         return covered
 
     def within(self, begin: Ints, end: Ints) -> Ints:
-        """How much of them lies in each interval."""
+        """The time that the spans cover in each interval."""
         return self.before(np.maximum(begin, end)) - self.before(begin)
 
 
@@ -59,7 +59,7 @@ def gaps(spans: Spans) -> Spans:
 
 
 def both(one: Spans, other: Spans) -> Spans:
-    """The time that lies in both of them."""
+    """The time that both cover."""
     moment = np.concatenate([one.begin, other.begin, one.end, other.end])
     step = np.repeat([1, -1], len(moment) // 2)
     order = np.lexsort((step, moment))  # ends first: spans that only touch do not overlap
@@ -69,7 +69,7 @@ def both(one: Spans, other: Spans) -> Spans:
 
 
 def without(one: Spans, other: Spans) -> Spans:
-    """The time that lies in the first of them alone."""
+    """The time that the first alone covers."""
     moment = np.concatenate([one.begin, one.end, other.begin, other.end])
     step = np.concatenate([np.repeat([1, -1], len(one)), np.repeat([-1, 1], len(other))])
     order = np.argsort(moment, kind="stable")

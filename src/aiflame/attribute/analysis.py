@@ -1,4 +1,4 @@
-"""A profile with all that readers work out of it: each part is built when it is first asked for, and then shared.
+"""A profile with the parts that readers compute from it: each is built at its first use, and then shared.
 
     @once
     def functions(profile: Tables) -> Functions: ...
@@ -6,10 +6,10 @@
     analysis = Analysis(profile)
     functions(analysis) is functions(analysis)
 
-Whoever asks several questions of a profile makes an Analysis of it and hands that on in the profile's place. With the profile itself
-every question works the same, from the beginning.
+Code with several questions about a profile makes one Analysis and passes it on instead of the profile. The profile itself works as well,
+but then every question computes its parts anew.
 
-A part that there are several of takes one more argument (`once_for`): `of_samples(analysis, clock)`.
+A part with variants takes one more argument (`once_for`): `of_samples(analysis, clock)`.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ K = TypeVar("K", bound=Hashable)
 
 
 class Analysis:
-    """The tables of a profile (`Tables`), and the parts that were built of them."""
+    """The tables of a profile (`Tables`), and the parts built from them."""
 
     def __init__(self, profile: Tables) -> None:
         self.profile = profile
         self.shared = True
-        """Others may ask for the same parts later. Set it to False for the last one: parts that take much memory go when they were used."""
+        """Other readers may need the same parts later. Set it to False for the last reader: then large parts are freed after their use."""
         self._parts: dict[Part[Any], Any] = {}
 
     @staticmethod
@@ -65,7 +65,7 @@ class Analysis:
         self._parts[part] = value
 
     def release(self, part: Part[Any]) -> None:
-        """Frees the part. It is built again when it is next asked for."""
+        """Frees the part; its next use builds it again."""
         self._parts.pop(part, None)
 
     def used(self, part: Part[Any]) -> None:

@@ -77,7 +77,7 @@ class Forest:
 
 
 class TreeBuilder:
-    """Nodes are only ever added under nodes that are there."""
+    """New nodes are added under existing ones only."""
 
     def __init__(self) -> None:
         root = frame_table([])

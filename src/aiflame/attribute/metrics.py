@@ -1,4 +1,4 @@
-"""The metrics: one row for each, with all that commands, the report and trees need to know of it."""
+"""The metrics: one row for each, with its properties for commands, the report and trees."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class MetricRow:
     moments: Metric | None = None
     """In the report: the metric that says when its values fell. None: it does itself."""
     detail: str = FUNCTION
-    """How deep its leaves go unless it is said: where there are samples, into kernels."""
+    """The default depth of its leaves: into kernels where there are samples."""
 
 
 _STALLS = "record a CUDA program that runs for longer, without --gpu-sampling off; `aiflame doctor` lists the requirements"
@@ -59,4 +59,4 @@ CLOCK: Mapping[str, int] = {name: row.clock for name, row in METRIC_ROWS.items()
 SAMPLED = tuple(name for name, row in METRIC_ROWS.items() if row.compared is Compared.SAMPLES)
 """Samples of warps."""
 COMPARED = tuple(sorted((name for name, row in METRIC_ROWS.items() if row.compared), key=lambda name: name in CLOCK))
-"""Those that two runs can be compared by step by step; those of devices first."""
+"""Metrics by which two runs can be compared step by step; metrics of devices first."""

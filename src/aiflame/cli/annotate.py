@@ -17,7 +17,7 @@ from aiflame.errors import AiflameError
 from aiflame.profile.opening import SUFFIX
 from aiflame.render.terminal.annotate import LEAST_PERCENT, print_annotation
 
-DESCRIPTION = "Why is this GPU kernel slow? Shows its source and its instructions side by side, and what its warps waited for at each."
+DESCRIPTION = "Why is this GPU kernel slow? Shows its source and its instructions side by side, and why warps waited at each."
 EXAMPLES = ("aiflame annotate attention", 'aiflame annotate run.aiflame "^gemm_.*" --sass')
 
 

@@ -20,7 +20,7 @@ class Way:
     value: int
     """Value of the function and its callees."""
     line: str
-    """The line with the largest part of it, "" when no line is known."""
+    """The line with the largest part, "" when there is no line."""
 
 
 def ways(tree: Tree, metric: str, functions: Sequence[str]) -> list[Way]:
@@ -40,7 +40,7 @@ def sentence(tree: Tree, metric: str, compared: Sequence[Way]) -> str:
     """The comparison as a sentence; "" when there is nothing to compare."""
     if len(compared) < 2:
         return ""
-    # The part of a label after a comma is meant for pictures.
+    # The part of a label after a comma is for pictures.
     whole, label = tree.total(metric), tree.metric(metric).label.partition(",")[0]
     parts = [f"{way.name} {100 * way.value / whole:.1f}%{f' (most at {way.line})' if way.line else ''}" for way in compared]
     parts[0] = parts[0].replace("%", f"% of the {label}", 1)

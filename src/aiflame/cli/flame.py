@@ -29,7 +29,7 @@ DESCRIPTION = "Where did the time go, and who called it? Draws the flame graph, 
 EXAMPLES = (
     "aiflame flame -o flame.svg",
     "aiflame flame after.aiflame --baseline before.aiflame",
-    "aiflame flame --metric gpu-stalls --inverted  # by what kernels wait for",
+    "aiflame flame --metric gpu-stalls --inverted  # by stall reason",
 )
 
 

@@ -24,8 +24,8 @@ from aiflame.render.terminal.console import Terminal
 from aiflame.render.terminal.ranks_table import print_ranks
 
 DESCRIPTION = (
-    "Which ranks of a parallel job do the others wait for, and why? Shows what each rank did, how much communication is exposed, who came"
-    " last to collectives, and the critical path."
+    "Which ranks of a parallel job do the others wait for, and why? Shows what each rank did, how much communication is exposed, which"
+    " rank came last to collectives, and the critical path."
 )
 EXAMPLES = ("mpirun -n 4 aiflame record -o job.aiflame -- python train.py", "aiflame ranks job.aiflame")
 _ROWS = 20

@@ -37,7 +37,7 @@ _OWN_BYTES = 32 << 10
 
 @dataclass(slots=True)
 class Recording:
-    """The result of a run: the profile's location (not sealed yet), the command's status, and notes on what is missing."""
+    """The result of a run: the profile's location (not sealed yet), the command's status, and notes on missing data."""
 
     place: ProfileLocation
     status: int

@@ -59,7 +59,7 @@ TONES: dict[Kind, Tone] = {
 }
 """In the order of the legend."""
 _PALE = (Kind.GPU_IDLE, Kind.UNATTRIBUTED)
-"""Where nothing was done, or nothing is known: near the page's own colour in both themes."""
+"""For idle time and unknown code: near the page's own colour in both themes."""
 
 
 def shade_of(names: Iterable[str]) -> list[int]:
@@ -114,7 +114,7 @@ def _luminance(color: str) -> float:
 
 
 def oklch(lightness: float, chroma: float, hue: float) -> str:
-    """#rrggbb; the chroma gives way where sRGB has no such colour. https://bottosson.github.io/posts/oklab/"""
+    """#rrggbb, with less chroma where sRGB lacks the colour. https://bottosson.github.io/posts/oklab/"""
     while True:
         red, green, blue = _linear_srgb(lightness, chroma, math.radians(hue))
         if chroma <= 0 or all(-0.0005 <= part <= 1.0005 for part in (red, green, blue)):

@@ -1,4 +1,4 @@
-// Calls of CUDA as CUPTI tells of them, and how many bytes we take each to be about: a line each.
+// Calls of CUDA as CUPTI reports them, and the number of bytes that we read from each: a line each.
 #include "hooks/cuda/call_bytes.hpp"
 
 #include <cuda.h>

@@ -1,9 +1,9 @@
 // The plan of GPU sampling against a device that we make up.
 //
-// cuda_sampling_plan MULTIPROCESSORS CLOCK_KHZ SETTING WARPS SECONDS PHASE...: warps that a multiprocessor gives each period; how long it
-// runs; and what the device does, again and again: milliseconds:thousandths busy. Prints the period, the buffer's bytes, and how often it
-// is decoded in ms; then a line for each look: the time, the samples that it found, how full the buffer was when they were decoded in
-// thousandths (1000: it overflowed), when the first and the last of them were taken, and the edges of their window. Times in ms.
+// cuda_sampling_plan MULTIPROCESSORS CLOCK_KHZ SETTING WARPS SECONDS PHASE...: warps that a multiprocessor gives each period; how long it runs; and
+// the device's load, again and again: milliseconds:thousandths busy. Prints the period, the buffer's bytes, and how often CUPTI decodes it in ms;
+// then a line for each look: the time, the samples that it found, how full the buffer was when they were decoded in thousandths (1000: it
+// overflowed), the times of the first and the last of them, and the edges of their window. Times in ms.
 #include "hooks/cuda/sampling_plan.hpp"
 
 #include <algorithm>

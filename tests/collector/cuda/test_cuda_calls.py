@@ -35,7 +35,7 @@ CALLED = {
     "cuNewerThanTheHeaders": 1,
     "cudaNewerThanTheHeaders": 1,
 }
-"""By the scene `calls`. What the runtime asks of the driver is no call of the program's; nor is what aiflame asks of it."""
+"""By the scene `calls`. The runtime's calls of the driver, and aiflame's, are no calls of the program."""
 
 
 def traced(process: Process) -> pl.DataFrame:

@@ -1,4 +1,4 @@
-"""Other users of CUPTI in a recorded program work as they do alone, and what we do not record meanwhile is said."""
+"""Other users of CUPTI in a recorded program work as they do alone, and a note says which data we do not record meanwhile."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The fake CUPTI is as strict as the real one is fragile: what would crash or lose records there ends the program here, with a reason."""
+"""The fake CUPTI is as strict as the real one is fragile: calls that would crash it or lose records end the program, with a reason."""
 
 from __future__ import annotations
 

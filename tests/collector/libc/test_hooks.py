@@ -153,7 +153,7 @@ def test_without_a_profile_the_library_does_nothing(scenes: Path, tmp_path: Path
 
 
 def test_nothing_of_the_library_is_set_up_when_it_loads() -> None:
-    """Recording begins in a constructor: what a later one initialises would be forgotten again."""
+    """Recording begins in a constructor: a later constructor would reset its own variables."""
     with library().open("rb") as file:
         symbols = ELFFile(file).get_section_by_name(".symtab")
         if not isinstance(symbols, SymbolTableSection):

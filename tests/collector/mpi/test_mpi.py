@@ -193,7 +193,7 @@ def test_groups(known_job: Job) -> None:
         assert rows[0] == ("MPI_COMM_WORLD", rank, 4, b"")
         assert rows[1:3] == [(halves[rank], place, 2, members), ("", place, 2, members)]
         assert rows[3 : len(rows) - 3] == ([("", 0, 1, ranks_in_bytes([0]))] if rank == 0 else [])
-        # One of two groups: who is in the other is not said.
+        # One of two groups: the members of the other are not recorded.
         assert [row[1:] for row in rows[-3:]] == [(place, 2, members), (place, 2, b""), (rank, 4, b"")]
         assert rows[-1][0] == "memory"
     assert set(known_job.of("MPI_Barrier")["group_name"]) == {"MPI_COMM_WORLD", "even", "odd"}
@@ -222,7 +222,7 @@ IN_FORTRAN = {"MPI_Init": 2, "MPI_Comm_dup": 2, "MPI_Allreduce": 2, "MPI_Send": 
 
 
 def test_fortrans_names(mpi: Mpi) -> None:
-    """As compilers spell them; what they call in C is not counted again."""
+    """As compilers spell them; their own calls of C functions are not counted again."""
     recorded_job = job(mpi, 2, mpi.program("mpi_fortran_names.c", FORTRAN[mpi.name]))
     assert recorded_job.counts() == IN_FORTRAN | {"MPI_Barrier": 2}
     assert recorded_job.of("MPI_Send").select("rank", "peer", "bytes", "group_name").rows() == [(0, 1, 20, "MPI_COMM_WORLD")]

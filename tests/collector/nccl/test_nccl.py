@@ -1,4 +1,4 @@
-"""NCCL's profiler plugin: what a host that drives it as NCCL does, in each version of the interface, tells is in the profile."""
+"""NCCL's profiler plugin: a host drives it as NCCL does, in each version of the interface, and its events are in the profile."""
 
 from __future__ import annotations
 

@@ -114,7 +114,7 @@ class Ticks(Counter[tuple[str, ...]]):
 
 
 def _at_work(process: Process, program: Path, stays: str) -> list[tuple[str, set[str]]]:
-    """Of each tick that came while a thread was in leaf(), by the program's own account: for whom it worked, and what was on its stack."""
+    """Each tick in leaf(), by the program's own account: the function that the thread worked for, and the names on its stack."""
     fields = [line.split() for line in stays.splitlines()]
     stay_of = {(int(tid), int(begin), int(end)): under for under, tid, begin, end in fields}
     tids = dict(process.table("threads").select("id", "tid").iter_rows())

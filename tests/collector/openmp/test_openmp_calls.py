@@ -66,7 +66,7 @@ def test_a_thread_that_is_late_is_waited_for_at_the_barrier(constructs: Path, tm
 def test_regions_of_gccs_runtime_are_calls(tmp_path: Path) -> None:
     source = tmp_path / "seven.cpp"
     source.write_text(GOMP)
-    assert recorded([build(str(source), tmp_path, "-fopenmp")], tmp_path / "p", features=TRACED).status == 0
+    assert recorded([build(source, tmp_path, "-fopenmp")], tmp_path / "p", features=TRACED).status == 0
     rows = calls(tmp_path / "p")
     assert rows["function"].to_list() == ["parallel"] * 7
     assert rows["thread"].n_unique() == 1

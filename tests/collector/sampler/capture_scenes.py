@@ -199,7 +199,7 @@ def limited() -> None:
 
 
 def left() -> None:
-    """Captures that are left by a jump, wherever that may be: those after them are of their own stacks."""
+    """A jump leaves captures at any point: later captures must have their own stacks."""
     wrong = ctypes.c_uint32(0)
     assert library.launch_left(37, ctypes.byref(wrong)) > 40
     assert wrong.value == 0
@@ -213,7 +213,7 @@ def from_one_place() -> None:
 
 
 def in_turns() -> None:
-    """A launch that others come after, each in its turn: what comes is known from where its like came the last time."""
+    """Other launches follow one launch, each in its turn: the cache expects the one that followed the last time."""
     for round_number in range(20):
         for depth in range(1, 13):
             below(0)

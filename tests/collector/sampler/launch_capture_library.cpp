@@ -1,4 +1,4 @@
-// What the callback of a launch does before the driver goes on: the capture of its stack, and the row of the launch; timed.
+// The work of a launch's callback before the driver goes on, timed: the capture of its stack, and the row of the launch.
 //
 // The whole collector as a library for any Python process: the caller starts a recording by aiflame_start(). Preloaded, it makes a launch of
 // each piece of aligned memory that the process asks for, as libtorch does for each tensor on a CPU: stacks of real operators.
@@ -54,7 +54,7 @@ __attribute__((noinline)) void launch(Run& run) noexcept {
   if (took.stack && run.done < run.room) run.ns[run.done++] = took.ns;
 }
 
-// What posix_memalign() writes down while it is asked to.
+// The measurements that posix_memalign() writes while a caller has asked for them.
 struct Listening {
   std::atomic<uint32_t*> ns;
   std::atomic<uint32_t> room, done;
@@ -89,7 +89,7 @@ __attribute__((noinline)) void descend(Run& run, uint32_t depth, uint32_t round)
   asm volatile("" ::: "memory");
 }
 
-// Two calls whose frames lie at the same addresses: only the return address tells them apart.
+// Two calls whose frames lie at the same addresses: only the return address distinguishes them.
 __attribute__((noinline)) void from_two_places(Run& run, bool first) noexcept {
   if (first) {
     one(run);
@@ -101,7 +101,7 @@ __attribute__((noinline)) void from_two_places(Run& run, bool first) noexcept {
   asm volatile("" ::: "memory");
 }
 
-// Aligns its stack, whatever lies on it before: only a word in its frame says where that ends.
+// Aligns its stack: only a word in its frame says where the frame ends.
 __attribute__((noinline)) void aligned(Run& run, size_t bytes) noexcept {
   alignas(256) volatile char first[256];
   auto* more = static_cast<volatile char*>(__builtin_alloca(bytes));
@@ -178,7 +178,7 @@ __attribute__((noinline)) uint32_t one_of(uint32_t (*way)(bool) noexcept, bool s
 
 #define EXPORT extern "C" __attribute__((visibility("default")))
 
-// Captures `room` launches below `depth` native frames; returns the frames of the last stack. `ns` has what each took.
+// Captures `room` launches below `depth` native frames; returns the number of frames of the last stack. `ns` gets the time of each.
 EXPORT uint32_t launch_captures(uint32_t depth, uint32_t room, uint32_t* ns, char* memory, size_t bytes) {
   Run run{.ns = ns, .room = room, .memory = memory, .bytes = bytes};
   for (uint32_t round = 0; round < room; round++) descend(run, depth, round);
@@ -208,7 +208,7 @@ EXPORT uint32_t launch_left(uint32_t every, uint32_t* wrong) {
   uint32_t stacks[2] = {};
   leaving.count = 0;
   for (leaving.left = true; leaving.left;) {
-    // All in one loop, so that the frames around lie where they lay. The first two say what is right.
+    // All in one loop, so that the frames around keep their addresses. The first two turns give the right answers.
     for (leaving.turn = leaving.count ? 2 : 0; leaving.turn < 6; leaving.turn++) {
       if (leaving.turn == 2) generation::end();
       if (leaving.turn == 3) {
@@ -233,14 +233,14 @@ EXPORT bool launch_walked() {
   return thread && std::exchange(thread->last.count, 0);
 }
 
-// How often it was written down what the last stack is known by; 0: it is not known. One that is walked again is written down again.
+// How often the last stack's proof was written; 0: it has none. A stack that is walked again gets a new proof.
 EXPORT uint32_t launch_proofs() {
   Thread* thread = threads::self();
   if (!thread || !thread->known || !thread->known->last) return 0;
   return reinterpret_cast<const Proof*>(thread->known->kept + thread->known->last)->made;
 }
 
-// Each posix_memalign() from here on is a launch, until `room` of them; what each took goes to `ns`. Returns how many there were before.
+// Each posix_memalign() from here on is a launch, until `room` of them; `ns` gets the time of each. Returns how many there were before.
 EXPORT uint32_t launch_at_memory(uint32_t room, uint32_t* ns) {
   listening.ns = nullptr;
   uint32_t before = listening.done.exchange(0);
@@ -257,7 +257,7 @@ EXPORT int posix_memalign(void** memory, size_t alignment, size_t bytes) {
   return *memory ? 0 : ENOMEM;
 }
 
-// What an empty measurement shows.
+// The time of an empty measurement.
 EXPORT uint32_t launch_clock_ns() {
   uint64_t least = ~0ull;
   for (int at = 0; at < 1000; at++) {

@@ -1,16 +1,16 @@
 // Writes records whose content is known by construction, in the ways that a spool must survive. test_spool.py reads them back.
 //
 //   spool_writer PROFILE crowd THREADS RECORDS   threads and a signal handler append at once, then all ends in order
-//   spool_writer PROFILE crowd THREADS 0         the same without end: somebody kills us; what is written is told on stdout
+//   spool_writer PROFILE crowd THREADS 0         the same without end, until the test kills us; prints how many records it has written
 //   spool_writer PROFILE forks CHILDREN          the parent appends while children fork off, append and end
 //   spool_writer PROFILE sharers RECORDS         a child of fork that never leaves its parent's tables: both append to them
 //   spool_writer PROFILE starved RECORDS         no descriptors can be had for the second third of the records
 //   spool_writer PROFILE resident RECORDS        one thread appends; how many kilobytes of files then count as this process's memory
 //   spool_writer PROFILE unmapped                tables are unmapped, whose addresses the kernel gives to the next table
 //   spool_writer PROFILE texts                   strings of every length that matters
-//   spool_writer PROFILE notes TEXTS             as many notes, each told twice; the same into new tables
+//   spool_writer PROFILE notes TEXTS             as many notes, each added twice; the same into new tables
 //   spool_writer PROFILE stacks NODES            nodes of stacks, where no memory is left to find them again; exits with 5 when one is lost
-//   spool_writer PROFILE booked BYTES            what can be done without is booked, and then as much again; exits with 5 when that fits
+//   spool_writer PROFILE booked BYTES            books the memory that it can do without, then as much again; exits with 5 when that fits
 //   spool_writer PROFILE cost TABLE RECORDS      nanoseconds an append, as JSON
 // crowd-in-rows, forks-in-rows: the same, each thread in rows of its own.
 #include "base/clock.hpp"
@@ -50,7 +50,7 @@ std::atomic<uint64_t>* finished;
 bool own_rows;
 thread_local spool::Rows<schema::CopyRecord> rows;
 
-// Record n of writer w: every field follows from (w, n), so a reader can tell a wrong one.
+// Record n of writer w: every field follows from (w, n), so a reader recognizes a wrong one.
 bool append(uint64_t writer, uint64_t number) noexcept {
   schema::CopyRecord record{
       .kind = static_cast<uint32_t>(writer),

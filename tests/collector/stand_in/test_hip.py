@@ -68,7 +68,7 @@ def test_there_are_as_many_calls_as_the_program_made(known_run: tuple[Outcome, p
 
 
 def test_failures(known_run: tuple[Outcome, pl.DataFrame]) -> None:
-    """What is not ready yet has not failed; nor has a function that tells of another's failure."""
+    """A call that returns "not ready" has not failed; nor has one that returns an earlier call's error."""
     failed = known_run[1].filter(pl.col("failed") == 1)
     assert failed.select("function", "result", "bytes").rows() == [("hipMemcpy", 1, 0)]
     assert set(known_run[1].filter(pl.col("function") == "hipStreamQuery")["result"]) == {600}

@@ -1,4 +1,4 @@
-"""Calls of Level Zero are traced beneath the stock loader, and what its devices did: with a driver for tests, whose device is a thread."""
+"""Calls of Level Zero and the work of its devices, traced beneath the stock loader: a driver for tests, whose device is a thread."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def known_run(level_zero: LevelZero) -> Recorded:
 
 
 def test_there_are_as_many_calls_as_the_program_made(known_run: Recorded) -> None:
-    """A function that is not known, of the loader or of the driver, goes through: the program has looked at what it gave."""
+    """A function of the loader or of the driver that aiflame does not know goes through: the program has checked its result."""
     assert dict(known_run.calls.group_by("function").len().rows()) == json.loads(known_run.outcome.stdout)
     assert known_run.calls.filter(pl.col("failed") == 1)["function"].to_list() == ["zeCommandQueueExecuteCommandLists"]
     moved = known_run.calls.filter(pl.col("bytes") > 0).sort("begin_ns").select("function", "bytes").rows()

@@ -1,7 +1,7 @@
-// What a program can know of the ticks that sample it.
+// For programs that must know of the ticks that sample them.
 //
-// The kernel looks at a thread's CPU timers where a tick finds that thread running: on a busy machine it may have run for 0.2 s by
-// then. What must have been sampled works until that has happened to a timer of its own.
+// The kernel checks a thread's CPU timers when a tick finds that thread running: on a busy machine it may have run for 0.2 s by then. Code that must
+// have samples works until that has happened to a timer of its own.
 #pragma once
 
 #include <pthread.h>

@@ -345,7 +345,7 @@ def torch_program(folder: Path, call: str) -> tuple[list[list[int]], Process]:
 
 
 def test_torch_s_own_calls(tmp_path: Path) -> None:
-    """Each sample in a Linear's forward is in one of the four, and the profile tells which: by its address, and by its name."""
+    """Each sample in a Linear's forward is in one of the four, and the profile says in which: by its address, and by its name."""
     (_, *paths), process = torch_program(tmp_path, "model")
     inside = [layers(frames) for frames in stacks(process) if "Linear.forward" in [value for _, value in frames]]
     assert len(inside) > 10

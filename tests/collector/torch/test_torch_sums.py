@@ -72,7 +72,7 @@ def recording(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, objec
 
 
 def test_each_sum_has_the_node_that_gave_the_first_gradient_and_its_own(recording: tuple[dict[str, object], Process]) -> None:
-    """What a node gives twice is its own affair."""
+    """Two gradients from one node make no sum."""
     printed, process = recording
     rows = process.table("gradient_sums").sort("begin_ns").select("first", "last").rows()
     assert [list(row) for row in rows] == printed["made"]

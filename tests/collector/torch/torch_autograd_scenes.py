@@ -1,4 +1,4 @@
-"""Where a thread stands in torch's autograd, asked in every situation that there is: prints [what was read, what is true] for each scene.
+"""The place of a thread in torch's autograd, in every situation: prints [value read, true value] for each scene.
 
 Runs in an interpreter with torch; the collector's library, by its path, is loaded into it.
 """
@@ -33,7 +33,7 @@ def in_tick() -> Point:
 
 
 def looking(read: list[Any], *asks: Any) -> Any:
-    """A hook that appends what each says."""
+    """A hook that appends the answer of each function."""
 
     def hook(*gradients: Any) -> None:
         read.extend(ask() for ask in asks)
@@ -97,7 +97,7 @@ def backward() -> list[Any]:
 
 
 def adding_up() -> list[Any]:
-    """A hook sees it as what ran before; a tick may have missed that, and does not say."""
+    """In a hook, a sum of gradients belongs to the node that ran before; a tick may have missed that node, and then has none."""
     read: list[Any] = []
     leaf = parameter()
     loss = leaf.sin().sum()
@@ -130,7 +130,7 @@ def custom_function() -> list[Any]:
 
 
 def checkpointed(reentrant: bool) -> list[Any]:
-    """What is computed again in the backward pass is forward code; one way its nodes are its own, the other way it stays its work."""
+    """Code that is computed again in the backward pass is forward code; one way with nodes of its own, the other way as the node's work."""
     read, true = [], []
 
     def block(value: torch.Tensor) -> torch.Tensor:

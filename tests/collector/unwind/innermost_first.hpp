@@ -1,4 +1,4 @@
-// A native stack as tests look at it: innermost first, and with what the walk itself does not need.
+// A native stack for tests: innermost first, with details that the walk itself does not need.
 #pragma once
 #include "unwind/native_unwinder.hpp"
 

@@ -1,4 +1,4 @@
-"""What is kept of code objects, against the code objects themselves: scenarios of python_scenarios.py."""
+"""Stored code objects, against the code objects themselves: scenarios of python_scenarios.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-// The debug offsets of an interpreter, field by field as CPython declares them, against what we take from them.
+// The debug offsets of an interpreter, field by field as CPython declares them, against those that we read.
 //
 // 3.14 may not be installed where this runs: the declaration stands in for it (Include/internal/pycore_debug_offsets.h).
 #include "unwind/python_layout.hpp"
@@ -118,7 +118,7 @@ void expect(bool holds, const char* what, uint32_t version) {
   failures++;
 }
 
-// Every word different, so that each can be told in the layout.
+// All words differ, so that a mistaken offset shows.
 template <class Offsets>
 Offsets numbered(uint32_t version) {
   Offsets offsets;

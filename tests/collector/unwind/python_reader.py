@@ -1,4 +1,4 @@
-"""The reader of Python frames inside the interpreter that runs this: loads the library, and knows what a frame word means.
+"""The reader of Python frames inside the interpreter that runs this: loads the library, and decodes frame words.
 
 Runs under every CPython that is read, with the standard library alone.
 """
@@ -159,6 +159,6 @@ def frames_of(frame: FrameType | None) -> list[FrameType]:
 
 
 def code_of(code: CodeType) -> Code:
-    """What a row of `codes` should hold."""
+    """The expected row of `codes`."""
     qualname = getattr(code, "co_qualname", code.co_name)  # since 3.11
     return Code(code.co_firstlineno, code.co_filename, qualname, code.co_linetable, sys.hexversion >> 16)

@@ -41,7 +41,7 @@ void handle(int number, void (*handler)(int, siginfo_t*, void*)) noexcept {
   sigaction(number, &action, nullptr);
 }
 
-// What the handler saw: the innermost frames of a fixed number.
+// The handler's result: the innermost frames, up to a fixed number.
 struct Sample {
   uint32_t depth;
   PythonFrame frames[64];

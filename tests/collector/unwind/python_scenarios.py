@@ -1,6 +1,6 @@
-"""Programs whose frames are known, one a function: `python_scenarios.py LIBRARY SCENARIO` prints what was found as JSON.
+"""Programs whose frames are known, one a function: `python_scenarios.py LIBRARY SCENARIO` prints the frames that the reader found, as JSON.
 
-Runs under each CPython that is read; test_python_frames.py says what the findings must be.
+Runs under each CPython that is read; test_python_frames.py has the expected frames.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ def nested(reader: Reader) -> dict[str, object]:
 
 
 def unwritten(reader: Reader) -> dict[str, object]:
-    """3.10 never writes what a thread state's own CFrame says of a previous one: it is whatever lay in that memory."""
+    """3.10 never writes the previous pointer of a thread state's own CFrame: it holds old memory."""
     walks: list[list[int]] = []
 
     def walk() -> None:
@@ -221,7 +221,7 @@ GRAPH = (leaf, numbers, middle_call, upper, fibonacci, rounds, graph)
 
 
 def names_by_line() -> dict[int, set[str]]:
-    """What each line of this file mentions."""
+    """The names on each line of this file."""
     mentioned: dict[int, set[str]] = {}
     for node in ast.walk(ast.parse(SOURCE)):
         if isinstance(node, ast.Name):

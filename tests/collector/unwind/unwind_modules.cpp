@@ -1,4 +1,4 @@
-// What is known of the process's memory while libraries come, go and lose their files. Rows go to PROFILE; the rest is printed.
+// The collector's modules while libraries come, go and lose their files. Rows go to PROFILE; everything else is printed.
 //
 //   unwind_modules PROFILE LIBRARY DATA   LIBRARY is loaded, unloaded and deleted; DATA, a file that is no program, is mapped
 #include "base/clock.hpp"

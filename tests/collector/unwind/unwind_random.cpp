@@ -1,4 +1,4 @@
-// Garbage in place of unwind tables and stacks: whatever comes out, nothing outside is read and every walk ends.
+// Garbage in place of unwind tables and stacks: no walk may read outside of them, and every walk must end.
 //
 //   unwind_random tables SEED ROUNDS    mutated copies of libc's tables, rules asked for random addresses
 //   unwind_random stacks SEED ROUNDS    stacks of random words, many of which look like addresses; random registers

@@ -136,7 +136,7 @@ void run(const std::string& scene) {
   if (scene == "signal") raise(SIGUSR1);
 }
 
-// The frame that steps: its caller and all outside it are what every stack has to end in.
+// The frame that steps: every stack must end in its caller and the frames outside of it.
 __attribute__((noinline)) void step_through(const std::string& scene) {
   Ending ending;
   outside_count = innermost_first(*unwinder, here(), stack_high, outside, kRoom, &ending);

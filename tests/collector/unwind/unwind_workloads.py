@@ -35,7 +35,7 @@ class Tally(ctypes.Structure):
 
 
 def where(pc: int) -> str:
-    """File and offset of an address: what one needs to look into a difference."""
+    """File and offset of an address, to look into a difference."""
     for line in Path("/proc/self/maps").read_text().splitlines():
         fields = line.split(None, 5)
         low, high = (int(part, 16) for part in fields[0].split("-"))

@@ -1,4 +1,4 @@
-"""Trains a small block of a norm and an MLP under torch.compile, with two batch sizes, and tells what came out of it.
+"""Trains a small block of a norm and an MLP under torch.compile, with two batch sizes, and prints the results.
 
 The first argument is the CPU time, in seconds, to go on for once all is compiled.
 """

@@ -1,6 +1,6 @@
-"""CUDA programs without a GPU: `python fake_gpu.py SCENE` does what test_cuda.py knows to be true, through the CUDA driver's own functions.
+"""CUDA programs without a GPU: `python fake_gpu.py SCENE` does the work that test_cuda.py expects, through the CUDA driver's own functions.
 
-The driver is whatever `libcuda.so.1` is on the library path; the tests put a fake one there.
+The driver is the `libcuda.so.1` of the library path; the tests put a fake one there.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ def launched_here(gpu: Gpu, kernel: c_void_p) -> None:
 
 
 def untraced() -> None:
-    """Calls that launch nothing: CUPTI is asked to tell nobody of them."""
+    """Calls that launch nothing: CUPTI must report them to nobody."""
     gpu, device = RuntimeGpu(), c_int()
     called_back = ctypes.CDLL("libcupti.so.13").fake_cupti_called_back
     gpu.launch(gpu.kernel("spin"))
@@ -230,7 +230,7 @@ def leave_holding_a_lock() -> None:
     gpu = Gpu()
     little(gpu, gpu.kernel("spin"))
     gpu.wait()
-    time.sleep(1.5)  # what is recorded is written twice a second
+    time.sleep(1.5)  # the worker writes records twice a second
     if "AIFLAME_PROFILE" in os.environ:
         ctypes.CDLL("libcupti.so.13").fake_cupti_hold()
     match sys.argv[2]:
@@ -255,7 +255,7 @@ def killed() -> None:
     gpu = Gpu()
     little(gpu, gpu.kernel("spin"))
     gpu.wait()
-    time.sleep(1.5)  # what is recorded is written twice a second
+    time.sleep(1.5)  # the worker writes records twice a second
     os.kill(os.getpid(), signal.SIGKILL)
 
 
@@ -400,7 +400,7 @@ def two_devices() -> None:
 
 
 def shared() -> None:
-    """Kernels before, while and after another tool uses CUPTI, twice; what it saw of them."""
+    """Kernels before, while and after another tool uses CUPTI, twice; prints the kernels that the tool saw."""
     gpu = RuntimeGpu()
     kernel = gpu.kernel("spin")
     tool = Tool()
@@ -464,7 +464,7 @@ def shared_by_context() -> None:
         assert cupti.cuptiActivityEnableContext(gpu.context, kernels) == 0
     much(gpus[1], kernel)
     assert cupti.cuptiActivityDisableContext(gpus[0].context, kernels) == 0
-    time.sleep(0.5)  # whoever would come back after the first would be back
+    time.sleep(0.5)  # time enough to come back, if the first context alone counted
     much(gpus[1], kernel)
     gpus[1].wait()
     assert cupti.cuptiActivityDisableContext(gpus[1].context, kernels) == 0
@@ -539,7 +539,7 @@ def shared_in_the_middle_of_a_call() -> None:
 
 
 def subscribes() -> None:
-    """Another user subscribes to CUPTI; what it is told."""
+    """Another user subscribes to CUPTI; prints CUPTI's answer."""
     Gpu()
     subscriber = c_void_p()
     called = ctypes.CFUNCTYPE(None, c_void_p, c_int, c_int, c_void_p)(lambda *_: None)

@@ -1,4 +1,4 @@
-"""The CUDA driver's functions from Python, and another user of CUPTI beside them: what the scenes of fake_gpu.py are made of."""
+"""The CUDA driver's functions from Python, and another user of CUPTI beside them: the scenes of fake_gpu.py use both."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ class Tool:
 
 
 def until_recorded_again() -> None:
-    """Somebody records activity: whoever records this program, since the other tool has left."""
+    """Waits until activity is recorded: by this program's recorder, since the other tool has left."""
     if "AIFLAME_PROFILE" in os.environ:
         copies = [ctypes.CDLL(copy) for copy in ("libcupti.so.13", os.environ.get("TOOL_CUPTI")) if copy]
         while all(copy.fake_cupti_kinds() == 0 for copy in copies):

@@ -1,4 +1,4 @@
-"""Programs on the fake GPU that run for a while: `python fake_gpu_sampling.py SCENE` does what test_cuda_sampling.py knows to be true."""
+"""Programs on the fake GPU that run for a while: `python fake_gpu_sampling.py SCENE` does the work that test_cuda_sampling.py expects."""
 
 from __future__ import annotations
 

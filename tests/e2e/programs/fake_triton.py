@@ -1,6 +1,6 @@
 """Triton without a GPU: `python fake_triton.py SCENE` compiles for an H100 and launches through the CUDA driver's own functions.
 
-The driver is whatever `libcuda.so.1` is on the library path. Prints what each compiled kernel is called in its binary.
+The driver is the `libcuda.so.1` of the library path. Prints the name of each compiled kernel in its binary.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Dtype:
 
 
 class Utils:
-    """What Triton asks of the driver: to load a binary."""
+    """The functions of the driver that Triton calls: above all, to load a binary."""
 
     def __init__(self, gpu: Gpu) -> None:
         self.gpu = gpu
@@ -94,7 +94,7 @@ def two(driver: Driver) -> list[Any]:
 
 
 def alike(driver: Driver) -> list[Any]:
-    """Two that only their types tell apart, and two that only what is known of `n` does."""
+    """Two specializations that differ only in types, and two that differ only in the known divisibility of `n`."""
     return [add(128, 4, 1), add(128, 4, 2, "float16"), add(256, 4, 3, n=1000), add(256, 4, 4, n=1024)]
 
 

@@ -1,6 +1,6 @@
-"""Four processes that do with torch.distributed on Gloo what they write down: gloo_ranks.py FOLDER [spawn]; else torchrun starts them.
+"""Four processes that call torch.distributed on Gloo, and write their calls down: gloo_ranks.py FOLDER [spawn]; else torchrun starts them.
 
-Each writes FOLDER/RANK.json: the calls that it made, as [name, bytes, peer], and what else is known of them.
+Each writes FOLDER/RANK.json: the calls that it made, as [name, bytes, peer], and further facts about them.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def groups(rank: int, account: Account) -> None:
 
 
 def straggle(rank: int, account: Account) -> int:
-    """Rank 3 sleeps when the others have come; how many bytes tell the call."""
+    """Rank 3 sleeps when the others have come; the number of bytes identifies the call."""
     store: Any = dist.distributed_c10d._get_default_store()
     if rank == 3:
         store.wait([f"{other} comes" for other in range(3)])

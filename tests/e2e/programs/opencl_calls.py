@@ -1,4 +1,4 @@
-"""What test_opencl_calls.py records: `python opencl_calls.py NAME` prints what it knows to be true, as JSON."""
+"""Programs for test_opencl_calls.py: `python opencl_calls.py NAME` prints the expected calls, as JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What test_opencl.py records: `python opencl_programs.py NAME` runs one of these and prints what it knows to be true, as JSON."""
+"""Programs for test_opencl.py: `python opencl_programs.py NAME` runs one of these and prints the expected results, as JSON."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def kernels() -> Any:
 
 
 def copies() -> Any:
-    """Every way of moving memory; what each moved."""
+    """Every way of moving memory, with the bytes that each moved."""
     cl = Cl()
     queue, one, other = cl.queue(), cl.buffer(BYTES), cl.buffer(BYTES)
     host = (ctypes.c_char * BYTES)()
@@ -137,7 +137,7 @@ def durations() -> Any:
 
 
 def split() -> Any:
-    """One kernel launched by two functions, one of which gives it three times the work; what each took."""
+    """One kernel launched by two functions, one of which gives it three times the work; prints the time of each."""
     cl = Cl(SPIN)
     queue = cl.queue(PROFILING)
     much, little = spinning(cl, 30_000), spinning(cl, 10_000)
@@ -187,7 +187,7 @@ def out_of_order() -> Any:
 
 
 def visible() -> Any:
-    """All that a program can ask about its queues and events; with and without recording it must be told the same."""
+    """All that a program can ask about its queues and events; the answers must be equal with and without recording."""
     cl = Cl(SPIN)
     kernel = spinning(cl, 10)
     listed = (c_uint64 * 3)(QUEUE_PROPERTIES, OUT_OF_ORDER, 0)
@@ -247,7 +247,7 @@ def never_completes() -> Any:
     cl.call("clFlush", queue)
     sys.stdout.write("null")
     sys.stdout.flush()
-    # No interpreter shutdown: whether the driver's own destructors wait for the command is not what is asked here.
+    # No interpreter shutdown: whether the driver's own destructors wait for the command does not matter here.
     ctypes.CDLL(None)._exit(0)
 
 

@@ -1,4 +1,4 @@
-"""A rank of a job: works for a while that is its own, and tells how long. What it shall do in its stead is in its command."""
+"""A rank of a job: works for a while of its own choice, and prints how long. Its command may name other work instead."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Parallel regions of two threads, entered from a() three times as long as from b(); prints every stay as spin.c tells it."""
+"""Parallel regions of two threads, entered from a() three times as long as from b(); prints every stay as spin.c does."""
 
 import ctypes
 import json

@@ -1,4 +1,4 @@
-"""a() spins three times as long as b(), in native code without frame pointers; prints every stay as spin.c tells it."""
+"""a() spins three times as long as b(), in native code without frame pointers; prints every stay as spin.c does."""
 
 import ctypes
 import json

@@ -1,4 +1,4 @@
-"""Trains a tiny transformer on the CPU. Prints, as JSON, what is true of it: losses, names of its modules, and when each step began.
+"""Trains a tiny transformer on the CPU. Prints, as JSON, facts for the test: losses, names of its modules, and when each step began.
 
 torch_training.py [--steps N] [--threads N] [--checkpoint reentrant|not] [--compile]
 """

@@ -190,7 +190,7 @@ def test_a_live_recording_is_left_alone_until_its_recorder_is_gone(tmp_path, sle
     now = open_profile(path)
     assert len(now.table("cpu_samples")) == 50
     assert now.notes()[0] == now.unfinished()[0]
-    assert "a.aiflame is still being recorded: this is what there was at" in now.notes()[0]
+    assert "a.aiflame is still being recorded: this is its state at" in now.notes()[0]
     assert sorted(path.rglob("*")) == before
     sleeper.kill()
     sleeper.wait()

@@ -45,7 +45,7 @@ class Launches:
     starts: Ints
     """For each process the place of its first launch here; after the last one, how many there are."""
     threads: Ints
-    """process << 32 | row of `threads`, of those that launch or are launched for: sorted"""
+    """process << 32 | row of `threads`, for the threads that launch and those that launches belong to: sorted"""
     thread: NDArray[np.integer]
     """Place in `threads`."""
     mother: NDArray[np.integer]

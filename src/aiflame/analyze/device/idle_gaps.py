@@ -144,7 +144,7 @@ def _numbered(keys: pl.DataFrame, piece: pl.DataFrame) -> tuple[pl.DataFrame, ND
 
 
 def _medians(lengths: Sequence[tuple[NDArray[np.uint32], Ints]], keys: int) -> pl.Series:
-    """Of the lengths of each of so many keys."""
+    """The median length of each key; `keys`: how many there are."""
     if not lengths:
         return pl.Series(dtype=pl.Int64)
     number, length = (np.concatenate(each) for each in zip(*lengths, strict=True))
@@ -222,7 +222,7 @@ def _grouped(join: DeviceJoin, all_gaps: _AllGaps, whole: int, step_time: int) -
 
 
 def _most(parts: pl.DataFrame, key: list[str], by: str) -> pl.DataFrame:
-    """The value of a column that most of a group's time has; of `sampled`, of those that have one."""
+    """For each group the value of column `by` with the most time; for `sampled` among rows that have a sample."""
     rows = parts.filter(pl.col("sampled") > 0) if by == "sampled" else parts
     summed = rows.group_by(*key, by).agg(weight=pl.col("total").sum()).sort("weight", by, descending=[True, False])
     return summed.unique(key, keep="first", maintain_order=True).select(*key, by)

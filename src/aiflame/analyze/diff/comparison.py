@@ -45,7 +45,7 @@ ROWS = {
     "low": pl.Float64,  # of the interval of the difference; null where the noise is not known
     "high": pl.Float64,
     "beyond": pl.Boolean,  # more than noise; null where that is not known
-    "only": pl.String,  # "base" or "new" where the other has nothing of it, else ""
+    "only": pl.String,  # "base" or "new" where the other profile has no such row, else ""
 }
 
 
@@ -79,7 +79,7 @@ class Difference:
     """ROWS: first those beyond the noise, each part with the largest difference first."""
 
     def differing(self) -> pl.DataFrame:
-        """Rows that are not known to be noise alone."""
+        """Rows that may be more than noise."""
         return self.rows.filter(pl.col("beyond").fill_null(True) & (pl.col("difference") != 0))
 
 

@@ -30,7 +30,7 @@ class Values:
     """Of each, in the whole profile."""
     steps: NDArray[np.float64]
     """A row for each, a column for each step but the first of each process; where samples are divided over the steps of a window, a column
-    for so many of them: their mean."""
+    for the mean of as many steps as share a window."""
     step_count: int
     """Steps that are in it."""
 
@@ -124,7 +124,7 @@ def _site_steps(analysis: ProfileAnalysis, columns: pl.DataFrame, value: pl.Seri
     chosen = np.zeros((len(analysis.process_names), int(number.max(initial=0)) + 2), dtype=np.bool_)
     chosen[process, number] = True
     site, step = (analysis.work.executions[name].to_numpy() for name in ("site", "step"))
-    # The last column stands for no step, and for all that are not chosen.
+    # The last column is for work outside of steps, and for steps that are not chosen.
     inside = chosen[analysis.sites["process"].to_numpy()[site], np.clip(step, -1, chosen.shape[1] - 1)]
     executions = analysis.work.executions.select("site", "step", value=value).lazy().filter(pl.Series(inside))
     summed = executions.group_by("site", "step").agg(pl.col("value").sum().cast(pl.Int64)).collect()

@@ -1,6 +1,6 @@
 """How many samples of warps fell to each step. A sample knows its kernel and the window that it came in, not its launch: those of a window
 are divided over the launches in it, and so over its steps. Steps that share a window are alike for that reason, which is no sign of how
-much steps differ: for the noise, as many of them as a window is long are one."""
+much steps differ: for the noise, all steps of one window count as one."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def steps_a_window(analysis: ProfileAnalysis) -> int:
 
 
 def averaged(steps: NDArray[np.float64], process: NDArray[np.int64], together: int) -> NDArray[np.float64]:
-    """Columns (of processes, sorted), so many that follow each other as one: their mean."""
+    """The means of `together` neighbouring columns (of processes, sorted)."""
     if together <= 1 or not steps.shape[1]:
         return steps
     _, first, count = np.unique(process, return_index=True, return_counts=True)

@@ -33,7 +33,7 @@ class Inside:
     times: pl.DataFrame
     """Of all launches."""
     ctas: pl.DataFrame
-    """Of launches whose spans are kept, as are the others."""
+    """Of launches whose spans are kept; `warps` and `spans` belong to the same launches."""
     warps: pl.DataFrame
     spans: pl.DataFrame
 

@@ -57,7 +57,7 @@ def findings(
     path: RolePath | None,
     balance: Balance | None,
 ) -> list[IntraFinding]:
-    """Those that promise most first."""
+    """The most promising first."""
     of_roles = [*_roles(roles, bubbles, path), *_copies_late(bubbles, overlap, path)]
     waits = [] if of_roles else [one for one in bubbles[:1] if one.share >= WAITS]
     covered = {one.name for one in (bubbles if roles else waits)} | {one.name for one in roles}

@@ -17,9 +17,9 @@ from aiflame.analyze.intra.roles import roles_of_spans
 from aiflame.attribute.arrays.types import Ints, Mask
 
 ALIKE = 0.1
-"""Waits are for a copy if there are as many of them, but for this part (rings that wrapped)."""
+"""Waits belong to copies if their numbers differ by less than this part (rings that wrapped)."""
 ODD = 2
-"""Or but for so many that lie on the edge of where records are whole."""
+"""Or by so many, which lie at the edge of the whole records."""
 MOST_SLOTS = 16
 NO_WAIT_NS = 50
 """The longest a wait takes if it need not wait: some dozen cycles, and its record."""
@@ -54,7 +54,7 @@ class Flow:
     wait_ctas: Ints
     wait_numbers: Ints
     slots: int
-    """Copies that fit at once: as many as the producer is ahead at most. 0: not known."""
+    """Copies that fit at once: as many as the producer is ahead at most. 0: unknown."""
 
 
 def flow(inside: Inside) -> Flow | None:

@@ -37,7 +37,7 @@ class IntraKernel:
     ctas: int
     """Of these launches."""
     ctas_read: int
-    """Fewer where a launch had so many that the last have overwritten the others."""
+    """Fewer where a launch had so many CTAs that the last ones overwrote the records of earlier ones."""
     took_ns: float
     """Of a launch, the median."""
     in_scopes: float

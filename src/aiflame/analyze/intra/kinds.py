@@ -13,7 +13,7 @@ TMA_STORE_WAIT = "ttng.async_tma_store_wait"
 OWN_COPY_WAITS = frozenset(COPY_WAITS) - {TMA_STORE_WAIT}
 """Wait for copies that their own warp has made; a barrier may be waited at for other things, too."""
 ROLE_WAITS = OWN_COPY_WAITS | {BARRIER_WAIT, TMA_STORE_WAIT, "ttg.barrier", "gpu.barrier"}
-"""Not for a multiplication of its own: that is work."""
+"""Without waits for the role's own multiplications: those are work."""
 
 
 def waits_for_its_math(arch: str) -> bool:

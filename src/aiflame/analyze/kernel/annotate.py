@@ -26,8 +26,8 @@ from aiflame.profile.tables.interface import OpenedProfile
 class Count:
     samples: int = 0
     not_issued: int = 0
-    """The part of `samples` in whose cycle the scheduler issued nothing: time that no other warp could use. It is counted apart: a damaged
-    profile may have more of it."""
+    """The part of `samples` in whose cycle the scheduler issued nothing: time that no other warp could use. A counter of its own: in a
+    damaged profile it may exceed `samples`."""
 
     def __add__(self, other: Count) -> Count:
         return Count(self.samples + other.samples, self.not_issued + other.not_issued)
@@ -82,7 +82,7 @@ class SourceFile:
     source: SourceText
     count: Count
     lines: tuple[Line, ...]
-    """Those with code of their own or inlined into them, in the order of the file."""
+    """Lines with code of their own or inlined into them, in the order of the file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +129,7 @@ class Annotation:
     count: Count
     reasons: Reasons
     instructions: tuple[Instruction, ...]
-    """In the order of the code: all where it was disassembled, else those of which something is known."""
+    """In the order of the code: all where it was disassembled, else those with samples or a source line."""
     files: tuple[SourceFile, ...] = ()
     """The kernel's own first, then the hottest."""
     homeless: tuple[Instruction, ...] = ()

@@ -32,7 +32,7 @@ class Kernel:
     gpu_time_ns: int
     samples: int
     specializations: tuple[str, ...] = ()
-    """Readable names of those of a Triton kernel."""
+    """Readable names of a Triton kernel's specializations."""
 
     @property
     def weight(self) -> tuple[int, int, str]:
@@ -40,7 +40,7 @@ class Kernel:
 
 
 def kernels(profile: OpenedProfile) -> list[Kernel]:
-    """All of them, the hottest first: by samples, then by GPU time."""
+    """All kernels of a profile, the hottest first: by samples, then by GPU time."""
     executed = (
         profile.scan("kernels")
         .group_by("process", "shape")
@@ -74,7 +74,7 @@ def took_ns() -> pl.Expr:
 
 
 def choose(every: Sequence[Kernel], wanted: str) -> list[Kernel]:
-    """Those that `wanted` may mean, the hottest first; at least one."""
+    """The kernels that `wanted` may mean, the hottest first; at least one."""
     if not every:
         raise AiflameError("no GPU kernel ran in this profile: record a program that uses a GPU")
     for matches in _matchers(wanted):

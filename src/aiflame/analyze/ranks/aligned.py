@@ -22,7 +22,7 @@ def by_meetings(profile: Ranked) -> Ranked:
     processes = with_ranks(profile.table("processes"), profile.table("ranks"))
     ranks = processes.filter(pl.col("rank") != NONE).select(pl.col("process").cast(pl.Int64), "rank")
     meeting_calls = calls_that_meet(profile, int(profile.scan("ranks").select(pl.col("size").max()).collect().item() or 0))
-    # The first of a rank's processes that meets anybody is the one that the others meet.
+    # The other ranks communicate with the first of a rank's processes that has collectives.
     rows = meeting_calls.join(ranks, on="process", how="inner").filter(pl.col("process") == pl.col("process").min().over("rank"))
     number = rows.select(pl.struct("group", "number").rank("dense").cast(pl.Int64)).to_series().to_numpy()
     moved, clocks = aligned(profile, Meetings(rows["rank"].to_numpy(), number, rows["begin_ns"].to_numpy(), rows["end_ns"].to_numpy()))

@@ -1,6 +1,6 @@
 """How far the clocks of hosts are apart, by the collectives that their ranks met in.
 
-Nobody leaves a barrier or an all-reduce before all have come. Each such meeting bounds the difference of two clocks from both sides, each
+No rank leaves a barrier or an all-reduce before all have come. Each such meeting bounds the difference of two clocks from both sides, each
 bound as far off as its message took; and all leave at nearly the same time. Where both sides are close, the middle between the closest
 bounds is taken, as NTP does, so that variations of latency drop out. Where one side is far off, since the same rank always comes last, the
 median of how they leave decides. A clock that runs faster than another gives a line instead of a constant.
@@ -29,11 +29,11 @@ _WINDOWS, _LEAST_WINDOWS, _IN_WINDOW = 64, 8, 4
 
 @dataclass(frozen=True, slots=True)
 class Meetings:
-    """Collectives that nobody leaves before all have come, as each who took part saw them: a row each."""
+    """Collectives that no rank leaves before all have come: a row for each collective and rank in it."""
 
     rank: Ints
     number: Ints
-    """of the collective, the same for all who took part and for no other"""
+    """of the collective, equal on all its ranks and unique"""
     begin_ns: Ints
     end_ns: Ints
 
@@ -44,14 +44,14 @@ class Clock:
 
     shift: Shift
     half_width_ns: int | None
-    """It cannot be further off than that, up or down; None: nobody met anybody"""
+    """the clock cannot be further off than that, up or down; None: no collective that ranks share"""
     spread_ns: int
     """how differently ranks leave, as a standard deviation"""
     meetings: int
     refused: int
     """meetings that contradict the rest: they were taken for one and are not, or a clock was set"""
     by_leaving: bool = False
-    """Somebody always came last: the median of how they leave decided."""
+    """One rank always came last: the median of the times at which ranks left decided."""
 
     @property
     def residual_ns(self) -> int | None:
@@ -107,9 +107,9 @@ class _Seen:
     number: Ints
     """ascending, each once"""
     came: Ints
-    """when the last of them came"""
+    """when the last rank came"""
     left: Ints
-    """when the first of them left"""
+    """when the first rank left"""
 
 
 def _seen(meetings: Meetings, clock: Ints, numbers: list[int]) -> dict[int, _Seen]:
@@ -142,7 +142,7 @@ def _fit(first: _Seen, other: _Seen) -> Clock:
     leaving = leaving - drift * time
     least = np.sort(first.came[mine] - other.left[its] - drift * time)[::-1]
     most = np.sort(first.left[mine] - other.came[its] - drift * (other.came[its] - at))
-    # As few as possible of those that contradict each other are refused.
+    # Of bounds that contradict each other as few as possible are refused.
     fits = np.flatnonzero(least <= most)
     if not len(fits):
         return Clock(SAME, None, 0, len(mine), len(mine))

@@ -35,9 +35,9 @@ class Sort(IntEnum):
     NONE = 0
     """It communicates not at all: initialisation, bookkeeping."""
     MEETS = 1
-    """Nobody leaves before all have come: all-reduce, all-gather, barrier …"""
+    """No rank leaves before all have come: all-reduce, all-gather, barrier …"""
     ROOTED = 2
-    """One member gives or gets: a broadcast, a reduction to one. A late member holds up that one, or those after it."""
+    """One member gives or gets: a broadcast, a reduction to one. A late member holds up the root, or members after it."""
     PAIR = 3
     """Between two, or a wait for something that was begun before."""
 

@@ -43,7 +43,7 @@ class Ranks:
     """Collectives that several ranks were recorded in."""
     stragglers: list[Straggler]
     lates: list[Late]
-    """Those first that cost most."""
+    """The costliest first."""
     paths: list[Path]
     """Of each step."""
     findings: list[Finding]

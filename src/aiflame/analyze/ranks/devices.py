@@ -130,6 +130,6 @@ def _on_no_cpu(analysis: ProfileAnalysis, idle: Spans, launch: Ints) -> NDArray[
 
 
 def _distinct(*columns: Ints) -> tuple[Ints, Ints]:
-    """Where each distinct row is first met, and which one each row is."""
+    """The first place of each distinct row, and for each row the number of its distinct row."""
     _, first, which = np.unique(packed(list(columns), len(columns[0])), return_index=True, return_inverse=True)
     return first, which

@@ -55,7 +55,7 @@ DOING = {
 }
 """Work of the rank in its own time before the collectives of a slot, all of them together."""
 MOST_DOING = 20_000
-"""Rows of it that are kept, those that took longest."""
+"""Rows that are kept, the longest ones."""
 
 
 @dataclass(frozen=True, slots=True)

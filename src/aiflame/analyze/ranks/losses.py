@@ -56,7 +56,7 @@ def exposed(rows: Sequence[Row], meetings: Meetings, slowing: Sequence[Straggler
 
 
 def _most(meetings: Meetings) -> str:
-    """Where most of it is."""
+    """The collective, phase and layer with the most exposed time."""
     if not len(meetings):
         return ""
     took = np.nansum(meetings.exposed, axis=1)

@@ -15,7 +15,7 @@ from aiflame.profile.tables.interface import OpenedProfile, Tables
 
 
 def rank_numbers(profile: Tables) -> list[int]:
-    """Those that processes of it have."""
+    """The ranks of the profile's processes."""
     if not profile.has("ranks"):
         return []
     ranks = ranks_of(profile.table("processes").sort("process"), profile.table("ranks"))

@@ -35,7 +35,7 @@ class Quantity:
     label: str
     says: str
     values: Floats
-    """Ranks × columns, ns, each the mean of the column's steps; NaN where the rank has none of them."""
+    """Ranks × columns, ns, each the mean of the column's steps; NaN where the rank has no such step."""
     most_ns: int
     """Where the scale ends; larger values are shown like this one."""
 
@@ -47,11 +47,11 @@ class StepMap:
     last: int
     """The number of the last step."""
     quantities: list[Quantity]
-    """Those that are somewhere more than 0."""
+    """Quantities with a value above 0."""
 
 
 def step_map(facts: Sequence[RankFacts], lates: Sequence[Late]) -> StepMap | None:
-    """None where no steps are known."""
+    """None for a profile without steps."""
     numbers = np.unique(np.concatenate([np.zeros(0, dtype=np.int64), *(_of_steps(one)["step"].unique().to_numpy() for one in facts)]))
     if not len(numbers):
         return None
@@ -78,7 +78,7 @@ def _of_steps(one: RankFacts) -> pl.DataFrame:
 
 
 def _together(values: Floats, each: int) -> Floats:
-    """The mean of so many neighbouring columns."""
+    """The means of `each` neighbouring columns."""
     if each == 1:
         return values
     begins = np.arange(0, values.shape[1], each)

@@ -70,7 +70,7 @@ class Straggler:
     """Of the collectives that it came last to: `all-reduce`."""
     times: int
     of: int
-    """Of so many such collectives it was last `times` times, late by its own doing."""
+    """The number of such collectives; in `times` of them the rank was last by its own doing."""
     lost_ns: int
     """By its own doing, in all."""
     waited_ns: int
@@ -169,7 +169,7 @@ class _Doing:
             rows = one.doing.with_columns(place=pl.Series(of, dtype=pl.Int64), column=pl.lit(column)).filter(pl.col("place") >= 0)
             parts.append(rows.select("place", "cause", *_KEY, "column", "took"))
         every = pl.concat(parts).group_by("place", "cause", *_KEY, "column").agg(pl.col("took").sum())
-        # Ranks that did nothing of it took 0: the lower median of all.
+        # Ranks without such work took 0: the lower median of all.
         count = pl.col("place").replace_strict(dict(enumerate(many.tolist())), return_dtype=pl.Int64)
         having = pl.col("took").list.len().cast(pl.Int64)
         middle = (count - 1) // 2 - (count - having)
@@ -201,7 +201,7 @@ def _slot(one: RankFacts, slot: int) -> tuple[object, ...]:
 def _named(
     facts: Sequence[RankFacts], meetings: Meetings, pairs: pl.DataFrame, whys: dict[tuple[int, int, int], Why], whole_ns: int
 ) -> list[Straggler]:
-    """Those of a rank, a place and a cause together; ranks that are last by chance alone, or cost too little, are left out."""
+    """One row for a rank, a place and a cause; without ranks that are last by chance alone, or cost too little."""
     sizes = meetings.rows.group_by("group", "position", "name").agg(of=pl.len(), ranks=pl.col("ranks").median())
     of = {(group, position, name): (count, ranks) for group, position, name, count, ranks in sizes.rows()}
     by_cause: dict[tuple[int, str, str, Cause], list[tuple[Why, int, float, float, str, int, float]]] = {}

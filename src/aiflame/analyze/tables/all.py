@@ -12,7 +12,7 @@ from aiflame.profile.tables.interface import Tables
 
 
 def tables(profile: Tables) -> list[TableOf]:
-    """Those that have rows, the most useful first."""
+    """The tables that have rows, the most useful first."""
     analysis = profile_analysis(profile)
     every: list[TableOf] = []
     if analysis.ran_on_devices:

@@ -23,7 +23,7 @@ class TableOf:
     name: str
     title: str
     columns: tuple[Column, ...]
-    """Those of `rows`, in order."""
+    """The columns of `rows`, in order."""
     rows: pl.DataFrame
     """The most important first."""
 

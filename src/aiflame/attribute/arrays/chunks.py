@@ -17,7 +17,7 @@ def count(rows: pl.LazyFrame) -> int:
 
 
 def pieces(rows: pl.LazyFrame, size: int = PIECE) -> Iterator[pl.DataFrame]:
-    """The rows, so many at a time; of none, one piece without rows."""
+    """The rows in pieces of a limited size; one empty piece where there are no rows."""
     for begin in range(0, max(count(rows), 1), size):
         yield rows.slice(begin, size).collect()
 

@@ -53,7 +53,7 @@ def summed(rows: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
 
 
 def firsts(key: Ints) -> Ints:
-    """Of sorted numbers the places of those that differ from the one before."""
+    """The places in sorted numbers at which a number differs from the one before."""
     return np.flatnonzero(np.append(True, key[1:] != key[:-1])[: len(key)])
 
 

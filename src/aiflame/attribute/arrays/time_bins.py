@@ -55,7 +55,7 @@ class Bins:
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """Steps, each of them parted into slots."""
+    """Steps, each divided into slots."""
 
     begins: Ints
     ends: Ints
@@ -182,7 +182,7 @@ def by_density(moments: pl.DataFrame, density: pl.Series, total: Ints) -> pl.Ser
 
 
 class Sums:
-    """Values summed by keys below `size`, exactly below 2^53; about so many `rows` are to be added."""
+    """Values summed by keys below `size`, exactly below 2^53; `rows`: about how many will be added."""
 
     def __init__(self, size: int, rows: int) -> None:
         self._total = np.zeros(size) if size <= min(DENSE, 64 * rows + 1024) else None

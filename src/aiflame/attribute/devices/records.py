@@ -90,7 +90,7 @@ class Records:
     items: Items
     specializations: Specializations
     meaning: Meaning | None
-    """None where no column of CONTEXT is asked for."""
+    """None where the caller needs no column of CONTEXT."""
     _launches: LaunchTable
     _captured: pl.DataFrame
     _context: Columns

@@ -41,7 +41,7 @@ class Samples:
     placed: pl.DataFrame
     """site (row of `Work.sites`), point (row of `points`), value"""
     unplaced: pl.DataFrame
-    """process, device, why (a name for the frame), point, value: those whose launch is not known"""
+    """process, device, why (a name for the frame), point, value: samples whose launch is unknown"""
 
 
 def samples(
@@ -125,7 +125,7 @@ def counted(profile: Tables, not_issued: bool, detail: bool, offsets: bool = Tru
 
 
 def _places(names: pl.Series) -> Ints:
-    """The place of each text among all of them in their order, from 1; 0 for no text."""
+    """The rank of each text among all texts in their order, from 1; 0 for no text."""
     texts = names.filter(names != "").unique().sort()
     place = pl.DataFrame({"name": texts, "at": np.arange(1, len(texts) + 1)})
     at = names.rename("name").to_frame().join(place, on="name", how="left", maintain_order="left")["at"]

@@ -1,6 +1,6 @@
 """Divides a device's energy over its kernels and copies.
 
-Two looks at a device give the energy between them. If nothing of ours ran there, all of it is idle energy; else the device's idle power
+Two readings of a device give the energy between them. If nothing of ours ran there, all of it is idle energy; else the device's idle power
 times the idle part of that time is. The remainder belongs to the executions, in proportion to the time that each ran between the looks.
 Numbers are whole µJ; those of a device add up to its energy from the first look to the last.
 """
@@ -29,7 +29,7 @@ class Energy:
     idle: pl.DataFrame
     """process, device, value (µJ): of each device that was looked at and had work"""
     counted: bool
-    """By the devices themselves; else some of it is power times time."""
+    """Measured by the devices themselves; else a part of it is power times time."""
     ran_ns: int
     """Total GPU time, and the part of it for which no energy was measured."""
     unknown_ns: int
@@ -104,7 +104,7 @@ def _sum_until(moments: Ints, start: Ints, end: Ints) -> Ints:
 
 
 def _union(start: Ints, end: Ints) -> tuple[Ints, Ints]:
-    """When any of them ran."""
+    """The intervals in which any execution ran."""
     order = np.argsort(start, kind="stable")
     start, reached = start[order], np.maximum.accumulate(end[order])
     first = np.flatnonzero(np.concatenate([[True], start[1:] > reached[:-1]]))

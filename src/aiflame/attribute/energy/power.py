@@ -29,7 +29,7 @@ _NO_GPU = re.compile("cpu|pthread|Xeon|EPYC|Ryzen|Core\\(TM\\)", re.I)
 _NUMBERED = re.compile(r"(.*) \[(\d+)\]")
 _LATEST = (1 << 62) - 1
 _MOST, _MOST_WATTS = 1e11, 1e5
-"""No device has taken so many joules, or takes so many watts."""
+"""Above the energy and power of any device: larger values are damaged."""
 
 
 @dataclass(frozen=True, slots=True)

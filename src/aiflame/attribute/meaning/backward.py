@@ -57,7 +57,7 @@ def origins(profile: Tables, items: pl.DataFrame, layers: StackLayers, ops: Stac
         items[name].to_numpy().astype(np.int64, copy=False) for name in ("process", "thread", "stack", "time_ns", "autograd", "sequence")
     )
     process, thread, stack, time_ns, autograd, sequence = columns
-    # There may be tens of millions of items: small numbers are kept small.
+    # There may be tens of millions of items: small numbers stay in small types.
     place, own = ops.places(process, stack), layers.of_stacks(process, stack)
     op, node_op = (ops.at(column.astype(np.int32), place) for column in (ops.op, ops.node))
     where = ops.at(ops.where.astype(np.int8), place)

@@ -92,7 +92,7 @@ def _owners(items: pl.DataFrame) -> tuple[NDArray[np.int64], ...]:
 
 
 def _items(rows: pl.LazyFrame, time: str, gpu: bool, more: tuple[str, ...]) -> pl.DataFrame:
-    """Profiles of before a column was recorded have none of it: it is 0."""
+    """Events with their common columns; 0 in columns that older profiles lack."""
     there = rows.collect_schema().names()
     later = [pl.lit(0).alias(name) for name in ("autograd", "sequence") if name not in there]
     columns = [pl.col(name).cast(pl.Int64) for name in ("process", "thread", "stack", "time_ns", "autograd", "sequence")]

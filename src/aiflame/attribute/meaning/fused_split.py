@@ -114,7 +114,7 @@ def _ops(forest: Forest, op: Ints, part: Ints, parts: pl.DataFrame) -> tuple[For
 def _layers(forest: Forest, layer: Ints, part: Ints, compiled: Compiled) -> tuple[Forest, Ints]:
     """The part's path goes on top of the layer whose call was compiled."""
     parts = compiled.origins.parts
-    parent = (forest.parent[1:].astype(np.int64) - 1).tolist()  # node 0 stands for nothing
+    parent = (forest.parent[1:].astype(np.int64) - 1).tolist()  # node 0 is unused
     frames = [Frame(*row) for row in forest.frames[forest.frame[1:]].rows()]
     child = {(above, frame.name): node for node, (above, frame) in enumerate(zip(parent, frames, strict=True))}
     grown = {above for above in parent if above >= 0}

@@ -18,7 +18,7 @@ from aiflame.attribute.meaning.torch_frames import TorchFrames, torch_frames
 from aiflame.attribute.stacks.table import StackKeys
 
 _ENDS = -1
-"""Stands for a frame inside of which an op outside of it is none."""
+"""Marks a frame that ends the reach of an op outside of it."""
 
 
 class Where(IntEnum):

@@ -19,7 +19,7 @@ from aiflame.profile.schema.kinds import Kind
 
 
 class Phase(IntEnum):
-    """In the order in which a step has them; 0: not known yet."""
+    """In the order in which a step has them; 0: not decided yet."""
 
     DATA = 1
     FORWARD = 2

@@ -175,7 +175,7 @@ def _mask(size: int, symbols: pl.DataFrame, which: pl.Expr) -> Ints:
 
 
 def _first(*choices: Ints) -> Ints:
-    """The first of them that is not 0, for each."""
+    """For each row the first value that is not 0."""
     first = choices[0]
     for other in choices[1:]:
         first = np.where(first != 0, first, other)

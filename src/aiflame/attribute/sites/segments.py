@@ -17,7 +17,7 @@ from aiflame.attribute.tree import FRAME_COLUMNS, ROOT, Tree
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """A forest in depth-first order. Node 0 stands for nothing."""
+    """A forest in depth-first order. Node 0 is unused."""
 
     parent: NDArray[np.int32]
     """0 for an outermost frame, and for node 0; else smaller than the node."""
@@ -56,7 +56,7 @@ def segments(parts: Mapping[str, tuple[Forest, Ints]]) -> tuple[pl.DataFrame, di
 
 
 def _pruned(forest: Forest, node: Ints) -> tuple[Forest, Ints]:
-    """Without the nodes that lie at or above none of those named."""
+    """The forest of the named nodes and their ancestors, and the new numbers of the named nodes."""
     named = np.zeros(len(forest.parent), dtype=np.int64)
     named[node] = 1
     kept = nodes.sum_up(forest.parent, named) > 0

@@ -31,7 +31,7 @@ STEPS: Mapping[str, type[pl.DataType]] = {"number": pl.Int64, "process": pl.Int6
 
 SLOTS = 100
 ENOUGH_STEPS = 2000
-"""A picture of steps is not wider: more of them may be shown several as one."""
+"""The most columns of a picture of steps: with more steps, a column shows several."""
 FEWEST_SLOTS = 25
 _SLOT = ("group", "step", "slot")
 Intervals = tuple[Ints, Ints, Ints]

@@ -37,7 +37,7 @@ class Functions:
     frame: NDArray[np.uint32]
     processes: int
     stacks: StackKeys
-    """Those of the processes."""
+    """The nodes of the processes."""
     innermost: NDArray[np.int32]
     """For each row of `stacks`, the node of the stack's innermost function."""
 

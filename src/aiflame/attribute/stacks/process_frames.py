@@ -56,7 +56,7 @@ def short_command(command: str, exe: str) -> str:
 def thread_frames(threads: pl.DataFrame, ends: pl.DataFrame, processes: pl.DataFrame, wanted: pl.DataFrame, none: Frame) -> list[Frame]:
     """One frame for each row of `wanted` (process, thread): its latest name, with its tid where several threads share the name.
 
-    `none` stands for threads that the profile does not know.
+    `none` is the frame of threads that the profile lacks.
     """
     late = ends.filter(pl.col("name") != "").unique(["process", "thread"], keep="last").select("process", id="thread", late="name")
     main = processes.select("process", tid="pid", main=pl.lit(True))

@@ -1,11 +1,11 @@
-"""How much time a CPU sample stands for."""
+"""The time that a CPU sample represents."""
 
 from __future__ import annotations
 
 import polars as pl
 
 LONGEST_NS = 1 << 46
-"""No sample stands for more than this, 19 hours, unless it is damaged: one must not drown all others."""
+"""The longest time of one sample, 19 hours: a longer one is damaged, and must not drown all others."""
 
 
 def sample_ns() -> pl.Expr:

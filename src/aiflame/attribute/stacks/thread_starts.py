@@ -1,4 +1,4 @@
-"""Threads that native code starts for a program, such as autograd's: their work belongs to the Python that had them started."""
+"""Threads that native code starts for a program, such as autograd's: their work belongs to the Python code that caused their start."""
 
 from __future__ import annotations
 

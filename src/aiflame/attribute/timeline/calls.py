@@ -151,7 +151,7 @@ def _wait_names(making: Making, waits: pl.DataFrame) -> pl.Series:
 
 
 def _alone(making: Making, owners: Owners, waits: pl.DataFrame) -> None:
-    """Waits whose call is not known stand below their process."""
+    """Puts waits without a known call below their process."""
     waits = waits.sort("process", "start_ns", "end_ns")
     process = waits["process"].to_numpy().astype(np.int64)
     begin, end = waits["start_ns"].to_numpy(), np.maximum(waits["start_ns"].to_numpy(), waits["end_ns"].to_numpy())

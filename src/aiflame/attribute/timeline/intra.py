@@ -21,7 +21,7 @@ _CTA = ["process", "launch", "cta"]
 
 
 def inside_kernels(profile: Tables, making: Making, owners: Owners) -> None:
-    """A profile without such records has no track of it."""
+    """Adds no track for a profile without such records."""
     if not profile.has("intra_spans") or SliceKind.SCOPE in making.without:
         return
     launches = profile.table("intra_launches").filter(pl.col("kept"))
@@ -93,7 +93,7 @@ def _put(
 
 
 def _facts(making: Making, spans: pl.DataFrame, kernel: str) -> Ints:
-    """One set for all spans of a scope in a warp of a CTA: there are many."""
+    """One set of facts for all spans of a scope in a warp of a CTA, since there are many."""
     alike = ["scope", "sm", "cta", "warp"]
     where = pl.when(pl.col("line") > 0).then(pl.format("{}:{}", "file", "line")).otherwise(pl.col("file").fill_null("")).alias("where")
     sets = spans.select(*alike, where, named="name").unique(alike, maintain_order=True)

@@ -33,7 +33,7 @@ class Rows:
         return count
 
     def near(self, begin: int, end: int) -> pl.DataFrame:
-        """Those in a stretch of time and close to it; and of each place the last one before it and the first one after it: a
+        """Rows in a stretch of time and close to it; and for each place the last row before it and the first one after it: a
         context that both have continues between them."""
         rows = self._touching(begin - AROUND_NS, end + AROUND_NS).collect()
         at = pl.col(self.begin)
@@ -49,7 +49,7 @@ class Rows:
         return both(rows, *edges)
 
     def of(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """Those that belong to the same launches as `rows` of another table."""
+        """Rows that belong to the same launches as `rows` of another table."""
         keys = rows.lazy().select(_LAUNCH).unique().sort("process", "correlation")
         new = (pl.col("process").diff() != 0) | (pl.col("correlation").diff() > _NEIGHBOURS)
         wanted = keys.with_columns(group=new.fill_null(True).cum_sum()).collect()
@@ -79,7 +79,7 @@ class Rows:
         return self._at(here.group_by(self.keys).agg(nearest.alias("at")).collect(), "at")
 
     def _at(self, places: pl.DataFrame, moment: str) -> pl.DataFrame:
-        """Those that began at each place at its `moment`."""
+        """Rows that began at each place at its `moment`."""
         if places.is_empty():
             return places.clear()
         when = places[moment]

@@ -1,4 +1,4 @@
-"""CPU samples for a timeline: a sample stands for the time before it, and consecutive samples of one function for one slice."""
+"""CPU samples for a timeline: a sample covers the time before it, and consecutive samples of one function become one slice."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ DEEPEST = 200
 """Functions of a stack beyond these are not shown."""
 BRIDGED = 20
 """Between samples at most this many periods apart, the thread counts as being in the functions of both: it did not run for a moment, or
-waited. A function of only one of them gets no more than that sample's own time."""
+waited. A function in only one of the two gets no more than that sample's own time."""
 
 
 def clock_of(profile: Tables) -> int | None:
@@ -59,7 +59,7 @@ def cpu_samples(profile: Tables, making: Making, owners: Owners, stacks: Stacks,
 
 
 def _stretches(samples: pl.DataFrame, track: Ints) -> pl.DataFrame:
-    """The samples by track and time, each with the time that it stands for: back to the one before, if that is not long ago."""
+    """The samples by track and time, each with the time that it covers: back to the one before, if that is not long ago."""
     time = pl.col("time_ns").clip(upper_bound=LATEST).cast(pl.Int64)
     worth = sample_ns().cast(pl.Int64)
     rows = samples.with_columns(time.alias("end_ns"), worth.alias("worth"), pl.Series("track", track)).with_row_index("row")

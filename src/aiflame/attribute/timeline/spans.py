@@ -58,7 +58,7 @@ def path_spans(track: Ints, begin: Ints, end: Ints, levels: Iterable[Level]) -> 
 
 
 def pieces(cuts: NDArray[np.bool_], least: int = PIECE) -> Iterator[slice]:
-    """Items in pieces of at least so many, each from one of `cuts` to before another: memory is that of a piece."""
+    """Items in pieces of at least `least`, each from one of `cuts` to before another: memory is that of a piece."""
     places = np.flatnonzero(cuts)
     begin = 0
     while begin < len(cuts):
@@ -70,7 +70,7 @@ def pieces(cuts: NDArray[np.bool_], least: int = PIECE) -> Iterator[slice]:
 
 def ancestors(parent: NDArray[np.int32], node: Ints, most: int) -> Iterable[Ints]:
     """The node at each depth on the way from the root to each `node` (0: the root, nowhere), outermost first; -1 where the way has ended.
-    At most so many."""
+    At most `most` depths."""
     depth = nodes.depths(parent)
     used, which = np.unique(node, return_inverse=True)
     deepest = min(int(depth[used].max(initial=0)), most)

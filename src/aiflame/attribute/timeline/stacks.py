@@ -51,7 +51,7 @@ class Stacks:
         return lines
 
     def calls(self, process: Ints, stack: Ints) -> list[str]:
-        """The function of the driver's or runtime's interface in which each stack ends, `cudaLaunchKernel`; empty where it is not known."""
+        """The function of the driver's or runtime's interface in which each stack ends, `cudaLaunchKernel`; empty where it is unknown."""
         leaves, which = np.unique(self.visible_of(process, stack), return_inverse=True)
         frames = self.trie.frames[self.trie.frame[leaves]]
         name = pl.when(frames["name"].str.contains(_INTERFACE)).then(frames["name"].str.split("@").list.first()).otherwise(pl.lit(""))

@@ -26,7 +26,7 @@ class TrackKind(IntEnum):
     REGIONS = 3
     """regions that the program marked on a thread, or (below a process) frames of the whole process"""
     SAMPLES = 4
-    """functions that CPU samples met on a thread; all those of a process stand below one SAMPLES track without slices"""
+    """functions in the CPU samples of a thread; all those of a process stand below one SAMPLES track without slices"""
     DEVICE = 5
     """nothing itself: a device as one process uses it"""
     PURPOSE = 6

@@ -43,7 +43,7 @@ class _Counter:
 
 
 def telemetry(profile: Tables, making: Making, owners: Owners) -> None:
-    """A profile without telemetry has no track of it."""
+    """Adds no track for a profile without telemetry."""
     if not profile.has("telemetry_series") or not profile.has("telemetry"):
         return
     named = profile.table("telemetry_series").select("source", "device", "name", "unit", "series").rows()

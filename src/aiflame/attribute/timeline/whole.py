@@ -39,7 +39,7 @@ def timeline(
     without: frozenset[SliceKind] = frozenset(),
     taker: Callable[[Timeline], None] | None = None,
 ) -> Timeline:
-    """All that a profile knows of time; without `samples` no functions that CPU samples met, and without some kinds of slices.
+    """The whole timeline of a profile; without `samples` no functions of CPU samples, and without some kinds of slices.
     With a `taker`, the part that it did not get (see `Making`)."""
     profile = Analysis.of(profile)
     making = Making(without, taker)

@@ -51,7 +51,7 @@ class Launched:
     records: NDArray[np.uint32]
     """How many kernels and copies it had run."""
     name: NDArray[np.uint32]
-    """Row of the timeline's names of the first of them; nothing where there is none."""
+    """The first one's row among the timeline's names; unset where there is none."""
 
 
 def device_work(profile: Tables, making: Making, owners: Owners, contexts: Contexts, stacks: Stacks, launches: pl.DataFrame) -> Launched:
@@ -91,7 +91,7 @@ class _Executions:
     start_ns: Ints
     end_ns: Ints
     launch: NDArray[np.int32]
-    """Row of the launches, -1: not known."""
+    """Row of the launches, -1: unknown."""
     step: NDArray[np.int32]
     stream: NDArray[np.uint32]
     """Row of `streams`."""

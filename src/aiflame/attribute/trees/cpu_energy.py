@@ -51,7 +51,7 @@ def cpu_energy_tree(profile: Tables, detail: str = "function", by: Prefix | None
 def _share_out(package: Looks, time_ns: Ints, run_ns: Ints, work: tuple[Ints, Ints]) -> tuple[Ints, int]:
     """The energy of each sample (by time), and the remainder."""
     edge, energy = package.time_ns, np.diff(package.energy)
-    at = np.searchsorted(edge, time_ns, side="left") - 1  # a sample stands for the time before it
+    at = np.searchsorted(edge, time_ns, side="left") - 1  # a sample covers the time before it
     here = np.flatnonzero((at >= 0) & (at < len(energy)))
     of_samples = np.bincount(at[here], run_ns[here], len(energy))
     busy = np.diff(np.interp(edge, *work)) if len(work[0]) else np.zeros(len(energy))

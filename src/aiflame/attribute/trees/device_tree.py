@@ -96,7 +96,7 @@ def _whole_tree(plan: _Plan, metric: Metric, measured: Ints, resting: pl.DataFra
 
 
 def bytes_tree(profile: Tables, by: Prefix | None = None) -> Tree:
-    """Bytes that were copied or filled, under the stacks that asked for it."""
+    """Bytes of copies and fills, under the stacks that requested them."""
     plan = _Plan.of(profile, by)
     copies = plan.gpu_work.sites.filter(pl.col("kind") == int(Kind.GPU_COPY))
     builder = TreeBuilder()

@@ -88,7 +88,7 @@ class _RankedProcesses:
     """without the rank"""
     rank: list[int]
     main: list[bool]
-    """It was there first of its rank: the rank stands for it."""
+    """The rank's first process, for which the rank's frame stands."""
     ranks: list[int]
     """all there are, sorted"""
 

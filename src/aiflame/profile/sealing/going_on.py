@@ -30,17 +30,17 @@ def still_recorded(profile: Folder) -> str | None:
         if time.time() - _last_change(profile) > _QUIET_S:
             return None
         return (
-            f"may still be being recorded on {meta.host.name or 'another host'}, whose processes cannot be seen from here: this is what"
-            f" there was at {_now()}"
+            f"may still be being recorded on {meta.host.name or 'another host'}, whose processes cannot be seen from here: this is its"
+            f" state at {_now()}"
         )
     if meta.ended is None and meta.recorder.pid and meta.recorder.alive():
-        return f"is still being recorded: this is what there was at {_now()}"
+        return f"is still being recorded: this is its state at {_now()}"
     if not (processes := living(lambda: spool_names(profile), profile.status())) or _is_over(profile):
         return None
     some = ", ".join(map(str, processes[:4])) + (" …" if len(processes) > 4 else "")
     whose = "its command has ended" if meta.complete else "its recorder is gone"
     goes = "process {} goes" if len(processes) == 1 else "processes {} go"
-    return f"is still being recorded ({whose}; {goes.format(some)} on): this is what there was at {_now()}"
+    return f"is still being recorded ({whose}; {goes.format(some)} on): this is its state at {_now()}"
 
 
 def _is_over(profile: Folder) -> bool:

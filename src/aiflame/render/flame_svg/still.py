@@ -19,7 +19,7 @@ FOOTER = 26
 MIN_WIDTH = 0.5
 """Narrower frames (in px of WIDTH) are only in the data."""
 MAX_ROWS = 400
-"""A recursion deeper than these is cut off in the still picture; the script shows all of it."""
+"""The still picture cuts a deeper recursion off; the script shows it whole."""
 LABEL_WIDTH = 26
 CHARACTER = 7.1
 """Width of a character at the label's size, on the safe side for the common sans-serif fonts."""

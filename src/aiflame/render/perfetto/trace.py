@@ -33,7 +33,7 @@ MOST_WITH_STEPS = 2_000_000
 """Slices of a trace in which each kernel says its step. A viewer keeps the facts of slices once where they are the same; with the step,
 each kernel has a set of its own, which makes a viewer need half as much memory again. The track above says it too."""
 SLICES_A_RECORD = 2
-"""About so many slices are made for each kernel, copy and launch: for itself, and around it."""
+"""The usual number of slices for each kernel, copy and launch: its own, and those around it."""
 LONGEST_NAME = 4096
 """Letters of a name or of a fact; the viewer measures and draws each of them."""
 

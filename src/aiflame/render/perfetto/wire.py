@@ -26,11 +26,11 @@ class Part(Protocol):
     """Some bytes of every message."""
 
     def sizes(self, count: int) -> Ints:
-        """How many of each of so many messages."""
+        """The number of bytes in each of `count` messages."""
         ...
 
     def put(self, into: Bytes, at: Ints) -> None:
-        """Writes those of each message to its place."""
+        """Writes the bytes of each message to its place."""
         ...
 
 
@@ -139,7 +139,7 @@ class Runs:
 
 
 class Chosen:
-    """One of some pieces of data."""
+    """A part whose bytes are, in each message, one of a few pieces of data."""
 
     def __init__(self, pieces: Sequence[bytes], which: Numbers) -> None:
         self._pool = np.frombuffer(b"".join(pieces), dtype=np.uint8)
@@ -168,7 +168,7 @@ class Chosen:
 
 
 class Some:
-    """A part that only these messages have; it has a value for each of them."""
+    """A part that only some messages have, with a value for each of these."""
 
     def __init__(self, rows: Ints, part: Part) -> None:
         self._rows, self._part = rows, part

@@ -1,4 +1,4 @@
-"""A profile as a report: one HTML file, or the parts of it that a server hands out when they are asked for."""
+"""A profile as a report: one HTML file, or its parts, which a server makes on request."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ MOST_AT_ONCE = 400_000
 
 
 class Report:
-    """The contents of a report. Parts are made when they are asked for: a person sees the first screen before the others are there."""
+    """The contents of a report. Each part is made on request: a person sees the first screen before the other parts exist."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class Report:
         return make() if make is not None else self.code.block(name)
 
     def closer(self, begin: int, end: int) -> bytes:
-        """The block of a stretch of the timeline (ns), with everything that is there."""
+        """The block of a stretch of the timeline (ns), with all its slices."""
         return timeline_block(self._windows.timeline(begin, end, MOST_AT_ONCE), window=(begin, end), counted=self._windows.counters)
 
     def blocks(self) -> Iterator[tuple[str, bytes]]:
@@ -107,7 +107,7 @@ class Report:
 
     @cached_property
     def ranks(self) -> RankPage:
-        """The comparison of its ranks: the first screen has a part of it, their page all."""
+        """The comparison of the profile's ranks: the first screen shows a part, the page of ranks all."""
         partial = facts_of_ranks(self.profile)
         return rank_page(partial, answer(partial))
 
@@ -127,7 +127,7 @@ class Report:
 def write(
     profile: OpenedProfile, path: Path, baseline: OpenedProfile | None = None, title: str = "", sources: SourceFolder | None = None
 ) -> int:
-    """Writes the report as one file, which is there as a whole or not at all; returns its size in bytes."""
+    """Writes the report as one file, whole or not at all; returns its size in bytes."""
     report = Report(profile, baseline, title, MOST_IN_A_FILE, sources)
     return _write(path, page(report.title, report.first_screen(), report.blocks()))
 

@@ -26,7 +26,7 @@ THOUSANDTHS = 1000
 MOMENT = "begin_ns"
 """The column of tables that has a moment, of the clock CLOCK_MONOTONIC."""
 NOTHING = 0
-"""A number that is not known; others are stored one higher."""
+"""An unknown number; other numbers are stored one higher."""
 
 
 @dataclass(frozen=True, slots=True)

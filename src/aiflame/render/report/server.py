@@ -28,9 +28,9 @@ from aiflame.render.report.page import harmless, page, served_policy
 
 HERE = "127.0.0.1"
 NAMES = (HERE, "localhost")
-"""Hosts by which it may be asked for, with any port: tunnels have others."""
+"""Names of this machine that a request's `Host` may have, with any port: tunnels change the port."""
 PATIENCE_S = 60
-"""A connection on which nothing is asked is closed."""
+"""A connection without a request is closed after this time."""
 MOST_CONNECTIONS = 100
 """Each has a thread; a browser opens six."""
 _HEADERS = {

@@ -25,7 +25,7 @@ from aiflame.render.report.timeline_lanes import Lanes, lanes
 from aiflame.render.report.timeline_merge import Spans, merged_apart
 
 MOST = 1_100_000
-"""Slices in a page, with a quarter more for layers: about 6 MB of it."""
+"""Slices in a page, with a quarter more for layers: about 6 MB."""
 SMALL = (SliceKind.CALL, SliceKind.OP)
 """Kinds left out where there are more slices."""
 OF_FEW = (*SMALL, SliceKind.LAYER)
@@ -180,7 +180,7 @@ class _Facts:
 
 
 def _facts(facts: pl.DataFrame, wanted: NDArray[np.integer]) -> _Facts:
-    """The sets that are used, numbered anew from 1."""
+    """The used sets, with new numbers from 1."""
     used, which = np.unique(wanted, return_inverse=True)
     new = np.cumsum(used > 0)
     rows = facts.join(

@@ -21,7 +21,7 @@ MOST_POINTS = 300_000
 MOST_EACH, LEAST_EACH = 2400, 100
 MOST_COUNTERS = 1000
 LEVELS = 10_000
-"""A value is stored as one of so many between the counter's floor and its top."""
+"""The number of levels between a counter's floor and its top; a value is stored as a level."""
 PROCESSES = "Processes"
 """The group of counters that do not belong to the machine."""
 _BELOW = " › "

@@ -35,7 +35,7 @@ _NESTED = (SliceKind.REGION, SliceKind.MARK, SliceKind.FUNCTION, SliceKind.TRACE
 @dataclass(frozen=True, slots=True)
 class Lanes:
     tracks: pl.DataFrame
-    """Those that have slices or stand above some, from the top: parent (row here, -1: none), kind, number, name."""
+    """Tracks that have slices or stand above such tracks, from the top: parent (row here, -1: none), kind, number, name."""
     rows: pl.DataFrame
     """Each lane, from the top: track (row of `tracks`), kind (of its first slice), level."""
     slices: pl.DataFrame
@@ -54,7 +54,7 @@ def lanes(tracks: pl.DataFrame, slices: pl.DataFrame) -> Lanes:
     key = (place_of[slices["track"].to_numpy()] << 32) | (place[kind] << 16) | _levels(slices)
     distinct = pl.Series(key).unique().sort().to_numpy()
     lane = np.searchsorted(distinct, key)
-    # Those of a track are by their begins already.
+    # The slices of a track are in the order of their begins already.
     by_lane = np.argsort(lane.astype(np.uint16 if len(distinct) < 1 << 16 else np.int64), kind="stable")
     lane = lane[by_lane]
     first = by_lane[np.searchsorted(lane, np.arange(len(distinct)))]

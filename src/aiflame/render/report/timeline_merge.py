@@ -23,13 +23,13 @@ class Spans:
     row: NDArray[np.integer]
     """The slice that it is; of several merged ones, the longest."""
     count: NDArray[np.integer]
-    """How many slices it stands for."""
+    """The number of slices merged into each."""
     busy: Ints
     """How long they took together."""
 
 
 def merged_apart(spans: Spans, detail: NDArray[np.bool_], most: int) -> tuple[Spans, int, int]:
-    """At most so many, and a quarter more: `detail` gives way first, as far as to that quarter. The bins of detail and of the rest."""
+    """At most `most` spans and a quarter more: merges spans of `detail` first, down to that quarter. The bins of both, too."""
     others_count = len(detail) - int(detail.sum())
     if others_count == len(detail):
         all_merged, bin_ns = merged(spans, most)
@@ -45,8 +45,8 @@ def _chosen(spans: Spans, rows: Ints) -> Spans:
 
 
 def merged(spans: Spans, most: int) -> tuple[Spans, int]:
-    """At most so many, or where even long ones are more, these: slices shorter than a bin that begin in the same one become a span; and the
-    bin's length, 0: none was merged."""
+    """At most `most` spans, but all long ones: slices shorter than a bin that begin in the same bin become one span. And the bin's length,
+    0: none was merged."""
     if len(spans.lane) <= most:
         return spans, 0
     reach = int(spans.end.max() - spans.begin.min())

@@ -1,4 +1,4 @@
-"""The cells that an annotated kernel is made of: texts of other people's making, fitted into columns of a terminal."""
+"""The cells of an annotated kernel: texts from other people, fitted into columns of a terminal."""
 
 from __future__ import annotations
 

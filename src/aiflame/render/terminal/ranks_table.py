@@ -125,7 +125,7 @@ def _phases(comparison: Ranks, width: int) -> Table:
 
 
 def _lates(lates: list[Late], rows: int, width: int) -> Table:
-    """Those of a rank, a place and a reason together: the worst one, and how many there were."""
+    """A row for late arrivals with the same rank, place and reason: the worst one, and how many there were."""
     alike: dict[object, list[Late]] = {}
     for late in lates:
         alike.setdefault((late.rank, late.name, late.phase, late.layer, late.why), []).append(late)

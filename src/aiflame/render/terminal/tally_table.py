@@ -17,7 +17,7 @@ SHORTEST_NAME = 16
 
 
 def print_tally(sections: list[Section], rows: int, console: Console | None = None) -> None:
-    """Print a table for each section, each with at most so many rows."""
+    """Prints a table for each section, each with at most `rows` rows."""
     console = console or Terminal()
     if not sections:
         console.print(Text(NONE, "dim"))

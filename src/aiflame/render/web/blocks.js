@@ -1,4 +1,4 @@
-// Reads what render/blocks.py wrote: gzip of (u32 length of the head, JSON head, columns).
+// Reads a block that render/blocks.py wrote: gzip of (u32 length of the head, JSON head, columns).
 
 /** @returns {Promise<{head: object, columns: Object<string, Int32Array|Float64Array|string[]>}>} */
 export async function readBlock(bytes) {

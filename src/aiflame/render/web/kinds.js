@@ -1,6 +1,6 @@
 // Written by scripts/web_kinds.py: a change by hand is lost.
 
-/** What a frame is, as profile/schema/kinds.py numbers it. */
+/** Kinds of frames, numbered as in profile/schema/kinds.py. */
 export const KIND = Object.freeze({
   ROOT: 0,
   PROCESS: 1,
@@ -30,7 +30,7 @@ export const KIND = Object.freeze({
   GPU_SCOPE: 25,
 });
 
-/** What a slice of the timeline is, as attribute/timeline/tables.py numbers it. */
+/** Kinds of the timeline's slices, numbered as in attribute/timeline/tables.py. */
 export const SLICE = Object.freeze({
   STEP: 1,
   PHASE: 2,
@@ -47,7 +47,7 @@ export const SLICE = Object.freeze({
   SCOPE: 13,
 });
 
-/** Kinds from what contains to what is contained, as render/colors.py lists them. */
+/** Kinds from the outermost to the innermost, as render/colors.py lists them. */
 export const KIND_ORDER = Object.freeze([
   KIND.ROOT,
   KIND.PROCESS,
@@ -77,7 +77,7 @@ export const KIND_ORDER = Object.freeze([
   KIND.UNATTRIBUTED,
 ]);
 
-/** What collapsed stacks have behind the names of these kinds, as exchange/collapsed.py writes them. */
+/** Suffixes of the names of these kinds in collapsed stacks, as exchange/collapsed.py writes them. */
 export const COLLAPSED_MARKS = Object.freeze({
   [KIND.OS_KERNEL]: "_[k]",
   [KIND.GPU_KERNEL]: "_[G]",

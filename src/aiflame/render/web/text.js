@@ -29,7 +29,7 @@ export function percent(part, whole) {
   return `${value.toFixed(value < 1 ? 2 : 1)}%`;
 }
 
-/** A metric's label without what is said of how it was made. */
+/** A metric's label without its second part, which says how the metric was made. */
 export function shortLabel({ label }) {
   return label.split(",")[0];
 }
@@ -59,7 +59,7 @@ export class Ruler {
 
   fit(text, room) {
     let used = 0;
-    let end = 0; // of what fits with an ellipsis after it
+    let end = 0; // of the text that fits with an ellipsis after it
     let at = 0;
     for (const character of text) {
       used += this.character(character);

@@ -1,5 +1,5 @@
-// A CUPTI for the fake driver: as strict as the real one is fragile. What would crash, hang or be lost there ends the program here, with
-// a line that says why.
+// A CUPTI for the fake driver: as strict as the real one is fragile. A call that would crash, hang or lose data there ends the program here, with a
+// line that says why.
 #pragma once
 #include "driver.hpp"
 
@@ -17,7 +17,7 @@ bool attach();
 // At the head of a function that the real library serves only while the driver lives, in the process that started it.
 void enter(const char* function);
 
-// As the real one does where another process samples the same device: nobody is told of anything any more.
+// As the real one does where another process samples the same device: it calls back nobody any more.
 void end_itself();
 
 // Inside one of the client's two buffer functions.

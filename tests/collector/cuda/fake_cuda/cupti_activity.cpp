@@ -16,7 +16,7 @@
 namespace fake::cupti {
 namespace {
 
-// What CUPTI 12 writes is shorter; what lies behind it is another record.
+// Records of CUPTI 12 are shorter; another record follows them.
 #ifdef FAKE_CUPTI_12
 using KernelRecord = CUpti_ActivityKernel9;
 using CopyRecord = CUpti_ActivityMemcpy5;
@@ -38,7 +38,7 @@ struct Buffer {
 };
 
 struct State {
-  std::mutex lock;      // of what follows
+  std::mutex lock;      // guards the members below
   std::mutex delivery;  // one at a time gives buffers back
   std::condition_variable full_ones;
   CUpti_BuffersCallbackRequestFunc request = nullptr;
@@ -98,7 +98,7 @@ bool complete(const Buffer& buffer) {
   return true;
 }
 
-// Both stamps on the client's clock, the way the real one converts them: by what the two clocks say now.
+// Both stamps on the client's clock, converted as the real one does it: by the present readings of the two clocks.
 void stamps(const Work& work, uint64_t* start, uint64_t* end) {
   if (!complete(work)) return;
   timespec wall;
@@ -345,7 +345,7 @@ CUPTI_FUNCTION cuptiActivityFlushAll(uint32_t flag) {
   }
 }
 
-// The calling thread holds a lock that a flush needs, for good: what a signal handler may find, or a kernel that hangs bring about.
+// The calling thread holds a lock that a flush needs, for good: as when a signal handler interrupts a flush, or a kernel hangs.
 CUPTI_FUNCTION fake_cupti_hold() {
   state.delivery.lock();
   return CUPTI_SUCCESS;

@@ -1,4 +1,4 @@
-// PC sampling: a kernel of d ns at 1 GHz gives d / 2^period samples, which go round kPattern. Exactly: what is left over counts for the next.
+// PC sampling: a kernel of d ns at 1 GHz gives d / 2^period samples, which go round kPattern. Exactly: the remainder counts for the next.
 #include "cupti.hpp"
 
 #include <pthread.h>
@@ -85,7 +85,7 @@ void must_be_alone(const Context& context) {
       wrong("cuptiPCSamplingEnable: another context of this device is sampled");
 }
 
-// It waits for CUPTI's threads, and they for who launches kernels: from a thread that has nothing else to do, it never returns.
+// It waits for CUPTI's threads, and they for threads that launch kernels: in a thread that does nothing else, it never returns.
 void must_not_be_a_tools_thread(const char* function) {
   char name[16] = "";
   pthread_getname_np(pthread_self(), name, sizeof name);
@@ -99,7 +99,7 @@ void must_spare_captures(const char* function) {
   if (!strcmp(name, "aiflame") && driver().may_break_captures()) wrong("%s: breaks captures of streams that are under way", function);
 }
 
-// Names are shared by all records and stay: who frees one is told by the allocator.
+// All records share the names, which stay: the allocator reports a client that frees one.
 char* shared_name(const std::string& name) {
   static auto& names = *new std::map<std::string, std::vector<char>>;
   auto& text = names[name];
@@ -117,7 +117,7 @@ void decode(Sampling& sampling) {
   sampling.taken = {};
 }
 
-// Whoever comes first after CUPTI's thread would have done it, before any sample is added that the thread had not met.
+// A call after CUPTI's thread was due does the thread's work, before it adds samples that the thread would have decoded.
 void decode_when_due(Sampling& sampling) {
   if (Clock::now() < sampling.decoded_next) return;
   decode(sampling);

@@ -185,7 +185,7 @@ extern "C" __attribute__((visibility("default"))) void fake_kernel_duration(cons
   state.durations[function] = ns;
 }
 
-// What happens when the process ends.
+// The end of the process.
 extern "C" __attribute__((visibility("default"))) void fake_shut_down() { state.gone = true; }
 
 API cuInit(unsigned) {
@@ -415,7 +415,7 @@ API cuModuleUnload(CUmodule module) {
     auto* known = reinterpret_cast<Module*>(module);
     CUpti_ModuleResourceData data{.moduleId = known->id, .cubinSize = known->image.size(), .pCubin = known->image.data()};
     driver::announce(CUPTI_CBID_RESOURCE_MODULE_UNLOAD_STARTING, known->context, nullptr, &data);
-    memset(known->image.data(), 0, known->image.size());  // who did not copy it has nothing
+    memset(known->image.data(), 0, known->image.size());  // a client without a copy has nothing
     return CUDA_SUCCESS;
   });
 }

@@ -1,7 +1,7 @@
-// A CUDA driver without a device, for tests: what it and the fake CUPTI know of each other.
+// A CUDA driver without a device, for tests: the interface between it and the fake CUPTI.
 //
-// Kernels take the time that fake_kernel_duration() says and do nothing. Memory is the host's. Objects live as long as the process, so
-// that whoever uses one after its end is told so instead of crashing.
+// Kernels take the time that fake_kernel_duration() says and do nothing. Memory is the host's. Objects live as long as the process, so that a use
+// after an object's end gives an error instead of a crash.
 #pragma once
 #include <cuda.h>
 #include <driver_types.h>
@@ -48,7 +48,7 @@ struct Dimensions {
   uint32_t grid[3], block[3], shared;
 };
 
-// What the device does, or did.
+// Work of the device, past or present.
 struct Work {
   enum Kind { NOTHING, KERNEL, COPY, PEER_COPY, SET, MEMORY } kind = NOTHING;
   uint32_t detail = 0;  // the vendor's number of the kind of copy or operation

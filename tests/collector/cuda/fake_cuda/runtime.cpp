@@ -45,7 +45,7 @@ RUNTIME(cudaGetDevice)(int* device) {
   return runtime(CBID(cudaGetDevice_v3020), &parameters, [&] { return cuCtxGetDevice(device); });
 }
 
-// The error of an earlier call is what it returns.
+// It returns the error of an earlier call.
 RUNTIME(cudaGetLastError)() {
   cudaError_t last = driver::runtime(CBID(cudaGetLastError_v3020), nullptr, [] { return static_cast<CUresult>(last_error); });
   last_error = cudaSuccess;

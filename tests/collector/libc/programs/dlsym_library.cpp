@@ -1,4 +1,4 @@
-// NAME: what this library says of itself. It looks functions up while it is set up, when nothing else may be ready.
+// NAME: this library reports its own look-ups. It looks functions up while it is initialized, when no other library may be ready.
 #include <dlfcn.h>
 #include <cstdio>
 #include <cstdlib>

@@ -1,4 +1,4 @@
-// What dlsym() answers, in every way of asking: the test compares a run alone with a recorded one.
+// The answers of dlsym(), for every way of calling it: the test compares a run alone with a recorded one.
 #include <dlfcn.h>
 #include <cstdio>
 #include <cstdlib>

@@ -1,6 +1,6 @@
 // Enters a sandbox after half a second of CPU time, works on in it, and says so. One argument: the way in.
 //
-//   strict    prctl(PR_SET_SECCOMP, SECCOMP_MODE_STRICT): read, write, exit and sigreturn are all that is left
+//   strict    prctl(PR_SET_SECCOMP, SECCOMP_MODE_STRICT): only read, write, exit and sigreturn remain
 //   filter    prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER) with a filter that kills for everything else than what the program calls
 //   syscall   the same by syscall(SYS_seccomp), as libseccomp does it
 //   probe     asks whether the kernel has filters, as libseccomp does it, and enters none

@@ -1,5 +1,5 @@
-// takes_pages protected|unmapped MILLISECONDS: works for so long, takes the recording's pages away, works on, and exits with 5.
-// It asks for no memory meanwhile: the kernel would give it what it has just unmapped.
+// takes_pages protected|unmapped MILLISECONDS: works for so long, takes the recording's pages away, works on, and exits with 5. It asks for no
+// memory meanwhile: the kernel would give it the pages that it has just unmapped.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>

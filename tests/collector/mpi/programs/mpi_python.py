@@ -1,4 +1,4 @@
-"""mpi4py: what is pickled, what is not, and groups. 4 ranks."""
+"""mpi4py: calls with and without pickling, and groups. 4 ranks."""
 
 from __future__ import annotations
 

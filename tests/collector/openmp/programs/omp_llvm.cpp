@@ -1,4 +1,4 @@
-// What clang makes of a parallel region and of serial work behind it, for LLVM's and Intel's runtimes; written out, so that no clang
+// The calls that clang compiles a parallel region and the serial work behind it to, for LLVM's and Intel's runtimes; written out, so that no clang
 // is needed. `omp_llvm` answers 0; with the argument "tool" it prints whether a tool would be used.
 #include <dlfcn.h>
 #include <cstdio>

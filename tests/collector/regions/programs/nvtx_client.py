@@ -1,4 +1,4 @@
-"""Marks itself by NVTX, through the vendor's library: `nvtx_client.py LIBRARY SCENE`. Ground truth is in what each scene does."""
+"""Marks itself by NVTX, through the vendor's library: `nvtx_client.py LIBRARY SCENE`. Each scene's calls are the ground truth."""
 
 from __future__ import annotations
 

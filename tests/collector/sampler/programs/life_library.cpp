@@ -1,4 +1,4 @@
-// What the dlclose loop loads and unloads.
+// The dlclose loop loads and unloads this library.
 static volatile double sink;
 extern "C" void spin(long turns) {
   double sum = 0;

@@ -1,4 +1,4 @@
-// Scenes of a program and its signals. Each prints what it sees; a test compares that with and without the collector.
+// Scenes of a program and its signals. Each prints its observations; a test compares those with and without the collector.
 #include <fcntl.h>
 #include <pthread.h>
 #include <sys/mman.h>
@@ -221,7 +221,7 @@ void ignored() {
   *reinterpret_cast<volatile int*>(8) = 1;  // a real fault is not ignored
 }
 
-// A program started now finds what this one ignores and blocks.
+// A program started now inherits the signals that this one ignores and blocks.
 void inherited_by_exec(const char* self) {
   signal(SIGPROF, SIG_IGN);
   sigset_t set;
@@ -340,7 +340,7 @@ int main(int, char** arguments) {
   if (!strcmp(arguments[1], "inherited_by_exec")) inherited_by_exec(arguments[0]);
   for (const Scene& scene : kScenes)
     if (!strcmp(arguments[1], scene.name)) scene.play();
-  for (OwnTicks ticks; !ticks.came();) burn(100000);  // what came before is in samples
+  for (OwnTicks ticks; !ticks.came();) burn(100000);  // earlier work is in samples
   fflush(stdout);
   return 0;
 }

@@ -1,4 +1,4 @@
-// Code that a program loads late: it works until it is told that it is over, asked every 5 ms.
+// Code that a program loads late: it works until over() returns true, which it calls every 5 ms.
 #include <ctime>
 
 extern "C" void spin_in_library(bool (*over)(void*), void* argument) {

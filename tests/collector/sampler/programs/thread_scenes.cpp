@@ -1,4 +1,4 @@
-// One scene of threads and what is left of it, told on stdout: thread_scenes SCENE [COUNT].
+// One scene of threads; prints the resources that the threads leave behind: thread_scenes SCENE [COUNT].
 #include <dlfcn.h>
 #include <pthread.h>
 #include <sched.h>
@@ -119,7 +119,7 @@ int many_at_once(int count) {
   return 0;
 }
 
-// Threads that nobody told us of come and go.
+// Threads that the collector's hooks do not see come and go.
 int unseen(int count) {
   int before = timers(), most = 0;
   for (int round = 0; round < 3; round++) {

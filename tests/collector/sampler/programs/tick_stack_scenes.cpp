@@ -1,4 +1,4 @@
-// What a program can see of the stack that its ticks run on: nothing. Each scene prints what it met; alone it prints the same.
+// A program must not be able to notice the stack that its ticks run on. Each scene prints its observations; alone it prints the same.
 #include <asm/prctl.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -169,7 +169,7 @@ int errors_of_sigaltstack() {
   return 0;
 }
 
-// A handler that asks for an alternate stack where there is none runs on the thread's own, right below what it interrupted.
+// A handler that asks for an alternate stack where there is none runs on the thread's own, right below the interrupted frame.
 uint64_t distance, floating_point_kept, resumed_elsewhere;
 void measure(int, siginfo_t* info, void* context) {
   char here;
@@ -249,7 +249,7 @@ int overflow_recovery() {
   return 0;
 }
 
-// Coroutines made by the alternate stack: what the handler left on it is gone on from after the handler has returned.
+// Coroutines made by the alternate stack: the frames that the handler left on it go on after the handler has returned.
 sigjmp_buf coroutine, creator;
 volatile int coroutine_steps;
 void enter_coroutine(int, siginfo_t*, void*) {
@@ -311,7 +311,7 @@ int green_threads(int which, int flags) {
 int green_threads_by_alarm() { return green_threads(ITIMER_REAL, SA_ONSTACK); }
 int green_threads_by_profiling() { return green_threads(ITIMER_PROF, 0); }
 
-// Its ticks need more than it has: they leave it alone, and what lies below it.
+// Its ticks need more stack than it has: they must not touch it, or the memory below it.
 void* tiny_alternate_stack(void*) {
   char* memory = mapped(65536);
   memset(memory, 0x5a, 65536);

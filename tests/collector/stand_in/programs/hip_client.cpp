@@ -1,4 +1,4 @@
-// A program of HIP: hip_client SCENE prints how often it called what, as JSON. Compiled with -DPLUGIN it is a library that another
+// A program of HIP: hip_client SCENE prints how often it called each function, as JSON. Compiled with -DPLUGIN it is a library that another program
 // loads for itself alone.
 #include <dlfcn.h>
 #include <cstdint>

@@ -1,4 +1,4 @@
-// A HIP runtime for tests: it checks what it is called with, and is as strict about it as a test needs. Linked as libamdhip64.so.
+// A HIP runtime for tests: it checks its arguments as strictly as a test needs. Linked as libamdhip64.so.
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -77,7 +77,7 @@ EXPORT int hipStreamQuery(void*) { return 600; }
 EXPORT int hipStreamSynchronize(void*) { return sleep_ms(60), 0; }
 EXPORT int hipDeviceSynchronize() { return sleep_ms(150), 0; }
 
-// Newer than what aiflame knows.
+// Newer than aiflame's list of functions.
 EXPORT uint64_t hipFoldSpace(uint64_t a, uint64_t b, uint64_t c, uint64_t d, uint64_t e, uint64_t f, uint64_t g, uint64_t h, uint64_t i, double x) {
   return a + b + c + d + e + f + g + h + i + static_cast<uint64_t>(x);
 }

@@ -1,4 +1,4 @@
-// A program of Level Zero: ze_client SCENE... prints how often it called what, as JSON.
+// A program of Level Zero: ze_client SCENE... prints how often it called each function, as JSON.
 #include <level_zero/loader/ze_loader.h>
 #include <level_zero/ze_api.h>
 
@@ -131,7 +131,7 @@ static void resets() {
   OK(zeKernelDestroy, ten);
 }
 
-// What aiflame does not know: a function of the loader's own, and one that the driver is asked for.
+// Functions that are not on aiflame's list: one of the loader's own, and one of the driver's.
 static void newer() {
   size_t versions = 0;
   expect(zelLoaderGetVersions(&versions, nullptr) == ZE_RESULT_SUCCESS && versions > 0, "versions");

@@ -1,5 +1,5 @@
-// A driver of Level Zero for tests, beneath the stock loader (ZE_ENABLE_ALT_DRIVERS). Its device is a thread: a kernel named sleep_N sleeps
-// N ms. It ends the program where somebody does what a driver need not bear. When it is unloaded, it writes what ran when to ZE_DRIVER_LOG.
+// A driver of Level Zero for tests, beneath the stock loader (ZE_ENABLE_ALT_DRIVERS). Its device is a thread: a kernel named sleep_N sleeps N ms. It
+// ends the program at a call that a real driver need not bear. When it is unloaded, it writes the times of all commands to ZE_DRIVER_LOG.
 //
 // The device's clock ticks at 25 MHz and began at a number of its own; those of kernels have 32 bits of it, and wrap soon after the start.
 #include <level_zero/ze_api.h>

@@ -116,7 +116,7 @@ EXPORT uint32_t bench_stop(const Sample** out) {
   return sample_count;
 }
 
-// What an empty measurement shows.
+// The time of an empty measurement.
 EXPORT uint32_t bench_clock_ns() {
   uint32_t least = ~0u;
   for (int at = 0; at < 1000; at++) {

@@ -1,5 +1,5 @@
-// Preloaded into a program, compares our native stacks with glibc's backtrace(): inside the program's memory allocations, deep
-// in whatever library asked, and in a signal handler at any instruction. Driven from Python by ctypes.
+// Preloaded into a program, compares our native stacks with glibc's backtrace(): inside the program's memory allocations, deep in every library that
+// allocates, and in a signal handler at any instruction. Driven from Python by ctypes.
 #include "../innermost_first.hpp"
 #include "unwind/jit_code.hpp"
 
@@ -82,8 +82,8 @@ int reference_stack(void** out) {
   return count;
 }
 
-// libgcc's unwinder takes what it cannot unwind for a signal frame and reads the code there, whatever the address: met where a tick
-// interrupts an exception on its way (x86_64_fallback_frame_state). -1: it fell.
+// libgcc's unwinder takes a frame without unwind information for a signal frame and reads the code at its address, valid or not: this happens where
+// a tick interrupts an exception on its way (x86_64_fallback_frame_state). -1: it crashed.
 int reference_stack_of_a_handler(void** out) {
   if (sigsetjmp(fallen, 1)) return -1;
   may_fall = true;

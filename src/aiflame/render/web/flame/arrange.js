@@ -1,4 +1,4 @@
-// A tree's nodes as a picture wants them: depth-first, siblings in the order asked for, each with its left edge.
+// A tree's nodes in the order of a picture: depth-first, siblings in the chosen order, each with its left edge.
 
 /**
  * A tree: node 0 is the root, a parent comes before its children. `columns` are the nodes' own values (of the metric, of launches, of the

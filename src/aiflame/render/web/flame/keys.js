@@ -67,7 +67,7 @@ export function subject(/** @type {Viewer} */ { chart }) {
 }
 
 /**
- * To the next match; where it cannot be seen, it is zoomed to.
+ * Goes to the next match, and zooms to it where it is out of sight.
  * @param {Viewer & {setCurrent: (node: number) => void}} viewer
  * @param {1 | -1} step
  */

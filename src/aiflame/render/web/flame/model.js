@@ -2,7 +2,7 @@
 // Nodes are numbers in depth-first order: the subtree of `node` is [node, after[node]). In a sandwich callers have depths below 0.
 
 /**
- * Frames of a profile, a column for each thing that is known of them. Row 0 is the root. `file` and `module` are rows of `files`, `modules`.
+ * Frames of a profile, a column for each of their properties. Row 0 is the root. `file` and `module` are rows of `files`, `modules`.
  * @typedef {{name: string[], full: string[], kind: ArrayLike<number>, file: ArrayLike<number>, module: ArrayLike<number>,
  *   line: ArrayLike<number>, files: string[], modules: string[], approximate?: ArrayLike<number>}} Frames
  */
@@ -58,7 +58,7 @@ export class Model {
     return this.against ? ["the rest", "this"] : ["before", "now"];
   }
 
-  /** Widths are those of the base where it was asked for. */
+  /** Widths are those of the base where the view asks for it. */
   useBase(/** @type {boolean} */ on) {
     this.byBase = on && this.differential;
     this.width = this.byBase ? this.base : this.total[0];
@@ -158,7 +158,7 @@ export class Model {
     return Boolean(this.frames.approximate?.[this.frame[node]]);
   }
 
-  /** All that was measured, in units of the widths: shares are parts of it. */
+  /** The sum of the measurement, in units of the widths: shares are parts of it. */
   get all() {
     return this.whole[this.byBase ? 2 : 0];
   }

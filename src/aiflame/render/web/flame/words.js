@@ -35,7 +35,7 @@ export function lineOf({ model, zoom }, node) {
 }
 
 /**
- * Where its code lies.
+ * The place of its code.
  * @param {Model} model
  * @param {number} node
  */

@@ -1,5 +1,5 @@
-// The tree in the file, and the flame graphs that are made of it: which kinds are hidden, how siblings are ordered, whose widths it has.
-// The address names nodes as the file numbers them: a graph has numbers of its own.
+// The tree in the file, and the flame graphs from it: with hidden kinds, an order of siblings, and widths of the profile or its baseline. The address
+// names nodes as the file numbers them: a graph has numbers of its own.
 
 import { arrange } from "../flame/arrange.js";
 import { framesOf, Model } from "../flame/model.js";

@@ -1,4 +1,4 @@
-// What surrounds the frames: header with tools and legend, the line of details, the tooltip, the help. HTML inside foreignObject.
+// The panels around the frames: header with tools and legend, the line of details, the tooltip, the help. HTML inside foreignObject.
 
 import { CHANGES, entries, groupShares } from "../flame/groups.js";
 import { factsOf, whereOf } from "../flame/words.js";

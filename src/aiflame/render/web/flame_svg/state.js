@@ -1,4 +1,4 @@
-// What is shown, as a value that lives in the address: #x=12&s=gemm comes back when the link is opened, and with the back button.
+// The state of the view, which lives in the address: #x=12&s=gemm comes back when the link is opened, and with the back button.
 
 /** @type {Record<string, {key: string, none: any, read: (text: any) => any, write: (value: any) => string}>} */
 const FIELDS = {

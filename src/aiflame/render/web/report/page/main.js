@@ -13,7 +13,7 @@ import { Data, firstScreen } from "./ui/data.js";
 import { element } from "./ui/dom.js";
 
 const VIEWS = [overview, flame, scope, timeline, code, tables, ranks];
-const PATIENCE_MS = 150; // what is there sooner needs no progress line
+const PATIENCE_MS = 150; // an answer within this time needs no progress line
 
 class App {
   #offered = VIEWS;
@@ -75,7 +75,7 @@ class App {
     return element(`a${classes}`, { href: writeAddress(name, state) }, ...content);
   }
 
-  /** Changes what the address says of the shown view, without a new entry in the history. */
+  /** Writes the shown view's state into the address, without a new entry in the history. */
   replace(state) {
     history.replaceState(null, "", writeAddress(this.#shown, state));
   }
@@ -85,7 +85,7 @@ class App {
     document.getElementById("spoken").textContent = text;
   }
 
-  /** One line about what went wrong, above what is still there. */
+  /** Shows an error in one line, above the present view. */
   failed(error) {
     this.#failure.show(String(error?.message ?? error));
   }
@@ -135,7 +135,7 @@ class App {
     else this.#progress.hidden = true;
   }
 
-  /** Keys that no view takes. A view's own come first: `key(event)` of what it created returns true for those. */
+  /** Keys that no view takes. The shown view comes first: its `key(event)` returns true for keys that it takes. */
   #key(event, help) {
     if (event.ctrlKey || event.metaKey || event.altKey || event.target.matches("input, select, textarea") || event.defaultPrevented) return;
     if (document.querySelector("dialog[open]")) {

@@ -1,4 +1,4 @@
-// A baseline's frames among those of the profile: the same function has one row, whatever its line and its process's number.
+// A baseline's frames among those of the profile: the same function has one row, even if its line or its process's number differs.
 
 import { KIND } from "../../kinds.js";
 

@@ -1,8 +1,8 @@
-// A kernel as its page shows it: what each instruction and each source line has of the samples, and which belong together.
+// A kernel as its page shows it: the samples of each instruction and each source line, and which belong together.
 
 /**
- * Of a block `code.N`. A row of `instructions` and of a file's `lines` has `samples`, `notIssued` and `reasons`: [reason, samples], the
- * most frequent first. Lines also have `inclusive`: with what was inlined into them. `chain` of an instruction: [file, line, function],
+ * Of a block `code.N`. A row of `instructions` and of a file's `lines` has `samples`, `notIssued` and `reasons`: [reason, samples], the most
+ * frequent first. Lines also have `inclusive`: with the samples of code inlined into them. `chain` of an instruction: [file, line, function],
  * innermost first.
  */
 export function kernelOf({ head, columns }) {

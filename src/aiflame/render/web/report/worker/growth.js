@@ -1,5 +1,5 @@
-// A tree in the making: paths of forests are put on top of what is there, and equal siblings are one node.
-// Node 0 is the root; a node's parent comes before it.
+// A tree in the making: adds the paths of forests to its nodes, and makes equal siblings one node. Node 0 is the root; a node's parent comes before
+// it.
 
 import { Pairs } from "./pairs.js";
 
@@ -10,7 +10,7 @@ export class Growth {
   #met = new Map();
   #latest = null;
 
-  /** `expected` nodes, of which so many are `looked` for among their siblings. */
+  /** For `expected` nodes, of which `looked` need a look-up among their siblings. */
   constructor(expected = 1024, looked = expected) {
     this.size = 1;
     this.parent = new Int32Array(expected);
@@ -38,9 +38,9 @@ export class Growth {
   }
 
   /**
-   * Puts the path that ends at a forest's node on `place`: where it ends then. Frames that are hidden take no place.
-   * `forest.first` tells the nodes of one forest from those of another; `forest.alone`: what lies inside its trees, whose siblings differ,
-   * meets nothing that is there already, so that it need not be looked for.
+   * Adds the path that ends at a forest's node below `place`, and returns the path's end. Hidden frames take no place. `forest.first` separates the
+   * nodes of one forest from those of another; `forest.alone`: no node inside its trees equals one that the tree has already, so that no look-up is
+   * needed.
    */
   put(place, forest, node, hidden) {
     const { parent, frame, first, alone } = forest;

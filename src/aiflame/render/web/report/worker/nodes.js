@@ -1,4 +1,4 @@
-// Arithmetic on the nodes of a tree: what a person may ask of a flame graph. Only typed arrays, and no recursion.
+// Arithmetic on the nodes of a tree: the transforms of a flame graph. Only typed arrays, and no recursion.
 //
 // A tree is as `flame/arrange.js` has it. Every function gives a new tree and changes none.
 
@@ -7,12 +7,12 @@ import { KIND } from "../../kinds.js";
 import { Growth, longer } from "./growth.js";
 
 export const NEVER = 2 ** 31 - 1;
-const LONGEST_CYCLE = 6; // functions in a cycle that is still seen as recursion, as in attribute/transforms/recursion.py
+const LONGEST_CYCLE = 6; // functions in the longest cycle that counts as recursion, as in attribute/transforms/recursion.py
 const CODE = new Set([KIND.PYTHON, KIND.C, KIND.CPP]);
 const MOST_INVERTED = 1_000_000; // then paths of less than the least share end where they are
 const LEAST_SHARE = 1e-5;
 
-/** Only stacks through one of the marked frames: what else there is has no value. */
+/** Keeps only stacks through one of the marked frames: other nodes have no value. */
 export function focus(tree, marked) {
   const { count, parent, frame } = tree;
   const inside = new Uint8Array(count);
@@ -66,7 +66,7 @@ export function merge(tree, marked) {
   });
 }
 
-/** What the marked frames call, all under the root, which stands for them. */
+/** The callees of the marked frames, all under the root, which stands for the marked frames. */
 export function callees(tree, marked) {
   const { count, parent, frame } = tree;
   let middle = 0;
@@ -93,7 +93,7 @@ export function invert(tree) {
   return climbed(tree, source.subarray(0, sources), columns, (growth, node) => growth.child(0, frame[node]));
 }
 
-/** What called the marked frames: under the root, which stands for them, their callers, then theirs. */
+/** The callers of the marked frames: under the root, which stands for the marked frames, their callers, then theirs. */
 export function callers(tree, marked) {
   const { count, parent, frame } = tree;
   const inside = new Uint8Array(count);
@@ -119,7 +119,7 @@ function climbed(tree, source, values, begin) {
     cursor[at] = parent[source[at]];
   }
   let climbing = Int32Array.from(source.keys());
-  let weight = new Float64Array(1024); // what has come to each node
+  let weight = new Float64Array(1024); // the sum that has come to each node
   const whole = source.reduce((sum, node) => sum + values[0][node], 0);
   let small = false;
   while (climbing.length > 0) {

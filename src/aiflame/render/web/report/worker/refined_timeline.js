@@ -1,4 +1,4 @@
-// The timeline in the worker: its block, and over it stretches that were read closer. Rows of those are numbered behind the block's own.
+// The timeline in the worker: its block, and over it finer stretches, whose rows have numbers behind the block's own.
 
 import { Counters } from "./timeline_counters.js";
 import { Pieces } from "./timeline_pieces.js";
@@ -56,8 +56,8 @@ export class RefinedTimeline {
   }
 
   /**
-   * Whether a stretch is short enough to be looked at closely and has more in it than the block tells; and if that is not here, what is to be
-   * read. What is short is read with much around it, so that the next movement needs nothing. `counters`: it is for counters alone.
+   * Whether a stretch is short enough to be shown closely and has more in it than the block; and the stretch to read, if it is not here yet. A short
+   * stretch is read with much around it, so that the next movement needs nothing. `counters`: it is for counters alone.
    */
   closer({ begin, end }) {
     const { spans } = this.whole;
@@ -76,7 +76,7 @@ export class RefinedTimeline {
     return { close: true, counters, ask: { begin: Math.max(-origin, Math.floor(from)), end: Math.ceil(to) } };
   }
 
-  /** Puts a block over the stretch of time that it is of. */
+  /** Puts a block over its stretch of time. */
   add(block) {
     const begin = block.head.origin_ns - this.whole.spans.head.origin_ns;
     const counters = new Counters(block, begin);
@@ -119,7 +119,7 @@ export class RefinedTimeline {
     return found;
   }
 
-  /** What has most of a stretch, and of equals the newest. */
+  /** The patch that has most of a stretch, and of equals the newest. */
   #best(begin, end) {
     let [best, most] = [null, 0];
     for (const patch of this.#patches) {
@@ -141,7 +141,7 @@ export class RefinedTimeline {
     source.spans.pieces(add, own, begin, end, pixel);
   }
 
-  /** What reaches into the stretch that was read closer is drawn there, unless it is many as one. */
+  /** Draws slices that reach into a finer stretch there, unless one stands for many. */
   #putBeside(pieces, patch, lane, begin, end, pixel) {
     this.#put(pieces, this.whole, lane, begin, end, pixel, (left, right, _, many) => {
       const inside = left < patch.end && right > patch.begin;
@@ -157,7 +157,7 @@ export class RefinedTimeline {
     });
   }
 
-  /** What goes on beyond a stretch that was read closer is cut there; the block may have it uncut. -1: no. */
+  /** The slice that a finer stretch cuts at its edge, as the whole timeline has it. -1: none. */
   #uncut(patch, row) {
     const { begin, end, lane, columns } = patch.spans;
     if (begin[row] > patch.begin && end[row] < patch.end) return -1;
@@ -172,7 +172,7 @@ export class RefinedTimeline {
     return row < this.whole.spans.begin.length ? this.whole : this.#patches.find(({ base, spans }) => row >= base && row < base + spans.begin.length);
   }
 
-  /** All that is known of a slice; null: nothing, its stretch was given up. `cut`: it goes on where nothing was read. */
+  /** All facts of a slice; null if its stretch was dropped. `cut`: it goes on beyond the stretch. */
   slice(row) {
     const source = this.#sourceOf(row);
     const found = source?.spans.slice(row - source.base);

@@ -1,4 +1,4 @@
-// What the worker answers for the view code: `kernels` (the list), `kernel` (places and instructions of one), `text` (lines of a file).
+// The worker's answers for the view code: `kernels` (the list), `kernel` (places and instructions of one), `text` (lines of a file).
 
 import { kernelOf } from "./code_model.js";
 

@@ -1,4 +1,4 @@
-// What the worker answers for the flame graph: `domain` (what its facts hold), `frames` (all of them, once), `flame` (a tree, laid out).
+// The worker's answers for the flame graph: `domain` (contents of its facts), `frames` (all of them, once), `flame` (a tree, laid out).
 
 import { arrange } from "../../flame/arrange.js";
 import { KIND } from "../../kinds.js";
@@ -10,7 +10,7 @@ import { SiteTable, hiddenFrames, idleShare, tree } from "./sites.js";
 
 const LAST = new Set([KIND.GPU_IDLE, KIND.UNATTRIBUTED]); // among siblings by name
 
-const MOST_IDLE = 0.5; // where a device was idle for longer, a picture of that shows nothing: it is left out until asked for
+const MOST_IDLE = 0.5; // where a device was idle for a larger share, idle time would fill the picture: it is left out unless chosen
 
 const opened = new Map(); // domain → facts, and those with a base
 let grown = { key: "", tree: null }; // the latest tree before transforms: another order or focus needs no growth
@@ -46,7 +46,7 @@ export const FLAME_CALLS = {
   },
 };
 
-/** Samples are there for what lies inside a kernel: as attribute/trees/build.py. */
+/** Samples show the frames inside a kernel: as attribute/trees/build.py. */
 function usualDetail({ unit }) {
   return unit === "samples" ? "instruction" : "function";
 }
@@ -77,7 +77,7 @@ function growOnce(from, asked) {
   const hidden = hiddenFrames(frames.kind, { detail, inverted }, marked(frames, labels, readChoices(hide)));
   const chosen = chosenParts(facts, metric, asked);
   const rest = against && chosen ? { facts, chosen: restParts(facts, metric, asked) } : null;
-  // Ranks side by side: what tells one from the other must not.
+  // Ranks side by side: their frames must compare equal.
   const alike = rest && ofRanks ? unnumbered(frames) : null;
   if (alike) rest.frameOf = alike;
   const segments = alike ? grouping.segments.filter((name) => name !== "process" && name !== "rank") : grouping.segments;
@@ -88,13 +88,13 @@ function growOnce(from, asked) {
   return grown.tree;
 }
 
-/** Twice the period of sampling, half the samples: so many of the one count as one of the other. */
+/** Twice the period of sampling gives half the samples: the number of samples of `facts` that equal one of the baseline. */
 function perPeriod(facts, base, metric) {
   const { unit } = facts.head.metrics.find((one) => one.name === metric);
   return unit === "samples" ? 2 ** ((base.head.period_log2 ?? 0) - (facts.head.period_log2 ?? 0)) : 1;
 }
 
-/** What the tree is compared with, so many times as much; null: as much as makes both the same in all. Parts of units are kept. */
+/** Multiplies the tree's baseline by `factor`; null: so that both have the same sum. Parts of units are kept. */
 function scaled(made, factor) {
   const [now, , before] = made.columns;
   if (!before) return { ...made, scaled: 1 };
@@ -104,7 +104,7 @@ function scaled(made, factor) {
   return { ...made, columns, scaled: times };
 }
 
-/** What a person has asked for on top: {below, above}, `above` for a sandwich's callers alone. */
+/** Applies a person's focus, merges and inversion: {below, above}, `above` for a sandwich's callers alone. */
 function transform(raw, { frames, labels }, { focus: through, recursion, merge: merged, inverted, sandwich }) {
   const mark = (choices) => marked(frames, labels, choices);
   let found = raw;
@@ -143,7 +143,7 @@ function padded(text) {
   return /\d/.test(text) ? text.replace(/\d+/g, (digits) => digits.padStart(12, "0")) : text;
 }
 
-/** A sandwich: what the middle calls with depths from 0, its callers with depths below 0. */
+/** A sandwich: the callees of the middle with depths from 0, its callers with depths below 0. */
 function joined(below, above) {
   const count = below.count + above.count - 1;
   const move = (node) => (node === 0 ? 0 : below.count + node - 1);

@@ -1,7 +1,7 @@
-// What the worker answers for the view ranks; its tables are asked for as those of the view tables are.
+// The worker's answers for the view ranks; its tables come by the same calls as those of the view tables.
 
 export const RANK_CALLS = {
-  /** What there is: sentences, notes, quantities of the map, the columns of steps, and each step's critical path in short. */
+  /** The view's contents: sentences, notes, quantities of the map, the columns of steps, and each step's critical path in short. */
   "ranks.about": async (blocks) => {
     const { head, columns } = await blocks.get("ranks");
     const { tables, columns: _, ...told } = head;
@@ -12,7 +12,7 @@ export const RANK_CALLS = {
   /** A quantity for each rank and column of steps, a rank after the other: µs + 1, 0 where a rank has none. */
   "ranks.map": async (blocks, { name }) => (await blocks.get("ranks")).columns[`map.${name}`],
 
-  /** The critical path of a step (row of `paths`): its stretches, and who works how long on it. */
+  /** The critical path of a step (row of `paths`): its stretches, and each rank's time on it. */
   "ranks.path": async (blocks, { row }) => {
     const { columns } = await blocks.get("ranks");
     const part = (table, counts, names) => {

@@ -1,4 +1,4 @@
-// What the worker answers for the view scope.
+// The worker's answers for the view scope.
 
 import { Moments } from "./scope_moments.js";
 
@@ -10,7 +10,7 @@ async function moments(blocks, domain) {
 }
 
 export const SCOPE_CALLS = {
-  /** What there is to see: for each domain of the page its metrics, bins and steps. */
+  /** The view's contents: for each domain of the page its metrics, bins and steps. */
   "scope.about": async (blocks, given) => {
     const domains = given.blocks.filter((name) => name.startsWith("facts.")).map((name) => name.slice("facts.".length));
     return Promise.all(domains.map(async (domain) => (await moments(blocks, domain)).about()));
@@ -22,7 +22,9 @@ export const SCOPE_CALLS = {
   /** The metric in each slot of each step, a step after the other. */
   "scope.slots": async (blocks, { domain, metric }) => (await moments(blocks, domain)).slots(metric),
 
-  /** What bins `from` to `to`, or slots of some steps (`steps`: rows, `slots`: from and to, all of them included), are of: the most by kernel,
-   *  function, layer and phase. */
+  /**
+   * The most frequent kernels, functions, layers and phases of bins `from` to `to`, or of slots of some steps (`steps`: rows, `slots`: from and to,
+   * all of them included).
+   */
   "scope.part": async (blocks, given) => (await moments(blocks, given.domain)).part(given),
 };

@@ -1,10 +1,10 @@
-// What the worker answers for the view tables: `tables` (what there is), `table` (one, sorted and filtered: how many rows), `rows` (some
-// of those rows), `csv` (all of them, as text). Other views have tables in a block of their own (`block`).
+// The worker's answers for the view tables: `tables` (the list), `table` (one, sorted and filtered: how many rows), `rows` (some of those rows),
+// `csv` (all of them, as text). Other views have tables in a block of their own (`block`).
 
 import { readChoices } from "../shared/frame_choices.js";
 import { csvOf } from "./csv.js";
 
-const SAMPLED = 400; // rows that tell how wide a column is
+const SAMPLED = 400; // rows by which a column's width is chosen
 const collator = new Intl.Collator("en", { numeric: true });
 const ordered = new Map(); // table, sort and filter → rows; the latest few
 
@@ -48,7 +48,7 @@ async function tableOf(blocks, { block = "tables", table: name }) {
   return { table, columns };
 }
 
-/** The text, or the number; null where it is not known. */
+/** The text, or the number; null where there is none. */
 function value(column, values, row) {
   if (column.scale === 0) return values[row];
   return values[row] === 0 ? null : (values[row] - 1) / column.scale;
@@ -119,7 +119,7 @@ function reach(column, values) {
       if (row < SAMPLED) longest = Math.max(longest, shown(column, values[row]).length);
       else break;
     } else if (values[row] > 0) {
-      filled ||= values[row] > 1; // a column of zeros tells nothing
+      filled ||= values[row] > 1; // a column of zeros says nothing
       most = Math.max(most, (values[row] - 1) / column.scale);
     }
   }

@@ -1,4 +1,4 @@
-// When what ran did so: the moments and slots of a block of facts.
+// The times of work: the moments and slots of a block of facts.
 
 import { KIND } from "../../kinds.js";
 import { lowerBound } from "../shared/sorted.js";

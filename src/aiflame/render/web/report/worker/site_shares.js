@@ -1,4 +1,4 @@
-// Parts of what ran: how much of each group of sites fell into a range of time, or into steps.
+// How much of each group of sites fell into a range of time, or into steps.
 
 const WHOLE = /^(\d+)-(\d+)$/;
 const RANK = /^rank (\d+)$/;
@@ -10,8 +10,8 @@ export function span(text) {
 }
 
 /**
- * What an address chooses: `parts` is for each group the part of all its moments that lies in the range and in the steps, `steps` marks
- * these, `length` is how much of the run that is, in steps or in bins, or how many ranks. Null where nothing is left out.
+ * An address's choice of time: `parts` has for each group the part of all its moments that lies in the range and in the steps, `steps` marks these,
+ * `length` is how much of the run that is, in steps or in bins, or how many ranks. Null where nothing is left out.
  */
 export function chosenParts(facts, metric, { range, steps, ranks }) {
   const ofRanks = ranksOf(facts, ranks);
@@ -26,8 +26,10 @@ function chosenTime(facts, metric, { range, steps }) {
   return found(facts, metric, bins && ((bin) => bin >= bins[0] && bin <= bins[1]), numbers && inSteps(facts, numbers));
 }
 
-/** The rest: of other ranks the same range and steps; else what is not in the range; or all other steps, but the first of each process,
- *  which compiles and warms up. */
+/**
+ * The opposite of the choice: on other ranks the same range and steps; else the time outside the range; or all other steps, but the first of each
+ * process, which compiles and warms up.
+ */
 export function restParts(facts, metric, { range, steps, ranks }) {
   const ofRanks = ranksOf(facts, ranks);
   if (ofRanks) return onRanks(chosenTime(facts, metric, { range, steps }), ofRanks, 2);
@@ -40,8 +42,10 @@ export function restParts(facts, metric, { range, steps, ranks }) {
   return found(facts, metric, bins && ((bin) => bin >= bins[0] && bin <= bins[1]), others);
 }
 
-/** For each group of sites 1 where it is of a rank that is meant (`0,4-7`), 2 of another, 0 of none; and how many ranks [0, 1, 2] are. Null
- *  where no ranks are asked for, or there are none. */
+/**
+ * For each group of sites 1 where it belongs to a chosen rank (`0,4-7`), 2 to another, 0 to none; and how many ranks [0, 1, 2] are. Null where the
+ * address chooses no ranks, or there are none.
+ */
 export function ranksOf(facts, asked) {
   const forest = facts.forests.rank;
   if (!asked || !forest) return null;
@@ -50,7 +54,7 @@ export function ranksOf(facts, asked) {
   const many = [0, 0, 0];
   for (let node = 1; node < state.length; node++) {
     const number = forest.parent[node] === 0 ? RANK.exec(facts.frames.name[forest.frame[node]])?.[1] : undefined;
-    if (forest.parent[node] !== 0) state[node] = state[forest.parent[node]]; // what a rank has started
+    if (forest.parent[node] !== 0) state[node] = state[forest.parent[node]]; // processes that a rank has started
     else if (number !== undefined) {
       state[node] = spans.some(([from, to]) => Number(number) >= from && Number(number) <= to) ? 1 : 2;
       many[state[node]]++;
@@ -150,7 +154,7 @@ function amounts(facts, what, metric) {
   return name ? columns[`${what}.${name}`] : [];
 }
 
-/** What each group has in all: of its moments, or where slots say more, of those. */
+/** Each group's sum: of its moments, or of its slots where these have more. */
 function wholes(facts, metric, groups) {
   const all = new Float64Array(groups);
   for (const what of ["moment", "slot"]) {

@@ -9,7 +9,7 @@ const LINES = new Set([KIND.GPU_LINE, KIND.CPU_LINE]);
 const INSTRUCTIONS = new Set([KIND.GPU_INSTRUCTION, KIND.GPU_STALL, KIND.GPU_OFFSET, KIND.CPU_INSTRUCTION]);
 const MOST_EXPECTED = 1 << 22; // nodes to make room for beforehand
 
-/** What is in a block of facts. `frames` are its own and those that views add: the root's, `[no layer]` …, steps. */
+/** The contents of a block of facts. `frames` are its own and those that views add: the root's, `[no layer]` …, steps. */
 export class SiteTable {
   constructor({ head, columns }) {
     this.head = head;
@@ -76,22 +76,22 @@ class Extra {
   }
 }
 
-/** Frames that take no place: those that are hidden, and those deeper than the detail asked for. */
+/** Frames that take no place: hidden ones, and those deeper than the chosen detail. */
 export function hiddenFrames(kinds, { detail, inverted }, hide) {
   const hidden = new Uint8Array(kinds.length);
   for (let frame = 1; frame < kinds.length; frame++) {
     const kind = kinds[frame];
     const deeper = INSTRUCTIONS.has(kind) ? detail !== "instruction" : LINES.has(kind) && detail === "function";
-    // Inverted, a GPU's samples begin with what they waited for: an offset says nothing without its kernel.
+    // Inverted, a GPU's samples begin with their stall reasons: an offset says nothing without its kernel.
     hidden[frame] = deeper || (inverted && kind === KIND.GPU_OFFSET) || hide?.[frame] ? 1 : 0;
   }
   return hidden;
 }
 
 /**
- * `wanted`: the segments, the metric, frames that are hidden, what was chosen of it (as `chosenParts`, or null), and whether idle time
- * counts. The tree of one metric, with the columns [values, launches]; with another to compare it with ({facts, chosen, frameOf: where its
- * frames are those of another profile}) [values, launches, its values].
+ * `wanted`: the segments, the metric, hidden frames, the chosen part of it (as `chosenParts`, or null), and whether idle time counts. The tree of
+ * one metric, with the columns [values, launches]; with another to compare it with ({facts, chosen, frameOf: where its frames are those of another
+ * profile}) [values, launches, its values].
  */
 export function tree(facts, other, wanted) {
   const growth = new Growth(Math.min(facts.nodes + facts.sites, MOST_EXPECTED), Math.min(facts.sites, MOST_EXPECTED));
@@ -122,7 +122,7 @@ function grow(growth, facts, wanted, values, launches, first) {
   const leafInside = columns["leaf.inside"];
   const leafLaunches = launches && columns["leaf.launches"];
   const siteFirst = columns["site.first"];
-  let owed = 0; // what rounding has left over: parts of whole numbers stay whole, and their sum is right
+  let owed = 0; // the remainder of rounding: parts of whole numbers stay whole, and their sum is right
   let owedLaunches = 0;
   for (let leaf = 0; leaf < leafSite.length; leaf++) {
     const its = leafSite[leaf];
@@ -227,7 +227,7 @@ function placed(growth, facts, wanted, site, step) {
     if (!byStep && !on) continue;
     const column = byStep ? null : facts.columns[`site.${segment}`];
     const nodeOf = byStep ? (at) => step[at] + 1 : (at) => column[site[at]];
-    // Who has none stands apart only where others beside it have one.
+    // Sites without a value get a frame for that only where siblings have one.
     const shared = facts.contexts.has(segment) ? new Uint8Array(growth.size) : null;
     if (shared) for (let at = 0; at < site.length; at++) if (nodeOf(at) > 0) shared[place[at]] = 1;
     const frameOf = wanted.frameOf ?? null;

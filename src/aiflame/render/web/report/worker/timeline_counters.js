@@ -1,4 +1,4 @@
-// Counters of the timeline, in the worker: points that hold until the next, and what of them is drawn in each pixel.
+// Counters of the timeline, in the worker: points that hold until the next, and the values to draw in each pixel.
 
 import { lowerBound } from "../shared/sorted.js";
 
@@ -10,7 +10,7 @@ export class Counters {
   #first = [0];
   #place = new Map();
 
-  /** `shift`: what is added to its times. */
+  /** `shift` is added to its times. */
   constructor({ head, columns }, shift = 0) {
     this.told = head.counters ?? [];
     const { "point.gap": gap = [], "point.value": level = [] } = columns;

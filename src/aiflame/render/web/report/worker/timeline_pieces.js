@@ -1,4 +1,4 @@
-// What is drawn of the timeline.
+// The pieces of the timeline to draw.
 
 const COLUMNS = ["left", "right", "row", "many", "level", "name", "kind"];
 

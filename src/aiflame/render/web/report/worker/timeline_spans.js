@@ -1,12 +1,12 @@
-// The slices of a block of the timeline, in lanes, and the answers to what is seen of them.
+// The slices of a block of the timeline, in lanes, and the pieces that a view shows of them.
 
 import { SLICE } from "../../kinds.js";
 import { lowerBound } from "../shared/sorted.js";
 
-const GROUP = 64; // slices of which the longest is known beforehand
+const GROUP = 64; // slices in a group, whose longest is computed once
 
 export class Spans {
-  /** `shift`: what is added to its times. */
+  /** `shift` is added to its times. */
   constructor({ head, columns }, shift = 0) {
     this.shift = shift;
     this.head = head;
@@ -66,7 +66,7 @@ export class Spans {
   }
 
   /**
-   * What is drawn of a lane: `add(left, right, row, many, level)` for each piece. Neighbours narrower than a pixel are one piece; pieces begin
+   * The pieces to draw of a lane: `add(left, right, row, many, level)` for each piece. Neighbours narrower than a pixel are one piece; pieces begin
    * anew in each pixel of a grid that does not move with the view.
    */
   pieces(add, lane, begin, end, pixel) {
@@ -92,7 +92,7 @@ export class Spans {
     return next;
   }
 
-  /** How many slices lie in a stretch of time, and whether some of them are known as one alone. */
+  /** How many slices a stretch of time has, and whether some of its pieces stand for many. */
   within(begin, end) {
     let [many, merged] = [0, false];
     for (let lane = 0; lane + 1 < this.first.length; lane++) {
@@ -105,7 +105,7 @@ export class Spans {
     return { many, merged };
   }
 
-  /** The slice of a lane around a stretch of time, -1: there is none that is known alone. */
+  /** The slice of a lane around a stretch of time, -1: there is none that stands for itself alone. */
   around(lane, begin, end) {
     const row = this.#firstAfter(lane, begin);
     return row < this.first[lane + 1] && this.begin[row] <= begin && this.end[row] >= end && this.#count(row, row + 1) === 1 ? row : -1;

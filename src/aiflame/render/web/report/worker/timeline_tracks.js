@@ -1,4 +1,4 @@
-// Which tracks and lanes there are, of the whole timeline and of stretches of it that were read closer, where there may be more.
+// The tracks and lanes of the whole timeline and of finer stretches, which may have more.
 
 import { SLICE } from "../../kinds.js";
 
@@ -8,12 +8,12 @@ const ALIKE = { [SLICE.COPY]: SLICE.KERNEL, [SLICE.MARK]: SLICE.REGION };
 export class Tracks {
   tracks = [];
   lanes = [];
-  #trackOf = new Map(); // what a track is told apart by → its number
+  #trackOf = new Map(); // properties that identify a track → its number
   #laneOf = new Map();
   #below = new Map(); // number of a track → tracks below it, from the top
   #lanesOf = []; // of each track, from the top
 
-  /** Adds what is new. The numbers that a block's lanes have here. */
+  /** Adds new tracks and lanes. The numbers that a block's lanes have here. */
   add({ tracks, lanes }) {
     const track = this.#addTracks(tracks);
     const found = new Int32Array(lanes.length);
@@ -39,7 +39,7 @@ export class Tracks {
     tracks.forEach((track, own) => {
       const parent = track.parent >= 0 ? found[track.parent] : -1;
       const alike = `${parent}/${track.kind}/${track.number}/${track.name}`;
-      seen.set(alike, (seen.get(alike) ?? 0) + 1); // what overlaps lies on tracks with one name
+      seen.set(alike, (seen.get(alike) ?? 0) + 1); // slices that overlap lie on several tracks with one name
       const key = `${seen.get(alike)}/${alike}`;
       if (!this.#trackOf.has(key)) {
         this.#trackOf.set(key, this.tracks.length);
@@ -68,7 +68,7 @@ export class Tracks {
   }
 }
 
-/** Behind what stands before it where it comes from. */
+/** Inserts a track behind the one that precedes it in its block. */
 function insert(list, one, before) {
   list.splice(before === undefined ? 0 : list.indexOf(before) + 1, 0, one);
 }

@@ -1,4 +1,4 @@
-// What is known of a kernel beside its code: names, launches, what it takes of the device, how it was sampled, what it was made from.
+// Facts of a kernel beside its code: names, launches, its use of the device, its sampling, the ops that it was compiled from.
 
 import { amount, percent } from "../../../text.js";
 import { element } from "../ui/dom.js";

@@ -1,4 +1,4 @@
-// One kernel: what is known of it, its source beside its instructions, and the way from one to the other.
+// One kernel: its facts, its source beside its instructions, and the way from one to the other.
 
 import { percent } from "../../../text.js";
 import { copy } from "../ui/copying.js";
@@ -107,7 +107,7 @@ export class KernelPage {
     this.source.show(count, texts.reduce((most, text) => Math.max(most, text.length), 40));
   }
 
-  /** What is shown first: the place that the address names, else the hottest line. */
+  /** Shows the place that the address names, else the hottest line. */
   #first(state = {}) {
     const [path, number] = split(state.place ?? "");
     if (this.#file && path === this.#file.path && this.#ofLine.has(number)) {
@@ -160,7 +160,7 @@ export class KernelPage {
     return this.#lines.length ? this.#ofLine.get(row + 1) : this.#file.lines[row];
   }
 
-  /** Lights what belongs to a row, on both sides; returns the rows of the other side, the hottest first. */
+  /** Lights the rows that belong to a row, on both sides; returns those of the other side, the hottest first. */
   #light(side, number) {
     const lit = { source: new Map(), sass: new Map() };
     lit[side].set(number, "lit");

@@ -1,4 +1,4 @@
-// What warps waited for, in colours: the same reason has the same one everywhere. Memory is warm, arithmetic cool.
+// Stall reasons in colours: a reason has the same colour everywhere. Memory is warm, arithmetic cool.
 
 import { percent } from "../../../text.js";
 import { element, wide } from "../ui/dom.js";
@@ -38,7 +38,7 @@ export function stallClass(name) {
   return CLASSES[name] ?? "other";
 }
 
-/** What a row waited for, in words: its tooltip. */
+/** A row's stall reasons in words: its tooltip. */
 export function stallWords(row, names, whole) {
   if (!row.samples) return "";
   const of = ([reason, samples]) => `${percent(samples, row.samples)} ${names[reason][0]}: ${names[reason][1] || "no explanation known"}`;
@@ -47,7 +47,7 @@ export function stallWords(row, names, whole) {
   return [head, ...row.reasons.filter(([, samples]) => samples > 0).map(of)].join("\n");
 }
 
-/** The kernel's reasons, the most frequent first, with their colours and what they mean; without the rarest. */
+/** The kernel's stall reasons, the most frequent first, with their colours and explanations; without the rarest. */
 export function legend(kernel) {
   const least = kernel.shown_samples / 200;
   const totals = new Map();

@@ -1,4 +1,4 @@
-// The picture: a canvas that shows a window of the graph. It draws what is in view and nothing else.
+// The picture: a canvas that shows a window of the graph. It draws only the frames in the window.
 
 import { bars, labelFor } from "../../../flame/bars.js";
 import { Viewport } from "../../../flame/viewport.js";
@@ -93,7 +93,7 @@ export class Chart extends Viewport {
     return model.left[node] <= at && model.width[node] > 0 ? node : -1;
   }
 
-  /** What a person sees: for tests, and for whoever must tell it otherwise. */
+  /** The frames that the canvas shows: for tests, and for a reader of the page that cannot see a canvas. */
   seen() {
     const found = [];
     const box = this.canvas.getBoundingClientRect();
@@ -188,7 +188,7 @@ export class Chart extends Viewport {
     const part = Math.min(1, Math.max(0, now - began) / EASE_MS);
     const eased = 1 - (1 - part) ** 3;
     this.scroll = from.scroll + (target.scroll - from.scroll) * eased;
-    // Both edges move in step, so that what one zooms to stays in sight.
+    // Both edges move in step, so that the frame that a person zooms to stays in sight.
     const left = from.left + (target.left - from.left) * eased;
     const right = from.left + from.width + (target.left + target.width - from.left - from.width) * eased;
     this.#place(left, right - left);

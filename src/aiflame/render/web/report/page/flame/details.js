@@ -1,4 +1,4 @@
-// The line under the picture: the frame at hand in words, what can be done with it, and what a search has matched.
+// The line under the picture: the chosen frame in words, its actions, and the share that a search has matched.
 
 import { lineOf, matched } from "../../../flame/words.js";
 import { element } from "../ui/dom.js";
@@ -43,7 +43,7 @@ export class Details {
     this.text.replaceChildren(element("span", {}, text));
   }
 
-  /** What the search has matched. */
+  /** The share that the search has matched. */
   matched() {
     const { view } = this;
     const { found, chart } = view;

@@ -1,4 +1,4 @@
-// The legend, which filters, and the chips that say what the graph leaves out.
+// The legend, which filters, and a chip for each thing that the graph leaves out.
 
 import { CHANGES, entries, groupShares, inGroups } from "../../../flame/groups.js";
 import { clip, percent } from "../../../text.js";
@@ -62,7 +62,7 @@ export class Legend {
   }
 }
 
-/** What was asked for on top of the grouping, each thing a chip that takes it away. */
+/** Filters and choices on top of the grouping, each a chip that takes it away. */
 export class Chips {
   constructor(view) {
     this.view = view;

@@ -1,4 +1,4 @@
-// What can be done with a frame: a menu at the pointer, and the actions behind it.
+// The actions for a frame, and the menu at the pointer that lists them.
 
 import { collapsed } from "../../../flame/collapsed_stack.js";
 import { KIND } from "../../../kinds.js";
@@ -6,7 +6,7 @@ import { exactly, writeChoices } from "../../shared/frame_choices.js";
 import { element } from "../ui/dom.js";
 import { addChoice } from "./legend.js";
 
-/** A kernel, and what lies inside of one. */
+/** A kernel, and the kinds of frames inside one. */
 const IN_KERNEL = new Set([KIND.GPU_KERNEL, KIND.GPU_SCOPE, KIND.GPU_LINE, KIND.GPU_INSTRUCTION, KIND.GPU_STALL, KIND.GPU_OFFSET]);
 
 /** [action, label, key]; null: a line between. */

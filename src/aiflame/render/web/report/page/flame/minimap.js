@@ -8,7 +8,7 @@ import { Layer } from "./paint.js";
 const TALL = 46; // px
 
 export class Minimap {
-  #drawn = null; // what the picture is of
+  #drawn = null; // the tree and colours of the present picture
   #grip = null;
 
   constructor(view) {

@@ -10,7 +10,7 @@ export class Stage {
     this.body = element("div.flame-stage", given, this.canvas, this.item);
   }
 
-  /** What a screen reader hears of a frame. */
+  /** A frame's text for a screen reader. */
   describe(view, node) {
     const { model } = view;
     const { item } = this;

@@ -1,6 +1,6 @@
-// What the flame graph shows, as a value that lives in the address.
+// The state of the flame graph, which lives in the address.
 
-/** Each key of the address and what it is when it is not there. */
+/** Each key of the address and its value when it is absent. */
 const FIELDS = {
   domain: "", metric: "", by: "", order: "name", inverted: "", recursion: "", detail: "", idle: "", // how the tree is made
   focus: "", hide: "", merge: "", sandwich: "", range: "", steps: "", ranks: "", against: "", scale: "", widths: "", base: "",
@@ -26,14 +26,14 @@ export function readState(given) {
   return state;
 }
 
-/** For the address: only what differs from the usual. */
+/** For the address: only the keys whose values differ from the usual ones. */
 export function writeState(state) {
   const kept = {};
   for (const [key, none] of Object.entries(FIELDS)) if (state[key] !== none) kept[key] = state[key];
   return kept;
 }
 
-/** Domains that the page has facts of, most telling first. */
+/** Domains of which the page has facts, devices first. */
 export function domainsOf(blocks) {
   return ["device", "cpu", "wall"].filter((domain) => blocks.includes(`facts.${domain}`));
 }
@@ -48,7 +48,7 @@ export function metricsOf(domain) {
   return KNOWN.filter((one) => one.domain === domain);
 }
 
-/** What the worker is asked for; equal questions have equal answers. */
+/** The question to the worker; equal questions have equal answers. */
 export function question(state, domain, hasBase) {
   const asked = { domain, metric: state.metric };
   for (const key of MADE) asked[key] = state[key];

@@ -57,7 +57,7 @@ export class Toolbar {
     this.menu.update();
   }
 
-  /** All metrics of all domains; of those that were read, as they say. */
+  /** All metrics of all domains; those of the shown domain come from its facts. */
   #offer() {
     const { view } = this;
     const key = `${view.domain} ${view.domains}`;
@@ -96,7 +96,7 @@ export class Toolbar {
   }
 }
 
-/** What is chosen seldom, behind one button. */
+/** Options that people change seldom, behind one button. */
 class ViewMenu {
   #groups = [];
 

@@ -1,4 +1,4 @@
-// What a frame is, beside the pointer.
+// The frame under the pointer, described beside it.
 
 import { factsOf, whereOf } from "../../../flame/words.js";
 import { clip } from "../../../text.js";

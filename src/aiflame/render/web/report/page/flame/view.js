@@ -49,7 +49,7 @@ class FlameView {
     const above = [this.tools, this.chips, this.legend, this.minimap].map((one) => one.body);
     const below = [this.details, this.tooltip, this.menu].map((one) => one.body);
     this.body = element("section.flame", { "aria-label": "Flame graph" }, ...above, this.stage, this.empty, ...below);
-    Object.assign(this.body, { flame: this }); // for whoever wants to know what is drawn
+    Object.assign(this.body, { flame: this }); // so that scripts and tests can read the drawn frames
     new Gestures(this);
     this.#size.observe(this.stage);
     this.stage.addEventListener("focus", () => this.#focused());
@@ -81,7 +81,7 @@ class FlameView {
     this.setCurrent(node);
   }
 
-  /** Closes the menu, or shows everything again, or leaves the search and what is highlighted. */
+  /** Closes the menu, or shows everything again, or leaves the search and removes highlights. */
   escape() {
     const { state } = this;
     if (this.menu.shown) this.menu.close();
@@ -146,7 +146,7 @@ class FlameView {
     }
   }
 
-  /** Back to what was shown before; never out of the page. */
+  /** Back to the previous state of the graph; never out of the page. */
   undo() {
     if ((history.state?.flame ?? 0) > 0) history.back();
   }
@@ -202,7 +202,7 @@ class FlameView {
     this.app.say(done);
   }
 
-  /** Of all that was measured, what a value is. */
+  /** A value as a share of all that was measured. */
   share(value) {
     return percent(value, this.model.all);
   }

@@ -1,4 +1,4 @@
-// What stands out: a sentence each, its number, and a way to what shows it.
+// Findings: a sentence each, its number, and a button that opens the view behind it.
 
 import { percent } from "../../../text.js";
 import { writeChoices } from "../../shared/frame_choices.js";

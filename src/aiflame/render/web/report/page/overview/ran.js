@@ -1,4 +1,4 @@
-// What ran: the command, on what, for how long, and what is missing from the recording.
+// The recording: its command, machine and length, and notes on missing data.
 
 import { amount } from "../../../text.js";
 import { element } from "../ui/dom.js";
@@ -59,7 +59,7 @@ function fact(label, value, title = "") {
   return element("div", { title }, element("dt", {}, label), element("dd", {}, value));
 }
 
-/** What a person must know before they believe the numbers. */
+/** Notes that a person must read before they believe the numbers. */
 function notes(summary) {
   const told = [...ending(summary), ...summary.notes];
   if (!told.length) return null;

@@ -1,4 +1,4 @@
-// Steps one after another: a bar each, as high as the step is long, with what the device did meanwhile; the slowest is marked.
+// Steps one after another: a bar each, as high as the step is long, with the device's time in it; the slowest is marked.
 
 import { amount, percent } from "../../../text.js";
 import { drawn, element } from "../ui/dom.js";

@@ -1,4 +1,4 @@
-// The first screen: what ran, how busy its devices were, what the time was for, and what stands out.
+// The first screen: the recorded command, how busy its devices were, where the time went, and the findings.
 
 import { amount, percent } from "../../../text.js";
 import { element, wide } from "../ui/dom.js";

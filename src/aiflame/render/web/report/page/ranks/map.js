@@ -38,7 +38,7 @@ export class RankMap {
     new ResizeObserver(() => this.draw()).observe(this.body);
   }
 
-  /** @param about what `ranks.about` says; `quantity`: one of its map; `values` its values; `step`: that is looked at. */
+  /** @param about the answer of `ranks.about`; `quantity`: one of its map; `values` its values; `step`: the step that is looked at. */
   show(about, quantity, values, step) {
     this.#about = about;
     this.#quantity = quantity;
@@ -209,7 +209,7 @@ export class RankMap {
   }
 }
 
-/** Every so many rows or columns a label, 1, 2 or 5 times a power of ten. */
+/** The distance between labels in rows or columns: 1, 2 or 5 times a power of ten. */
 function tickEvery(count, least) {
   for (let power = 1; power < count; power *= 10) for (const times of [1, 2, 5]) if (times * power >= least) return times * power;
   return Math.max(count, 1);

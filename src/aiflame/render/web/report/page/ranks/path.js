@@ -8,7 +8,7 @@ const ROW = 22;
 const WIDTH = 1000;
 const SCALE = 20;
 const MOST_RANKS = 12;
-const CLASSES = ["busy", "communication", "decides", "idle"]; // as render/report/ranks.py numbers what stretches are
+const CLASSES = ["busy", "communication", "decides", "idle"]; // kinds of stretches, numbered as in render/report/ranks.py
 const SAYS = ["works", "communicates, and is held up by it", "works, and all others wait"];
 
 export class PathPicture {
@@ -38,7 +38,7 @@ export class PathPicture {
   }
 }
 
-/** What is narrower than a pixel goes with its neighbour of the same kind. */
+/** A stretch narrower than a pixel joins its neighbour of the same kind. */
 function merged(rank, path, { rank: ranks, does, begin, took }) {
   const found = [];
   const x = (ns) => (ns / Math.max(path.took, 1)) * WIDTH;

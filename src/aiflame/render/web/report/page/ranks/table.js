@@ -1,4 +1,4 @@
-// A table of the page of ranks: a title, and rows that are sorted and, where that is asked for, filtered; each part of the address.
+// A table of the page of ranks: a title, and rows that are sorted and, if `how` allows it, filtered; the address holds both.
 
 import { element } from "../ui/dom.js";
 import { Grid } from "../ui/grid.js";
@@ -15,7 +15,7 @@ export class RankTable {
   #grid;
   #told = element("span.soft");
 
-  /** `how`: {table, most (rows in sight), lead(row), sorted(by), columns(table): what is drawn, cell(column, row): what is no text}. */
+  /** `how`: {table, most (rows in sight), lead(row), sorted(by), columns(table): the columns to draw, cell(column, row): a cell that is no text}. */
   constructor(app, how) {
     this.#app = app;
     this.#how = how;
@@ -32,7 +32,7 @@ export class RankTable {
     this.told = this.#told;
   }
 
-  /** @param tables what the call `tables` says of the block; `only`: rows with this text in `column`. */
+  /** @param tables the answer of the call `tables` about the block; `only`: rows with this text in `column`. */
   async show(tables, { sort = "", filter = "", column = "", only = "" }) {
     this.#table = tables.find((one) => one.name === this.#how.table) ?? null;
     this.body.hidden = this.#table === null;

@@ -1,5 +1,5 @@
-// The ranks of a parallel job: what each did with its time, who comes last to collectives and why, each step on each rank, the critical path
-// of a step.
+// The ranks of a parallel job: how each spent its time, which rank comes last to collectives and why, each step on each rank, the critical path of a
+// step.
 
 import { amount, percent } from "../../../text.js";
 import { writeChoices } from "../../shared/frame_choices.js";
@@ -208,7 +208,7 @@ class RanksView {
     await this.#of.stretches.show(this.#tables, { sort: this.#state.sortPath, column: "step", only: String(path.step) });
   }
 
-  /** The row of the path that is shown: of the step that was asked for, or the one after it; else of the step that tells most. */
+  /** The row of the shown path: of the step in the address, or the next one with a path; else of the step with the longest wait. */
   #pathRow() {
     const { step } = this.#about.paths;
     if (!step.length) return -1;
@@ -234,7 +234,7 @@ class RanksView {
     this.#app.say(this.#about.map.quantities.find((one) => one.name === next).label);
   }
 
-  /** What the rank does that the other ranks do not. */
+  /** A link to the flame graph of this rank against all others. */
   #rest({ rank }) {
     return this.#app.link(".rank-rest", "flame", this.#against(rank), "vs. the rest");
   }
@@ -271,7 +271,7 @@ function statesLegend() {
   return element("ul.legend", {}, ...STATES.map(([name, word]) => element("li", {}, element(`i.swatch.${names[name] ?? name}`), word)));
 }
 
-/** A stretch of time with what is around it. */
+/** A stretch of time with some time before and after it. */
 function around(moment, length) {
   const room = Math.max(length * 2, 1_000_000);
   return `${Math.max(0, Math.round(moment - room))}-${Math.round(moment + room / 2)}`;

@@ -1,4 +1,4 @@
-// What the heat map can show, and what of it an address asks for.
+// The choices of the heat map, and those that an address selects.
 
 import { amount, shortLabel } from "../../../text.js";
 import { columnChoices, rowChoices, ROWS, usualColumn } from "./grid.js";
@@ -6,7 +6,7 @@ import { columnChoices, rowChoices, ROWS, usualColumn } from "./grid.js";
 const USUAL_ROWS = 50; // at most
 
 /**
- * @param about what the worker says of each domain
+ * @param about the worker's description of each domain
  * @returns {{metric, by, steps, process, column, rows, offers}} `offers`: [options, chosen] for each choice; null where nothing says when
  *   it ran
  */

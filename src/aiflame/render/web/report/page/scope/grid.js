@@ -58,12 +58,12 @@ export class TimeGrid {
     return index * this.cell;
   }
 
-  /** Cells last equally long: what decides a cell's colour is its value. */
+  /** All cells last equally long, so a cell's value decides its colour. */
   shade(index) {
     return this.values[index];
   }
 
-  /** What stands above each column. */
+  /** The sum above each column. */
   above(column) {
     let sum = 0;
     for (let row = 0; row < this.rows; row++) sum += this.values[column * this.rows + row];
@@ -71,7 +71,7 @@ export class TimeGrid {
   }
 }
 
-/** Cells of steps (of one process). A selection is of whole steps. */
+/** Cells of steps (of one process). A selection consists of whole steps. */
 export class StepGrid {
   kind = "step";
 

@@ -1,4 +1,4 @@
-// Draws the heat map: cells, what stands above each column, axes, the selection.
+// Draws the heat map: cells, the sum above each column, axes, the selection.
 
 import { amount } from "../../../text.js";
 import { moment, tickStep } from "../ui/time_text.js";
@@ -155,7 +155,7 @@ export class Picture {
     context.fillText(`${aboveLabel}: ${usual}${usual ? "the longest" : "up to"} ${amount(round(most), unit)}`, LEFT, 12);
   }
 
-  /** What is too high for the line points there. */
+  /** The point of a column; an arrow upwards if the column is too high for the line. */
   #dot(x, y, above) {
     if (!above) {
       this.context.fillRect(x - 1.5, y - 1.5, 3, 3);
@@ -193,7 +193,7 @@ export class Picture {
     context.fillText(grid.kind === "step" ? "step" : "", 8, TOP + this.plotHeight + 8);
   }
 
-  /** What is not selected fades. */
+  /** Cells outside of the selection fade. */
   #selection({ grid, selection, style }) {
     if (!selection) return;
     const { context } = this;

@@ -1,4 +1,4 @@
-// Below the heat map: what the selection is, what it was spent on, and ways on from it.
+// Below the heat map: the selected time, where that time went, and links to other views of it.
 
 import { amount, percent } from "../../../text.js";
 import { element } from "../ui/dom.js";

@@ -215,7 +215,7 @@ class Scope {
     this.#change();
   }
 
-  /** The selection as the flame graph is asked for it. */
+  /** The flame graph's address for the selection. */
   #filter() {
     if (!this.selection) return { range: "", steps: "" };
     const [first, last] = this.selection;
@@ -229,7 +229,7 @@ class Scope {
     else this.selectionBar.selected({ grid: this.grid, metric: this.metric, selection: this.selection, given: this.#given(this.selection), aloud });
   }
 
-  /** What the worker is asked about a selection. */
+  /** The question to the worker about a selection. */
   #given([first, last]) {
     const given = { domain: this.metric.domain.domain, metric: this.metric.name, most: 5 };
     if (this.by === "time") return { ...given, range: this.grid.binsOf(first, last) };

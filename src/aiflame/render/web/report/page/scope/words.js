@@ -1,4 +1,4 @@
-// What the heat map says of a cell, in words.
+// The words for a cell of the heat map.
 
 import { amount, percent, shortLabel } from "../../../text.js";
 import { element } from "../ui/dom.js";
@@ -19,7 +19,7 @@ export const named = {
   },
 };
 
-/** Lines of a tooltip; `part`: what the cell is of, where that is known yet. */
+/** Lines of a tooltip; `part`: the cell's most frequent kernels, functions, layers and phases, once the worker has answered. */
 export function hoverText({ grid, metric, cell, value, together, part }) {
   const lines = [element("strong", {}, valued(value, metric))];
   const took = spanOf(grid, cell);
@@ -33,7 +33,7 @@ export function hoverText({ grid, metric, cell, value, together, part }) {
   return lines;
 }
 
-/** How much that is of what it could be. */
+/** A value as a share of the most that is possible. */
 export function possible(value, length, { unit, domain }) {
   if (unit !== "ns" || length <= 0) return "";
   if (domain.domain === "device") return `${percent(value, length)} of the time of one GPU`;
@@ -41,7 +41,7 @@ export function possible(value, length, { unit, domain }) {
   return domain.domain === "cpu" ? `${busy} CPUs busy` : `${busy} threads`;
 }
 
-/** Where a cell lies: {text, length} */
+/** The time of a cell: {text, length} */
 function spanOf(grid, { column, row }) {
   if (grid.kind === "time") {
     const begin = grid.begin(column * grid.rows + row);
@@ -71,7 +71,7 @@ export function legendText({ unit, domain }, by) {
   return domain.domain === "device" ? (value) => percent(value, 1e6) : (value) => (value / 1e6).toFixed(1);
 }
 
-/** How it is known when something ran, where that is not exact: samples know their kernel and the window that they came in. */
+/** Explains times that are not exact: a sample has its kernel and the window of time that it came in. */
 export function howKnown({ unit, domain }, by, steps) {
   const { window_ns: window } = domain;
   if (unit !== "samples" || !window) return "";

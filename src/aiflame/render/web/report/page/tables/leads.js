@@ -37,7 +37,7 @@ function ofCode({ name }, row, clock) {
   return null;
 }
 
-/** A stretch of time with a little of what is before and after it. */
+/** A stretch of time with a little time before and after it. */
 function around(begin, length) {
   return `${Math.max(0, Math.round(begin - length / 2))}-${Math.round(begin + length * 1.5)}`;
 }

@@ -27,8 +27,8 @@ class Tables {
   #app;
   #tables = null;
   #state = {};
-  #shown = ""; // what the grid has been asked to show
-  #typing = 0; // waits for the next letter: what was typed is not in the state yet
+  #shown = ""; // the table, order and filter that the grid shows
+  #typing = 0; // waits for the next letter: the text in the field is not in the state yet
   #names = element("div.table-names", { role: "group", "aria-label": "Tables" });
   #filter = element("input.filter", {
     type: "search", placeholder: "Filter: text or expression  /", "aria-label": "Filter the rows", spellcheck: false,

@@ -3,9 +3,9 @@
 export class Choice {
   slice = null;
   range = null;
-  #linked; // by an address; what it means may have to be read first
+  #linked; // the link of an address; the slice that it means may have to be read first
 
-  /** `shown`: what is drawn {about, plan, view, closely}; `reveal(slice)`: it is to be seen; `changed`: something else is chosen. */
+  /** `shown`: the drawn {about, plan, view, closely}; `reveal(slice)` scrolls to it; `changed` is called after a new choice. */
   constructor(data, details, shown, { reveal, changed }) {
     this.data = data;
     this.details = details;

@@ -1,4 +1,4 @@
-// Where the page's timeline is too coarse for what is looked at, the page's server reads that stretch again, finer.
+// Where the page's timeline is too coarse for the shown stretch, the page's server reads that stretch again, finer.
 
 import { isServed, readCloser } from "../ui/data.js";
 import { element } from "../ui/dom.js";
@@ -6,7 +6,7 @@ import { element } from "../ui/dom.js";
 const REST = 200; // ms that a stretch is looked at before it is read
 
 export class Closer {
-  /** `on`: { close(is): what is looked at may be shown closely, or no more; read(about): a stretch is here }. */
+  /** `on`: { close(is): the shown stretch may be shown closely, or no more; read(about): a stretch is here }. */
   constructor(data, on) {
     this.data = data;
     this.on = on;
@@ -25,7 +25,7 @@ export class Closer {
     this.note.setAttribute("aria-busy", "true");
   }
 
-  /** Nobody looks any more. */
+  /** The view is hidden: stops reading. */
   stop() {
     clearTimeout(this.waiting);
     this.view = undefined;
@@ -41,7 +41,7 @@ export class Closer {
     else if (!this.reading || view.begin < this.reading.begin || view.end > this.reading.end) await this.#read(ask, view);
   }
 
-  /** What was asked for before is given up. `least`: what is to be read where `ask` is too much. */
+  /** Gives up the read that is under way. `least`: the stretch to read where `ask` is too much. */
   async #read(ask, least) {
     this.reading?.abort.abort();
     const reading = { ...ask, abort: new AbortController() };

@@ -1,4 +1,4 @@
-// Below the timeline: what is known of the chosen slice, or what ran in the selected time.
+// Below the timeline: facts of the chosen slice, or kernels and other work in the selected time.
 
 import { amount, percent } from "../../../text.js";
 import { exactly } from "../../shared/frame_choices.js";

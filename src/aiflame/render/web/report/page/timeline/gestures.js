@@ -1,4 +1,4 @@
-// Gestures on the timeline's canvas: drag, wheel, pinch, click and double click, told in the canvas's own places.
+// Gestures on the timeline's canvas: drag, wheel, pinch, click and double click, with positions on the canvas.
 
 const STILL = 4; // px that a click may move
 

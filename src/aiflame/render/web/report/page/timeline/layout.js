@@ -4,16 +4,17 @@ export const LANE = 18;
 const HEADER = 22;
 const GAP = 6;
 const MOST_TELLING = 6; // counters that are shown at once
-const MOST_OPEN = 24; // rows of the others, as soon as these are asked for
-const FOLDS = { first: -1, more: -2, groups: -3 }; // below 0, since tracks are told by their numbers
+const MOST_OPEN = 24; // rows of counters that unfold with "More counters"
+const FOLDS = { first: -1, more: -2, groups: -3 }; // below 0, since tracks have numbers from 0
 const OWNERS = new Set(["process", "thread", "device"]); // of other tracks
 
 /**
- * @param about what the call timeline.about gave
+ * @param about the answer of the call timeline.about
  * @param {Set<number>} turned tracks that a person has folded or opened
- * @param {boolean} closely with what is known of stretches that were read closer alone
+ * @param {boolean} closely with the tracks that only finer stretches have
  * @returns {{rows: Record<string, any>[], height: number} & Record<string, any>} rows with y and height: titles {fold, title, depth},
- *   lanes {lane, label} and counters {counter, label}; `fold`, where a click turns something: a track, or below 0 a group of counters
+ *   lanes {lane, label} and counters {counter, label}; `fold` names the thing that a click folds, if any: a track, or below 0 a group of
+ *   counters
  */
 export function layout(about, turned, closely = false) {
   return new Plan(about, turned, closely ? about.orders.closer : about.orders.whole).made();
@@ -109,7 +110,7 @@ class Plan {
     this.#put(number, depth + 1);
   }
 
-  /** Stacks of samples are folded where devices tell more; the busiest thread's are open in them. */
+  /** Stacks of samples are folded where devices have tracks; the busiest thread's are open in them. */
   #samples(number, depth) {
     const threads = this.below.get(number);
     const folded = this.streams !== this.turned.has(number);

@@ -114,7 +114,7 @@ export class Picture {
     context.globalAlpha = 1;
   }
 
-  /** What a counter had in each pixel: filled up to its lowest, lighter up to its highest. */
+  /** A counter's values in each pixel: filled up to the lowest, lighter up to the highest. */
   #counter({ about, pieces, view }, row, y) {
     const { context } = this;
     const { floor, top, unit } = about.counters[row.counter];

@@ -1,4 +1,4 @@
-// What the pointer is on, in the timeline's picture, and the tooltip that tells of it.
+// The row, slice or counter under the pointer in the timeline's picture, and the tooltip that describes it.
 
 import { element } from "../ui/dom.js";
 import { RULER } from "./picture.js";
@@ -11,7 +11,7 @@ export class Pointer {
   time = undefined;
   at = null;
 
-  /** `shown`: what is drawn {about, plan, pieces, view, top}; `changed`: something else is pointed at. */
+  /** `shown`: the drawn {about, plan, pieces, view, top}; `changed` is called when the pointer is on something else. */
   constructor(app, canvas, picture, shown, changed) {
     this.app = app;
     this.canvas = canvas;
@@ -54,7 +54,7 @@ export class Pointer {
     return best;
   }
 
-  /** The counter at a place, and what it had there: {counter, low, high}. */
+  /** The counter at a place, and its values there: {counter, low, high}. */
   counterAt(x, y) {
     const { pieces, view } = this.shown;
     const row = this.rowAt(y);

@@ -1,9 +1,9 @@
 // The stretch of time that is looked at, within a run: { begin, end }, in whole ns, as the address has them.
 
 const SHORTEST = 1000; // ns across the picture
-const BEYOND = 0.02; // of the run may be seen before and behind it
+const BEYOND = 0.02; // of the run's length may be in view before and behind it
 
-/** Nearest to what is wished for. */
+/** The allowed stretch that is nearest to the wished one. */
 export function limited(begin, end, run) {
   if (begin === 0 && end === run) return { begin, end };
   const length = Math.min(Math.max(end - begin, SHORTEST), run * (1 + 2 * BEYOND));

@@ -1,4 +1,4 @@
-// The timeline: steps, phases, layers, regions, waits, and what ran on each stream, from the whole run down to single kernels.
+// The timeline: steps, phases, layers, regions, waits, and the work on each stream, from the whole run down to single kernels.
 
 import { element } from "../ui/dom.js";
 import { button } from "../ui/elements.js";
@@ -12,8 +12,8 @@ import { Picture, RULER } from "./picture.js";
 import { Pointer } from "./pointer.js";
 import { around, limited, zoomed } from "./stretch.js";
 
-const WRITING = 250; // ms until the address says what is shown
-const AROUND = 0.5; // of the picture's width is asked for on either side of it
+const WRITING = 250; // ms until the address holds the new state
+const AROUND = 0.5; // of the picture's width is read on either side of it
 
 class Timeline {
   /** @type {Promise<any> | undefined} */
@@ -55,7 +55,7 @@ class Timeline {
     this.body.append(element("div.tl-picture", {}, this.canvas, this.pointer.tip), this.details.body);
     this.turned = new Set();
     this.closely = false;
-    this.laid = 0; // changes with what there is to be drawn
+    this.laid = 0; // changes with the rows
     this.top = 0;
     this.sizes = new ResizeObserver(() => this.#change());
     listen(this.canvas, {
@@ -118,7 +118,7 @@ class Timeline {
     this.#change();
   }
 
-  /** What the pointer is on stays where it is, or else what is at the top. */
+  /** The row under the pointer stays in its place, or else the first row in sight. */
   #lay() {
     const pointed = this.pointer.at ? this.pointer.rowAt(this.pointer.at.y) : undefined;
     const at = pointed ?? this.plan.rows.find((row) => row.lane !== undefined && row.y >= this.top);
@@ -133,7 +133,7 @@ class Timeline {
     this.body.replaceChildren(element("p.tl-none", {}, why));
   }
 
-  /** What is merged and left out; but where all is shown, what hands may do. */
+  /** Says what is merged and left out; where everything is shown, which gestures there are. */
   #say() {
     this.hint.textContent = this.#coarse() || this.hands;
     this.usual.hidden = !this.about.usualStep;
@@ -151,7 +151,7 @@ class Timeline {
     return notes.join("; ");
   }
 
-  /** The view and what is drawn follow from what was changed; the address does so a moment later. */
+  /** Draws the changed view in the next frame, and writes the address a moment later. */
   #change() {
     if (!this.view) return;
     this.drawing ??= requestAnimationFrame(() => {
@@ -206,7 +206,7 @@ class Timeline {
     if (this.pieces) this.#noteDrawn();
   }
 
-  /** What is drawn, for whoever looks from outside. */
+  /** Writes the drawn view into the page, for scripts and tests. */
   #noteDrawn() {
     const { begin, end } = this.view;
     this.plan.told ??= this.plan.rows.map(({ title, label, y, height }) => ({ text: title ?? label, y: y + height / 2 + RULER }));
@@ -292,7 +292,7 @@ class Timeline {
       return;
     }
     const piece = this.pointer.pieceAt(x, y);
-    const ofMerged = this.about.merged && piece?.row < this.about.slices; // what is many cannot be had one by one
+    const ofMerged = this.about.merged && piece?.row < this.about.slices; // no single slice can be opened where they are merged
     if (piece && piece.many > 1 && !ofMerged) this.#fit(piece.begin, piece.end);
     else if (piece) this.choice.choose(piece.row);
     else this.choice.clear();
@@ -307,7 +307,7 @@ class Timeline {
     }
   }
 
-  /** Once the room for it is known: details stand below the picture. */
+  /** Called once the picture has its size: details stand below it. */
   #scrollTo({ lane }) {
     const row = this.plan.rows.find((one) => one.lane === lane);
     if (row && (row.y < this.top || row.y + row.height > this.top + this.picture.height - RULER)) this.top = row.y - this.picture.height / 2;

@@ -1,4 +1,4 @@
-// What the timeline says of a slice, in words.
+// The words for a slice of the timeline.
 
 import { amount, counted } from "../../../text.js";
 import { element } from "../ui/dom.js";
@@ -29,10 +29,9 @@ export function counterText({ group, label, unit }, { low, high }, time, pixel) 
   return [element("strong", {}, `${label}: ${least === value ? value : `${least} to ${value}`}`), line(`at ${moment(time, pixel)}`), line(group)];
 }
 
-/** All that is known of a slice: words, and texts to each. @returns {[string, string[]][]} */
+/** All facts of a slice: words, and texts to each. @returns {[string, string[]][]} */
 export function knownOf(about, slice) {
   const length = slice.end - slice.begin;
-  /** @type {[string, string[]][]} */
   /** @type {[string, string[]][]} */
   const found = [
     ["lasted", [lasted(slice, length)]],

@@ -1,4 +1,4 @@
-// What is shown lives in the address: #view=flame&metric=gpu-time comes back when the link is opened, and with the back button.
+// The shown view lives in the address: #view=flame&metric=gpu-time comes back when the link is opened, and with the back button.
 
 export function readAddress(hash) {
   const { view = "", ...state } = Object.fromEntries(new URLSearchParams(hash.replace(/^#/, "")));

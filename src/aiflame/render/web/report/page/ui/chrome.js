@@ -1,4 +1,4 @@
-// What stands around the views: light or dark, the list of keys, the line that says what went wrong.
+// The page around the views: light or dark, the list of keys, the line for errors.
 
 import { element } from "./dom.js";
 
@@ -40,7 +40,7 @@ function stored() {
   }
 }
 
-/** The keys of the page, and those that the shown view tells: `view.keys`, [key, what it does]. */
+/** The keys of the page, and those of the shown view: `view.keys`, [key, description]. */
 export class Help {
   #views;
   #dialog = null;

@@ -1,4 +1,4 @@
-// What views ask for: every question goes to the worker, which alone reads blocks.
+// Answers for views: every question goes to the worker, which alone reads blocks.
 
 import { fromBase64 } from "../../../blocks.js";
 
@@ -60,12 +60,12 @@ export class Data {
   }
 }
 
-/** What the first screen shows: in the page, or asked for of the page's server. */
+/** The data of the first screen: in the page, or from the page's server. */
 export async function firstScreen() {
   return inlineSummary() ?? JSON.parse(await (await fetched("blocks/summary")).text());
 }
 
-/** Whether the page has a server, which reads the profile when it is asked. */
+/** Whether the page has a server, which reads the profile on request. */
 export function isServed() {
   return inlineSummary() === null;
 }
@@ -84,7 +84,7 @@ async function blockBytes(name) {
   const inline = document.querySelector(`script.block[data-name="${CSS.escape(name)}"]`);
   if (inline) {
     const bytes = fromBase64(inline.textContent);
-    inline.textContent = ""; // the worker keeps what it has read
+    inline.textContent = ""; // the worker keeps the blocks that it has read
     return bytes;
   }
   if (location.protocol === "file:") {

@@ -5,7 +5,7 @@ import { element, wide } from "./dom.js";
 
 const ROW = 26;
 const HEAD = 28; // covers the rows at the top
-const AROUND = 30; // rows drawn beyond what is in sight
+const AROUND = 30; // rows drawn above and below those in sight
 const CHARACTER = 7.4;
 const [NARROWEST, WIDEST] = [58, 380];
 const FIRST = 420; // as wide as the first column grows where there is room: further, and names would be far from their numbers
@@ -22,8 +22,10 @@ export class Grid {
   #room = element("div.grid-room", { role: "rowgroup" });
   #empty = element("p.note", { hidden: true }, "No row matches.");
 
-  /** `rows(from, to)`: their values; `sort(by)`, `lead(row)`, `link(…)`, `failed(error)`; `cell(column, row)`: what columns of the kind `parts`
-   *  have in them. */
+  /**
+   * `rows(from, to)`: their values; `sort(by)`, `lead(row)`, `link(…)`, `failed(error)`; `cell(column, row)`: the cell of a column of the kind
+   * `parts`.
+   */
   constructor(on) {
     this.#on = on;
     this.body = element("div.grid", { role: "grid", tabIndex: 0 }, this.#head, this.#room, this.#empty);

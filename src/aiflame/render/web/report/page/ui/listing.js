@@ -39,7 +39,7 @@ export class Listing {
     this.#draw();
   }
 
-  /** row → class of what is highlighted. */
+  /** row → class of its highlight. */
   light(lit) {
     this.#lit = lit;
     for (const row of this.#room.children) this.#dress(row);
@@ -50,7 +50,7 @@ export class Listing {
     for (const row of this.#room.children) this.#dress(row);
   }
 
-  /** Brings a row into sight; not at an edge, where what is around it would be hidden. */
+  /** Brings a row into sight; not at an edge, which would hide the rows around it. */
   reveal(number) {
     const [top, height] = [number * ROW, this.body.clientHeight];
     if (top < this.body.scrollTop + ROW || top > this.body.scrollTop + height - 3 * ROW) this.body.scrollTop = Math.max(0, top - height / 3);
