@@ -32,7 +32,7 @@ test: export PYTHONDONTWRITEBYTECODE :=
 test: build $(VENV)/.test-tools $(GUESTS)/.few
 	AIFLAME_TEST_PROGRAMS=$(CURDIR)/build/dev/tests/collector $(BIN)/python -m pytest $(WORKERS) $(PYTEST)
 
-# The unit tests on CPython 3.10 to 3.14, where they are here. QUICK=--quick takes two minutes for each.
+# The unit tests on CPython 3.10 to 3.14, where they are here. QUICK=--quick takes a few minutes for each.
 test-interpreters: build
 	$(BIN)/python scripts/test_pythons.py $(QUICK) $(PINS) $(PACKAGES) pytest hypothesis shtab
 
