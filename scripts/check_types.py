@@ -1,4 +1,4 @@
-"""mypy over the package, then over each folder of tests, benchmarks and scripts on its own: some modules of these have equal names."""
+"""mypy over the package, then over each other folder of Python on its own: some of their modules have equal names."""
 
 from __future__ import annotations
 
@@ -8,8 +8,11 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-ROOMS = ("scripts", "benchmarks", "tests/unit", "tests/collector", "tests/e2e", "tests/web", "tests/guests", "tests/gpu")
-"""`check_types.py FOLDER...` checks only those named."""
+ROOMS = (
+    *("scripts", "benchmarks", "examples", "tests"),
+    *(f"tests/{room}" for room in ("unit", "collector", "e2e", "web", "guests", "gpu")),
+)
+"""`check_types.py FOLDER...` checks only those named. `tests` stands for the files in that folder; its folders follow."""
 
 SHARED = (*(f"tests/{room}" for room in ("unit", "collector", "e2e", "web", "gpu", "gpu/programs")), "scripts", "benchmarks")
 """Where all of them import from, after themselves."""
@@ -35,7 +38,22 @@ def check(room: str) -> int:
     """No room: the package, as pyproject.toml has it."""
     if not room:
         return subprocess.run([sys.executable, "-m", "mypy"], cwd=ROOT, check=False).returncode
-    files = sources(room)
+    return max(checked_together(room, files) for files in of_different_names(sources(room)))
+
+
+def of_different_names(files: list[Path]) -> list[list[Path]]:
+    """mypy refuses two modules of one name, such as `conftest`: the second goes into a second run."""
+    runs: list[list[Path]] = []
+    for path in files:
+        free = next((run for run in runs if path.stem not in {other.stem for other in run}), None)
+        if free is None:
+            runs.append([path])
+        else:
+            free.append(path)
+    return runs
+
+
+def checked_together(room: str, files: list[Path]) -> int:
     shared = [path.parent for one in SHARED for path in sources(one)]
     folders = dict.fromkeys([ROOT / room, *(path.parent for path in files), ROOT / "tests", *shared, ROOT / "src", ROOT / "stubs"])
     environment = {**os.environ, "MYPYPATH": os.pathsep.join(map(str, folders))}
@@ -46,7 +64,8 @@ def check(room: str) -> int:
 
 
 def sources(room: str) -> list[Path]:
-    return sorted(path for path in (ROOT / room).rglob("*.py") if not {"data", "programs"} & set(path.relative_to(ROOT / room).parts))
+    pattern = "*.py" if room == "tests" else "**/*.py"
+    return sorted(path for path in (ROOT / room).glob(pattern) if not {"data", "programs"} & set(path.relative_to(ROOT / room).parts))
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ LIBRARIES = "usr/lib/x86_64-linux-gnu"
 
 
 class Missing(Exception):
-    """What this machine lacks."""
+    """Something that this machine lacks."""
 
 
 def tools() -> Path:
@@ -29,7 +29,7 @@ def tools() -> Path:
 
 
 def lay(packages: list[Path], folder: Path) -> None:
-    """What is in the packages, below `folder`."""
+    """The contents of the packages, below `folder`."""
     folder.mkdir(mode=0o755)
     # As every system has it since Debian 12: one folder for each kind.
     for name in ("bin", "lib", "lib64"):
@@ -50,7 +50,7 @@ def own_libraries(patchelf: Path, executable: Path, libraries: Path) -> None:
 
 
 def download(suite: str, packages: list[str], state: Path, dependencies: bool = True) -> list[Path]:
-    """The packages and what they depend on, by an apt with lists and a status of its own."""
+    """The packages and their dependencies, by an apt with lists and a status of its own."""
     for part in ("lists/partial", "cache/archives/partial"):
         (state / part).mkdir(parents=True)
     (state / "status").touch()
@@ -88,8 +88,10 @@ def mirror() -> str:
 
 
 def call(*command: str, stdin: IO[bytes] | None = None, folder: Path | None = None) -> str:
-    done = subprocess.run(command, stdin=stdin, capture_output=True, text=True, env={**os.environ, "LC_ALL": "C"}, cwd=folder, check=False)
-    if done.returncode:
-        lines = (done.stderr or done.stdout).strip().splitlines()
+    process = subprocess.run(
+        command, stdin=stdin, capture_output=True, text=True, env={**os.environ, "LC_ALL": "C"}, cwd=folder, check=False
+    )
+    if process.returncode:
+        lines = (process.stderr or process.stdout).strip().splitlines()
         raise Missing(f"{Path(command[0]).name} failed: {lines[-1] if lines else 'no reason given'}")
-    return done.stdout
+    return process.stdout

@@ -1,4 +1,5 @@
-"""Gets the programs of tests/guests: `guest_tools.py few|all FOLDER`. What cannot be had is named; its tests are skipped and say so.
+"""Gets the programs of tests/guests: `guest_tools.py few|all FOLDER`. A program that cannot be had is named; its tests are skipped and say
+so.
 
 Python packages go into an environment of their own, so that aiflame's keeps its versions.
 """
@@ -12,7 +13,7 @@ from pathlib import Path
 from test_tools import here, install
 
 FEW_PYTHON = ["jax", "gevent", "uvicorn httpx", "ipykernel jupyter_client", "memray"]
-# What belongs together is one word: it is installed at once.
+# Packages that belong together are one word: they are installed at once.
 ALL_PYTHON = [
     *FEW_PYTHON,
     "numba scipy scikit-learn pandas matplotlib",
@@ -91,13 +92,13 @@ def main() -> None:
     packages, programs = (FEW_PYTHON, FEW_DEBIAN) if which == "few" else (ALL_PYTHON, ALL_DEBIAN)
     missing = [package for program, names in programs.items() if not here(program) for package in names]
     if missing and not _install_asleep(missing):
-        print(f"guests: could not install {' '.join(missing)}; what needs them will be skipped")
+        print(f"guests: could not install {' '.join(missing)}; guests that need them will be skipped")
     python = folder / "python" / "bin" / "python"
     if not python.exists():
         subprocess.run([sys.executable, "-m", "venv", str(folder / "python")], check=True)
     for together in packages:
         if subprocess.run([python, "-m", "pip", "install", "--quiet", *together.split()], check=False).returncode:
-            print(f"guests: no {together} for this Python; what needs it will be skipped")
+            print(f"guests: no {together} for this Python; guests that need it will be skipped")
 
 
 def _install_asleep(packages: list[str]) -> bool:

@@ -25,7 +25,7 @@ def fragments(folder: Path) -> dict[str, list[Path]]:
         if match is None or match[1] not in TITLES:
             sys.exit(f"{path}: fragments are called SUBJECT.TYPE.md, with one of {', '.join(TITLES)}")
         if not path.read_text(encoding="utf-8").strip():
-            sys.exit(f"{path} is empty: write one line that says what changed")
+            sys.exit(f"{path} is empty: write one line about the change")
         by_type[match[1]].append(path)
     return by_type
 
@@ -43,8 +43,8 @@ def released(changelog: str, version: str, news: str) -> str:
     """The changelog with these news as a version of its own, and nothing unreleased."""
     if not re.fullmatch(r"\d+\.\d+\.\d+", version) or f"## {version}\n" in changelog:
         sys.exit(f"{version} is no new version: it has three numbers, and is not in CHANGELOG.md yet")
-    before, found, after = changelog.partition(UNRELEASED)
-    if not found:
+    before, marker, after = changelog.partition(UNRELEASED)
+    if not marker:
         sys.exit('CHANGELOG.md has no heading "## Unreleased"')
     return f"{before}{UNRELEASED}\n## {version}\n\n{news}{after}"
 

@@ -82,9 +82,9 @@ def main() -> None:
         browser = driver.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
         for picture in PICTURES:
             if options.only in (None, picture.name):
-                made = quantized(taken(browser, file, picture))
-                (options.to / f"{picture.name}.png").write_bytes(made)
-                print(f"{picture.name:14} {len(made) / 1000:6.1f} kB")
+                image = quantized(taken(browser, file, picture))
+                (options.to / f"{picture.name}.png").write_bytes(image)
+                print(f"{picture.name:14} {len(image) / 1000:6.1f} kB")
         browser.close()
 
 
@@ -114,10 +114,10 @@ def decoded(png: bytes) -> NDArray[np.uint8]:
         at += 12 + length
     rows = np.frombuffer(zlib.decompress(data), dtype=np.uint8).reshape(tall, 1 + wide * channels)
     above = np.zeros((wide, channels), dtype=np.uint8)
-    found = np.empty((tall, wide, channels), dtype=np.uint8)
+    pixels = np.empty((tall, wide, channels), dtype=np.uint8)
     for number, row in enumerate(rows):
-        above = found[number] = _unfiltered(int(row[0]), row[1:].reshape(wide, channels), above)
-    return found[:, :, :3]
+        above = pixels[number] = _unfiltered(int(row[0]), row[1:].reshape(wide, channels), above)
+    return pixels[:, :, :3]
 
 
 def _unfiltered(filtered: int, row: NDArray[np.uint8], above: NDArray[np.uint8]) -> NDArray[np.uint8]:
@@ -127,7 +127,7 @@ def _unfiltered(filtered: int, row: NDArray[np.uint8], above: NDArray[np.uint8])
         return np.cumsum(row, axis=0, dtype=np.uint8)
     if filtered == 2:
         return row + above
-    found = np.empty_like(row)
+    pixels = np.empty_like(row)
     before, corner = [0] * row.shape[1], [0] * row.shape[1]
     upper = above.tolist()
     for place, values in enumerate(row.tolist()):
@@ -136,9 +136,9 @@ def _unfiltered(filtered: int, row: NDArray[np.uint8], above: NDArray[np.uint8])
             now = [(value + (left + up) // 2) & 255 for value, left, up in zip(values, before, over, strict=True)]
         else:
             now = [(value + _paeth(left, up, old)) & 255 for value, left, up, old in zip(values, before, over, corner, strict=True)]
-        found[place] = now
+        pixels[place] = now
         before, corner = now, over
-    return found
+    return pixels
 
 
 def _paeth(left: int, up: int, corner: int) -> int:

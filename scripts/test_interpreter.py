@@ -27,12 +27,12 @@ def provide(version: str, folder: Path) -> None:
     patchelf = tools()
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix="making-") as scratch:
-        made = Path(scratch) / "root"
-        lay(download("sid", [f"python{version}", "libstdc++6"], Path(scratch) / "apt"), made)
+        root = Path(scratch) / "root"
+        lay(download("sid", [f"python{version}", "libstdc++6"], Path(scratch) / "apt"), root)
         # Leads into the machine's own /etc.
-        (made / "usr/lib" / f"python{version}" / "sitecustomize.py").unlink(missing_ok=True)
-        own_libraries(patchelf, made / "usr/bin" / f"python{version}", folder / LIBRARIES)
-        made.rename(folder)
+        (root / "usr/lib" / f"python{version}" / "sitecustomize.py").unlink(missing_ok=True)
+        own_libraries(patchelf, root / "usr/bin" / f"python{version}", folder / LIBRARIES)
+        root.rename(folder)
 
 
 if __name__ == "__main__":

@@ -27,11 +27,11 @@ def provide(folder: Path) -> None:
     patchelf = tools()
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix="making-") as scratch:
-        made = Path(scratch) / "root"
-        lay(download("bullseye", PACKAGES, Path(scratch) / "apt", dependencies=False), made)
+        root = Path(scratch) / "root"
+        lay(download("bullseye", PACKAGES, Path(scratch) / "apt", dependencies=False), root)
         for program in PROGRAMS:
-            own_libraries(patchelf, made / "usr/bin" / program, folder / LIBRARIES)
-        made.rename(folder)
+            own_libraries(patchelf, root / "usr/bin" / program, folder / LIBRARIES)
+        root.rename(folder)
 
 
 if __name__ == "__main__":

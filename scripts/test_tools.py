@@ -1,4 +1,5 @@
-"""Gets what only tests need: `test_tools.py CONSTRAINTS PACKAGE...`. What cannot be had is named; its tests are skipped and say so."""
+"""Gets packages that only tests need: `test_tools.py CONSTRAINTS PACKAGE...`. A package that cannot be had is named; its tests are skipped
+and say so."""
 
 from __future__ import annotations
 
@@ -40,10 +41,10 @@ def install(packages: list[str]) -> bool:
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     for command in (["apt-get", "update", "-qq"], ["apt-get", "install", "-y", "-qq", "--no-install-recommends", *packages]):
         try:
-            done = subprocess.run([*prefix, *command], env=environment, stdout=subprocess.DEVNULL, check=False)
+            process = subprocess.run([*prefix, *command], env=environment, stdout=subprocess.DEVNULL, check=False)
         except FileNotFoundError:
             return False
-        if done.returncode:
+        if process.returncode:
             return False
     return True
 

@@ -1,9 +1,10 @@
 """How the tests are run: which wait for their turn, and which get a second chance.
 
 A test with the mark `timed` times live programs or counts the samples of real clocks, so that another program on its core
-changes its result. These tests run one after the other when all others have ended (scheduling.py). One that fails is tried
-again, since clocks of a busy machine have bad moments, and the summary names it (`rerun`): a test that is named twice needs
-mending. `timed(reruns=0)` marks tests that wait for their turn and have one try.
+changes its result. These tests run when all others have ended, a file at a time, and each worker keeps to a core of its own
+meanwhile (timed_tests.py). `timed(alone=True)` marks tests of programs that need several cores at once: they run last, one after the
+other (scheduling.py). A timed test that fails is tried again, since clocks of a busy machine have bad moments, and the summary names it
+(`rerun`): a test that is named twice needs mending. `timed(reruns=0)` marks tests that have one try.
 
 Every other test has one try, on whichever core is free, a file at a time (`make test`).
 """
@@ -11,14 +12,17 @@ Every other test has one try, on whichever core is free, a file at a time (`make
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from hypothesis import settings
 
-from timed_tests import give_file, write_ids
+from timed_tests import ALONE, TIMED, Worker, give_folder, kind
 
 TRIES_AGAIN = 2
+TURNS = ("", TIMED, ALONE)
+_WORKER = pytest.StashKey[Worker]()
 
 LONG_FILES_FIRST = ("e2e", "collector", "guests")
 """So that no core is idle in the end because one of their files was started last. Tests in `web` come last: Playwright leaves an event
@@ -41,24 +45,39 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.flaky(reruns=marker.kwargs.get("reruns", TRIES_AGAIN)))
     items.sort(key=_turn)
     if hasattr(config, "workerinput"):
-        write_ids(config, [item.nodeid for item in items if item.get_closest_marker("timed")])
+        config.stash[_WORKER] = Worker(config.workerinput)
+        config.stash[_WORKER].write_kinds(items)
 
 
-def _turn(item: pytest.Item) -> tuple[bool, int]:
+def _turn(item: pytest.Item) -> tuple[int, int]:
     room = item.nodeid.removeprefix("tests/").split("/")[0]
     at = LONG_FILES_FIRST.index(room) if room in LONG_FILES_FIRST else len(LONG_FILES_FIRST)
-    return item.get_closest_marker("timed") is not None, at
+    return TURNS.index(kind(item)), at
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    worker = item.config.stash.get(_WORKER, None)
+    if worker is None:
+        return (yield)
+    with worker.turn(item):
+        return (yield)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    if worker := session.config.stash.get(_WORKER, None):
+        worker.end_untimed()
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
     """With several workers (`-n 2`), of each."""
-    give_file(node)
+    give_folder(node)
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    from scheduling import TimedLast
+    from scheduling import AloneLast
 
     config.option.loadscopereorder = False
-    return TimedLast(config, log)
+    return AloneLast(config, log)

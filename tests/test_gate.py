@@ -1,4 +1,4 @@
-"""Timed tests have the machine to themselves and a second chance; no other test has either."""
+"""Timed tests have a core or the machine to themselves and a second chance; no other test has either."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -23,7 +24,8 @@ def noted(request):
     begin = time.monotonic()
     time.sleep(0.1)
     yield
-    line = f"{request.node.nodeid} {os.environ['PYTEST_XDIST_WORKER']} {begin} {time.monotonic()}\\n"
+    cores = ",".join(map(str, sorted(os.sched_getaffinity(0))))
+    line = f"{request.node.nodeid} {os.environ['PYTEST_XDIST_WORKER']} {begin} {time.monotonic()} {cores}\\n"
     with Path("noted").open("a") as file:
         file.write(line)
 
@@ -33,6 +35,10 @@ def test_plain(number): pass
 @pytest.mark.timed
 @pytest.mark.parametrize("number", range(3))
 def test_timed(number): pass
+
+@pytest.mark.timed(alone=True)
+@pytest.mark.parametrize("number", range(2))
+def test_alone(number): pass
 
 def test_plain_that_fails():
     assert not FAILS
@@ -48,21 +54,45 @@ def test_timed_once_that_fails():
 
 
 @pytest.mark.parametrize("workers", [1, 2, 3, 8])
-def test_timed_tests_of_all_files_come_last_on_one_worker_that_is_alone(tmp_path: Path, workers: int) -> None:
+def test_timed_tests_wait_for_all_others_and_keep_to_a_core(tmp_path: Path, workers: int) -> None:
     seen = run_files(tmp_path, workers, fails=False, sizes=(9, 1, 4))
-    assert Counter(name.startswith("test_timed") for name, *_ in seen) == {True: 3 * 5, False: 14 + 3}
-    timed = [(worker, begin) for name, worker, begin, _ in seen if name.startswith("test_timed")]
-    assert len({worker for worker, _ in timed}) == 1
-    assert min(begin for _, begin in timed) >= max(end for name, _, _, end in seen if name.startswith("test_plain"))
+    assert Counter(test.kind for test in seen) == {"timed": 3 * 5, "plain": 14 + 3, "alone": 3 * 2}
+    plain, timed, alone = ([test for test in seen if test.kind == kind] for kind in ("plain", "timed", "alone"))
+    assert min(test.begin for test in timed) >= max(test.end for test in plain)
+    assert min(test.begin for test in alone) >= max(test.end for test in timed)
+    assert len({test.worker for test in alone}) == 1
+    every = ",".join(map(str, sorted(os.sched_getaffinity(0))))
+    assert {test.cores for test in [*plain, *alone]} == {every}
+    of_workers = {(test.worker, test.cores) for test in timed}
+    assert len({worker for worker, _ in of_workers}) == len(of_workers)
+    assert len({cores for _, cores in of_workers}) == len(of_workers) <= every.count(",") + 1
+    assert all("," not in cores for _, cores in of_workers)
+
+
+def test_the_timed_tests_of_several_files_are_shared_among_workers(tmp_path: Path) -> None:
+    seen = run_files(tmp_path, 2, fails=False, sizes=(1, 1, 1, 1))
+    assert len({test.worker for test in seen if test.kind == "timed"}) == 2
 
 
 def test_a_timed_test_alone_is_tried_again(tmp_path: Path) -> None:
     seen = run_files(tmp_path, 2, fails=True, sizes=(1,))
-    tries = Counter(name for name, *_ in seen if "fails" in name)
+    tries = Counter(test.name for test in seen if "fails" in test.name)
     assert tries == {"test_plain_that_fails": 1, "test_timed_that_fails": 3, "test_timed_once_that_fails": 1}
 
 
-def run_files(folder: Path, workers: int, fails: bool, sizes: tuple[int, ...]) -> list[tuple[str, str, float, float]]:
+class Try(NamedTuple):
+    name: str
+    worker: str
+    begin: float
+    end: float
+    cores: str
+
+    @property
+    def kind(self) -> str:
+        return self.name.split("_")[1].partition("[")[0]
+
+
+def run_files(folder: Path, workers: int, fails: bool, sizes: tuple[int, ...]) -> list[Try]:
     """Runs files of such sizes under our conftest.py, and reads the lines that each try of a test wrote."""
     pytest.importorskip("xdist")
     pytest.importorskip("pytest_rerunfailures")
@@ -77,6 +107,6 @@ def run_files(folder: Path, workers: int, fails: bool, sizes: tuple[int, ...]) -
     assert run.returncode == fails, run.stdout + run.stderr
     rows = []
     for line in (folder / "noted").read_text().splitlines():
-        nodeid, worker, begin, end = line.rsplit(" ", 3)
-        rows.append((nodeid.rpartition("::")[2], worker, float(begin), float(end)))
+        nodeid, worker, begin, end, cores = line.rsplit(" ", 4)
+        rows.append(Try(nodeid.rpartition("::")[2], worker, float(begin), float(end), cores))
     return rows

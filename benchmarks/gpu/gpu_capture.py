@@ -1,11 +1,11 @@
-"""What capturing one launch costs: 20 Python and 40 native frames, and its row in the spool; and what a launch costs its caller.
+"""The cost of capturing one launch: 20 Python and 40 native frames, and its row in the spool; and the cost of a launch to its caller.
 
     python benchmarks/gpu/gpu_capture.py --output capture.json
 
 `capture` drives the collector's own capture from a library of the test build (`make build`): it needs no GPU. `near`: one launch after
 the other; `far`: after 1 MiB of other memory was written. The innermost one to three frames change from launch to launch. `decode`: a
 decoder's tokens on the CPU, where each tensor that libtorch makes is a launch, under its own frames and some 17 of Python: each from
-another place than the one before, and what lies between them leaves little in the caches. Its `best_ns` is the median of the best token,
+another place than the one before, and the code between them leaves little in the caches. Its `best_ns` is the median of the best token,
 for machines that others use too. Beside it Python's own `traceback`, of the Python frames alone.
 `launch`: nanoseconds of the host that one small kernel's launch
 takes, alone and recorded, from the same place, and with `--gpu-sampling off` and without stacks' Python part (`--no-python`).
@@ -59,14 +59,14 @@ def main() -> None:
 
 
 def told_by(command: list[str], env: dict[str, str] | None = None) -> dict[str, object]:
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=env)
-    found: dict[str, object] = {"error": done.stderr[-1500:]} if done.returncode else json.loads(done.stdout.splitlines()[-1])
-    return found
+    process = subprocess.run(command, capture_output=True, text=True, check=False, env=env)
+    result: dict[str, object] = {"error": process.stderr[-1500:]} if process.returncode else json.loads(process.stdout.splitlines()[-1])
+    return result
 
 
 def launches(options: Options, report: Report) -> dict[str, object]:
     program = options.program("many")
-    found: dict[str, list[float]] = {}
+    times: dict[str, list[float]] = {}
     with scratch() as folder:
         path = folder / "p.aiflame"
         ways = {
@@ -77,12 +77,12 @@ def launches(options: Options, report: Report) -> dict[str, object]:
         }
         for _ in range(min(options.pairs, 2)):
             for way, command in ways.items():
-                done = run(command)
-                if done.status:
-                    report.fail(way, done)
-                elif "many" in done.results:
-                    found.setdefault(way, []).append(done.results["many"]["ms"] * 1e6 / LAUNCHES_A_STEP)
-    return {way: median_of(values) for way, values in found.items()}
+                finished = run(command)
+                if finished.status:
+                    report.fail(way, finished)
+                elif "many" in finished.results:
+                    times.setdefault(way, []).append(finished.results["many"]["ms"] * 1e6 / LAUNCHES_A_STEP)
+    return {way: median_of(values) for way, values in times.items()}
 
 
 def measure(captures: int) -> dict[str, object]:
@@ -93,7 +93,7 @@ def measure(captures: int) -> dict[str, object]:
 
     library = ctypes.CDLL(str(LIBRARY))
     times, memory = (ctypes.c_uint32 * captures)(), (ctypes.c_char * FAR_BYTES)()
-    found: dict[str, object] = {"target_ns": TARGET_NS}
+    result: dict[str, object] = {"target_ns": TARGET_NS}
     with scratch() as folder:
         profile = folder / "p.aiflame"
         page = prepare(place_of(profile, sys.orig_argv, None), RecordOptions(cpu_rate=0), sys.orig_argv, overwrite=False)
@@ -112,7 +112,7 @@ def measure(captures: int) -> dict[str, object]:
         for way, spoilt in (("near", 0), ("far", FAR_BYTES)):
             frames, python = below(PYTHON_FRAMES, partial(captured, depth, spoilt))
             took = sorted(max(ns - clock, 0) for ns in times)
-            found[way] = {
+            result[way] = {
                 "python_frames": python,
                 "native_frames": frames - python,
                 "median_ns": took[len(took) // 2],
@@ -122,8 +122,8 @@ def measure(captures: int) -> dict[str, object]:
             }
         library.aiflame_stop()
         del page
-    found["traceback, Python frames alone, ns"] = round(below(PYTHON_FRAMES, peer))
-    return found
+    result["traceback, Python frames alone, ns"] = round(below(PYTHON_FRAMES, peer))
+    return result
 
 
 def measure_decode(tokens: int) -> dict[str, object]:

@@ -1,4 +1,4 @@
-"""What the GPU benchmarks share: running a workload alone or recorded, the machine, results that survive a time limit."""
+"""Common code of the GPU benchmarks: running a workload alone or recorded, the machine, results that survive a time limit."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class Finished:
 
 
 class Report:
-    """A benchmark's JSON file, written anew with every finding, so that a time limit costs only what is not measured yet."""
+    """A benchmark's JSON file, written anew with every finding, so that a time limit costs only the measurements not yet made."""
 
     def __init__(self, output: Path) -> None:
         self._output = output
@@ -87,12 +87,12 @@ class Report:
         self.values[name] = value
         self._output.write_text(json.dumps(self.values, indent=1) + "\n")
 
-    def fail(self, what: str, done: Finished) -> None:
+    def fail(self, step: str, finished: Finished) -> None:
         failures = self.values.setdefault("failures", [])
         assert isinstance(failures, list)
-        failures.append({"what": what, "status": done.status, "errors": done.errors[-1500:]})
+        failures.append({"what": step, "status": finished.status, "errors": finished.errors[-1500:]})
         self.put("failures", failures)
-        print(f"FAILED {what}: status {done.status}\n{done.errors[-1500:]}", flush=True)
+        print(f"FAILED {step}: status {finished.status}\n{finished.errors[-1500:]}", flush=True)
 
     def end(self) -> NoReturn:
         """Ends the program: with 1 where something failed."""
@@ -128,19 +128,19 @@ def _version(package: str) -> str | None:
 
 
 def run(command: list[str], env: dict[str, str] | None = None) -> Finished:
-    """Runs a program that tells RESULT lines."""
+    """Runs a program that prints RESULT lines."""
     began = time.monotonic()
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=LONGEST, check=False, env=env)
-        status, output, errors = done.returncode, done.stdout, done.stderr
+        process = subprocess.run(command, capture_output=True, text=True, timeout=LONGEST, check=False, env=env)
+        status, output, errors = process.returncode, process.stdout, process.stderr
     except subprocess.TimeoutExpired as ran_out:
         status, output, errors = -1, _text(ran_out.stdout), _text(ran_out.stderr) + f"\nstill running after {LONGEST} s"
     ended_ns = time.monotonic_ns()
     results = {}
     for line in output.splitlines():
         if line.startswith("RESULT "):
-            told = json.loads(line.removeprefix("RESULT "))
-            results[told["workload"]] = told
+            result = json.loads(line.removeprefix("RESULT "))
+            results[result["workload"]] = result
     return Finished(results, status, time.monotonic() - began, ended_ns, errors)
 
 
@@ -153,13 +153,13 @@ class Player:
         )
 
     def wait_until_ready(self) -> None:
-        self._told()
+        self._result()
 
     def play(self, workload: str, seconds: float) -> dict[str, float]:
         assert self._process.stdin is not None
         self._process.stdin.write(f"{workload} {seconds}\n")
         self._process.stdin.flush()
-        return self._told()
+        return self._result()
 
     def end(self) -> Finished:
         began = time.monotonic()
@@ -170,17 +170,17 @@ class Player:
             _, errors = self._process.communicate()
         return Finished({}, self._process.returncode, time.monotonic() - began, time.monotonic_ns(), errors)
 
-    def _told(self) -> dict[str, float]:
+    def _result(self) -> dict[str, float]:
         assert self._process.stdout is not None
         for line in self._process.stdout:
             if line.startswith("RESULT "):
-                told: dict[str, float] = json.loads(line.removeprefix("RESULT "))
-                return told
+                result: dict[str, float] = json.loads(line.removeprefix("RESULT "))
+                return result
         raise PlayerEnded
 
 
 class PlayerEnded(Exception):
-    """It told nothing more."""
+    """Its output ended without another RESULT line."""
 
 
 def _text(captured: object) -> str:
@@ -206,7 +206,7 @@ def cupti_alone(program: list[str], folder: Path) -> list[str] | None:
 
 
 def sampled(floor: list[str], decode_ms: int = 200) -> list[str]:
-    """With stall samples, which CUPTI decodes as often as it does in a recording, or as told."""
+    """With stall samples, which CUPTI decodes as often as it does in a recording, or every `decode_ms`."""
     return ["env", f"FLOOR_SAMPLING={decode_ms}", *floor]
 
 

@@ -1,4 +1,4 @@
-"""How much of what the GPU did finds its place: GPU time under the program's own file, stall samples, lines and instructions.
+"""How much of the GPU's work finds its place: GPU time under the program's own file, stall samples, lines and instructions.
 
     python benchmarks/gpu/gpu_coverage.py --output coverage.json [--keep PROFILE.tar.gz] [--workloads launch compiled graph decode]
 
@@ -38,9 +38,9 @@ def main() -> None:
     with scratch() as folder:
         for name in options.workloads:
             path = folder / f"{name}.aiflame"
-            done = run(recorded(options.program(name), path))
-            if done.status:
-                report.fail(name, done)
+            finished = run(recorded(options.program(name), path))
+            if finished.status:
+                report.fail(name, finished)
                 continue
             report.put(name, covered(path))
             print(name, json.dumps(report.values[name]), flush=True)
@@ -77,7 +77,7 @@ _TABLES = ("launches", "kernels", "copies", "syncs", "graph_nodes", "cubins", "g
 
 
 def time_covered(tree: Tree) -> dict[str, object]:
-    """Shares of GPU time (idle time is nobody's): under the program's own file, and by thread what is not."""
+    """Shares of GPU time (idle time is nobody's): under the program's own file, and the others by thread."""
     kind, values = tree.kinds(), tree.values["gpu-time"].copy()
     values[_under(tree, kind == Kind.GPU_IDLE)] = 0
     total = max(int(values.sum()), 1)
@@ -122,12 +122,12 @@ def resolved(profile: Profile, *, triton: bool) -> dict[str, object]:
         .join(functions, on=["process", "function_row"], how="left")
     )
     lines = _derived(profile, "gpu_lines")
-    known = lines.filter((pl.col("line") > 0) & (pl.col("file") != ""))
+    with_line = lines.filter((pl.col("line") > 0) & (pl.col("file") != ""))
     if triton:  # a Triton kernel's source is Python
-        python = known.filter(pl.col("file").str.ends_with(".py")).select("cubin").unique()
+        python = with_line.filter(pl.col("file").str.ends_with(".py")).select("cubin").unique()
         samples = samples.join(python, on="cubin", how="semi")
     samples = samples.with_columns(
-        line=_in(samples, known.select(SAMPLED).unique()),
+        line=_in(samples, with_line.select(SAMPLED).unique()),
         instruction=_in(samples, _derived(profile, "gpu_instructions").select(SAMPLED).unique()),
     )
     total = max(int(samples["count"].sum()), 1)
@@ -145,7 +145,7 @@ def resolved(profile: Profile, *, triton: bool) -> dict[str, object]:
 
 
 def windows(profile: Profile) -> dict[str, object]:
-    """What sampling did: its windows, what it took and lost, the periods it chose."""
+    """The work of the sampler: its windows, the samples taken and lost, the periods chosen."""
     table = profile.table("gpu_windows")
     periods = table.group_by("period_log2").agg(count=pl.len()).sort("period_log2")
     return {
@@ -162,8 +162,8 @@ def _derived(profile: Profile, name: str) -> pl.DataFrame:
     return pl.DataFrame(schema={"cubin": pl.UInt64, "function": pl.String, "offset": pl.UInt32, "line": pl.UInt32, "file": pl.String})
 
 
-def _in(samples: pl.DataFrame, known: pl.DataFrame) -> pl.Series:
-    flagged = known.with_columns(there=pl.lit(True))
+def _in(samples: pl.DataFrame, places: pl.DataFrame) -> pl.Series:
+    flagged = places.with_columns(there=pl.lit(True))
     return samples.join(flagged, on=SAMPLED, how="left", maintain_order="left")["there"].fill_null(False)
 
 

@@ -2,7 +2,7 @@
 
     python benchmarks/gpu/gpu_halts.py --output halts.json [--pairs 5] [--seconds 2]
 
-A loop that does nothing but read the clock, on a processor of its own, while the GPU is busy with what was launched before. It calls
+A loop that does nothing but read the clock, on a processor of its own, while the GPU is busy with earlier launches. It calls
 nobody: where more than 50 µs lie between two readings, the processor was taken from it. Alone, recorded, and recorded with
 `--gpu-sampling off`; and with CUPTI by itself (gpu_floor.c; where there is a C compiler), whose stall samples are decoded every 200 ms,
 as in a recording (`seldom`), or every 25 ms (`often`). In turns.
@@ -17,7 +17,7 @@ import time
 
 import torch
 from gpu_common import Report, cupti_alone, median_of, parse, recorded, run, sampled, scratch
-from gpu_workloads import tell
+from gpu_workloads import print_result
 
 LONG_NS = 50_000
 LOOP = "--loop"
@@ -41,16 +41,16 @@ def main() -> None:
             ways |= {"seldom": sampled(floor), "often": sampled(floor, decode_ms=25)}
         for number in range(options.pairs):
             for way, command in ways.items():
-                done = run(command)
-                if done.status or "loop" not in done.results or "floor: " in done.errors:
-                    report.fail(f"{way}, {number}", done)
+                finished = run(command)
+                if finished.status or "loop" not in finished.results or "floor: " in finished.errors:
+                    report.fail(f"{way}, {number}", finished)
                     continue
-                found = columns.setdefault(way, {})
+                figures = columns.setdefault(way, {})
                 for name in ("a_second", "median_us", "share"):
-                    found.setdefault(name, []).append(done.results["loop"][name])
-            report.put("halts", {way: {name: median_of(values) for name, values in found.items()} for way, found in columns.items()})
-    for way, found in columns.items():
-        print(way, {name: statistics.median(values) for name, values in found.items()}, flush=True)
+                    figures.setdefault(name, []).append(finished.results["loop"][name])
+            report.put("halts", {way: {name: median_of(values) for name, values in figures.items()} for way, figures in columns.items()})
+    for way, figures in columns.items():
+        print(way, {name: statistics.median(values) for name, values in figures.items()}, flush=True)
     report.end()
 
 
@@ -79,8 +79,8 @@ def loop(device: str, seconds: float) -> None:
             halts.append(now - last)
         last = now
     median = statistics.median(halts) / 1e3 if halts else 0.0
-    found = {"a_second": len(halts) / seconds, "median_us": round(median, 1), "share": round(sum(halts) / 1e9 / seconds, 5)}
-    tell({"workload": "loop", **found})
+    figures = {"a_second": len(halts) / seconds, "median_us": round(median, 1), "share": round(sum(halts) / 1e9 / seconds, 5)}
+    print_result({"workload": "loop", **figures})
 
 
 if __name__ == "__main__":

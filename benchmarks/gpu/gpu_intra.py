@@ -1,17 +1,17 @@
-"""Inside Triton kernels: what instrumentation costs, that it changes no result, and how true its times are.
+"""Inside Triton kernels: the cost of instrumentation, that it changes no result, and how true its times are.
 
     gpu_intra.py --output intra.json
 
 - `suite`: each kernel of tests/gpu/programs/intra_suite.py alone and as its instrumented twin, in turn: time on the device, registers,
   shared memory, and whether all that it writes is equal to the bit.
-- `spins`: regions that count their own cycles, against what was recorded of them: as recorded, and without what records cost.
+- `spins`: regions that count their own cycles, against their recorded cycles: as recorded, and after the cost of records is subtracted.
 - `parts`: the sum of a kernel's outermost scopes against the time between its first and its last clock read.
 - `overlap`: a matrix multiplication without and with pipelining.
-- `record_cycles`: what one record costs the warp that makes it.
-- `ring`: memory that a launch of a million CTAs goes round in: what it takes to lead addresses to it, and the launch with it and without.
+- `record_cycles`: the cost of one record to the warp that makes it.
+- `ring`: memory that a launch of a million CTAs goes round in: the time to lead addresses to it, and the launch with it and without.
 
-The bytes are decoded here, on their own, so that decoding is not measured by itself; but for `spins`, where the cost of records is what
-aiflame would take off.
+The bytes are decoded here, on their own, so that decoding is not measured by itself; but for `spins`, where aiflame
+subtracts the cost of records.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ class Twin:
         """Of each block and warp: (scope, is_end, clock) in order; with the block's own times in nanoseconds."""
         words = self.memory.cpu().numpy().view("<u4").reshape(-1, self.bytes // 4)
         warps = int(self.made.metadata.num_warps)
-        found = []
+        records = []
         for block in words:
             if block[0] != 0xDEADBEEF:
                 continue
@@ -144,7 +144,7 @@ class Twin:
                     rows = np.roll(rows, -(count % segment))
                 rows = rows[: min(count, segment)].reshape(-1, 2).astype(np.uint64)
                 clocks = ((rows[:, 0] & 0x7FF) << np.uint64(32)) | rows[:, 1]
-                found.append(
+                records.append(
                     {
                         "block": int(block[1]),
                         "warp": warp,
@@ -155,7 +155,7 @@ class Twin:
                         "clock": clocks.astype(np.int64),
                     }
                 )
-        return found
+        return records
 
     def decoded(self) -> decode.Records:
         """The same as aiflame itself reads it."""
@@ -165,15 +165,15 @@ class Twin:
 
     def durations(self) -> dict[str, list[int]]:
         """Cycles of each scope, wherever it ended."""
-        found: dict[str, list[int]] = {}
+        durations: dict[str, list[int]] = {}
         for row in self.records():
             begun: dict[int, int] = {}
             for scope, end, clock in zip(row["scope"], row["end"], row["clock"], strict=True):
                 if not end:
                     begun[scope] = clock
                 elif scope in begun:
-                    found.setdefault(self.scopes[scope]["name"], []).append(int(clock - begun.pop(scope)))
-        return found
+                    durations.setdefault(self.scopes[scope]["name"], []).append(int(clock - begun.pop(scope)))
+        return durations
 
 
 def plain_of(case: suite.Case, given: dict[str, Any], **options: Any) -> tuple[Any, list[Any]]:
@@ -191,11 +191,11 @@ def measured(case: suite.Case, recipes: list[str]) -> dict[str, Any]:
     result: dict[str, Any] = {"plain": resources(plain)}
     for recipe in recipes:
         chosen = dict(RECIPES[recipe])
-        made = tried(lambda chosen=chosen: Twin(plain, chosen.pop("passes"), math.prod(case.grid), **chosen))
-        if isinstance(made, Twin):
-            twins[recipe] = made
+        attempt = tried(lambda chosen=chosen: Twin(plain, chosen.pop("passes"), math.prod(case.grid), **chosen))
+        if isinstance(attempt, Twin):
+            twins[recipe] = attempt
         else:
-            result[recipe] = made
+            result[recipe] = attempt
     for recipe, twin in twins.items():
         for name in case.written:
             given[name].zero_()
@@ -230,7 +230,7 @@ def timed(launch: Any) -> float:
 
 
 def parts(twin: Twin) -> dict[str, Any]:
-    """The outermost scopes of each warp against the time from its first to its last record, and what was lost."""
+    """The outermost scopes of each warp against the time from its first to its last record, and the number of lost records."""
     shares, lost, rates = [], 0, []
     for row in twin.records():
         lost += row["lost"]
@@ -275,16 +275,16 @@ SPINS = 16
 
 
 def spins() -> dict[str, Any]:
-    """How far what was recorded of a spin is from what the spin itself has counted, of each block's first warp."""
+    """The difference between a spin's recorded cycles and those that it counted itself, for each block's first warp."""
     out = torch.empty(132 * SPINS, dtype=torch.int32, device="cuda")
     cost = record_cost([spun(out, 2000, "nothing").decoded()])
     lengths: dict[str, Any] = {}
     for cycles in (500, 2000, 10000, 100000):
         twin = spun(out, cycles, "spins", warps=(0,))
-        found = twin.decoded()
-        both = decode.paired(found)
-        counted = out.cpu().numpy().reshape(132, SPINS)[found.ctas.number].ravel().astype(float)
-        took = (found.clock[both.end] - found.clock[both.begin]).astype(float)
+        decoded = twin.decoded()
+        both = decode.paired(decoded)
+        counted = out.cpu().numpy().reshape(132, SPINS)[decoded.ctas.number].ravel().astype(float)
+        took = (decoded.clock[both.end] - decoded.clock[both.begin]).astype(float)
         lengths[str(cycles)] = {
             "count": len(took),
             "counted": float(np.median(counted)),
@@ -305,8 +305,8 @@ def spun(out: Any, cycles: int, name: str, **recipe: Any) -> Twin:
     return twin
 
 
-def error_percent(found: Any, wanted: Any) -> float:
-    return round(100 * float(np.mean(np.abs(found - wanted) / wanted)), 3)
+def error_percent(recorded: Any, wanted: Any) -> float:
+    return round(100 * float(np.mean(np.abs(recorded - wanted) / wanted)), 3)
 
 
 def record_cycles() -> dict[str, Any]:
@@ -340,7 +340,7 @@ def overlap() -> dict[str, Any]:
         torch.cuda.synchronize()
         blocks = (*case.grid, 1)
         took = [timed(lambda plain=plain, arguments=arguments, blocks=blocks: plain[blocks](*arguments)) for _ in range(20)]
-        scopes = {name: {"count": len(found), "median": statistics.median(found)} for name, found in twin.durations().items()}
+        scopes = {name: {"count": len(durations), "median": statistics.median(durations)} for name, durations in twin.durations().items()}
         result[f"{stages} stages"] = {"ms": round(statistics.median(took), 4), "scopes": scopes}
     return result
 
@@ -363,21 +363,21 @@ def ring() -> dict[str, Any]:
     twin = Twin(plain, ["auto"])
     result: dict[str, Any] = {"ctas": len(x), "bytes_each": twin.bytes, "supported": device_ring.is_supported(), "lead_ms": {}}
     begin = time.perf_counter()
-    made = device_ring.Ring.make(MOST_BYTES)
-    if made is None:
+    memory = device_ring.Ring.make(MOST_BYTES)
+    if memory is None:
         return result
     result["make_ms"] = round(1000 * (time.perf_counter() - begin), 3)
     for reach in (1 << 28, 1 << 30, 1 << 33, 1 << 36):
         begin = time.perf_counter()
-        done = made.reach(reach)
-        result["lead_ms"][f"{reach >> 20} MiB"] = round(1000 * (time.perf_counter() - begin), 3) if done else None
+        reached = memory.reach(reach)
+        result["lead_ms"][f"{reach >> 20} MiB"] = round(1000 * (time.perf_counter() - begin), 3) if reached else None
     times: dict[str, list[float]] = {"plain": [], "a place for each": [], "ring": []}
     blocks = (*grid, 1, 1)
     for _ in range(ROUNDS):
         times["plain"].append(timed(lambda: plain[blocks](*arguments)))
         times["a place for each"].append(timed(lambda: twin.launch(grid, arguments)))
-        times["ring"].append(timed(lambda: twin.launch(grid, arguments, At(made.begin))))
-    result["ms"] = {name: round(statistics.median(found), 4) for name, found in times.items()}
+        times["ring"].append(timed(lambda: twin.launch(grid, arguments, At(memory.begin))))
+    result["ms"] = {name: round(statistics.median(milliseconds), 4) for name, milliseconds in times.items()}
     return result
 
 

@@ -6,14 +6,14 @@ The kernels of gpu_intra_scoped.py have scopes of triton.profiler.language in th
 Each way has a process of its own for each kernel (Proton changes the compiler, and where it cannot go on it may end its process), and the
 processes take turns, so that the machine's speed falls out. For each kernel and way:
 
-- `device`: milliseconds of the kernel on the device, between CUDA events, launched without any hook: what marks and stores cost.
+- `device`: milliseconds of the kernel on the device, between CUDA events, launched without any hook: the cost of marks and stores.
 - `launch`: microseconds by the host's clock of a launch as a program makes it, over launches in a row until the device is done; with all
   that the profiler does for each launch. Proton waits for the kernel, copies its buffer and reads it; its limit is 64 MiB of records.
   `aiflame` copies them out behind the kernel and takes the launches that `every` says, and plain ones between.
-- `equal`: whether all that the kernel wrote is equal to the bit to what the plain one wrote.
+- `equal`: whether the kernel's output is equal to the bit to the plain kernel's.
 - `records` that a launch made, `lost` of them, as the ring of a warp was full; `cycles`: medians by scope, of the first blocks.
 
-What fails says so under `error`, and does not stop the others.
+A way that fails has the message under `error`, and does not stop the others.
 """
 
 from __future__ import annotations
@@ -67,41 +67,41 @@ def main() -> None:
 def measured(kernel: str, ways: list[str]) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="aiflame-proton-") as folder, contextlib.ExitStack() as stack:
         players = {way: stack.enter_context(playing(kernel, way, Path(folder))) for way in ways}
-        found: dict[str, Any] = {way: {} for way in ways}
+        rows: dict[str, Any] = {way: {} for way in ways}
         for player in players.values():
             player.ask("prepare")
         for way, player in players.items():
-            found[way] |= player.answer("prepare")
+            rows[way] |= player.answer("prepare")
         device: dict[str, list[float]] = {way: [] for way in ways}
         for _ in range(ROUNDS):
             for way in ways:
-                device[way] += players[way].told("device").get("ms", [])
+                device[way] += players[way].asked("device").get("ms", [])
         launch: dict[str, list[float]] = {way: [] for way in ways}
         for turn in range(TURNS):
             for way in ways:
                 if turn == 0 or min(launch[way], default=0) < SLOW * 1e6:
-                    told = players[way].told("launches")
-                    launch[way] += [told.pop("us")] if "us" in told else []
-                    found[way] |= told
+                    answer = players[way].asked("launches")
+                    launch[way] += [answer.pop("us")] if "us" in answer else []
+                    rows[way] |= answer
         for way in ways:
-            found[way] |= players[way].told("records")
+            rows[way] |= players[way].asked("records")
         for way in ways:
-            found[way] |= players[way].told("end")
+            rows[way] |= players[way].asked("end")
             if error := players[way].error:
-                found[way]["error"] = error
+                rows[way]["error"] = error
     for way in ways:
         if device[way]:
-            found[way]["device"] = {"ms": round(statistics.median(device[way]), 4), "times": len(device[way])}
+            rows[way]["device"] = {"ms": round(statistics.median(device[way]), 4), "times": len(device[way])}
         if launch[way]:
-            found[way]["launch"] = {"us": round(min(launch[way]), 1), "all": [round(one, 1) for one in launch[way]]}
-    return compared(found)
+            rows[way]["launch"] = {"us": round(min(launch[way]), 1), "all": [round(one, 1) for one in launch[way]]}
+    return compared(rows)
 
 
-def compared(found: dict[str, Any]) -> dict[str, Any]:
-    plain = found["plain"]
-    names: dict[str, str] = next((row["scopes"] for row in found.values() if row.get("scopes")), {})
+def compared(rows: dict[str, Any]) -> dict[str, Any]:
+    plain = rows["plain"]
+    names: dict[str, str] = next((row["scopes"] for row in rows.values() if row.get("scopes")), {})
     right = plain.get("digest")
-    for way, row in found.items():
+    for way, row in rows.items():
         digests = {row.pop(name) for name in ("digest", "digest_launched") if name in row}
         if way != "plain" and digests and right:
             row["equal"] = digests == {right}
@@ -111,7 +111,7 @@ def compared(found: dict[str, Any]) -> dict[str, Any]:
             row["launch"]["times_plain"] = round(row["launch"]["us"] / plain["launch"]["us"], 2)
         if "cycles" in row:
             row["cycles"] = {names.get(number, number): cycles for number, cycles in row["cycles"].items()}
-    return found
+    return rows
 
 
 def summary(kernels: dict[str, Any], ways: list[str]) -> dict[str, Any]:
@@ -163,32 +163,32 @@ class Player:
         self._lines: queue.Queue[str | None] = queue.Queue()
         threading.Thread(target=self._read, daemon=True).start()
 
-    def told(self, what: str) -> dict[str, Any]:
-        self.ask(what)
-        return self.answer(what)
+    def asked(self, question: str) -> dict[str, Any]:
+        self.ask(question)
+        return self.answer(question)
 
-    def ask(self, what: str) -> None:
+    def ask(self, question: str) -> None:
         assert self._process.stdin is not None
         if not self.error:
-            with contextlib.suppress(OSError):  # its end is told by the answer
-                self._process.stdin.write(what + "\n")
+            with contextlib.suppress(OSError):  # `answer` reports that the process has ended
+                self._process.stdin.write(question + "\n")
                 self._process.stdin.flush()
 
-    def answer(self, what: str) -> dict[str, Any]:
-        """Empty where it cannot tell, and then for good."""
+    def answer(self, question: str) -> dict[str, Any]:
+        """The process's answer; empty after an error, and for all later questions."""
         if self.error:
             return {}
-        until = time.monotonic() + LONGEST[what]
+        until = time.monotonic() + LONGEST[question]
         while True:
             try:
                 line = self._lines.get(timeout=max(0.0, until - time.monotonic()))
             except queue.Empty:
-                return self._failed(f"{what}: no answer in {LONGEST[what]:.0f} s")
+                return self._failed(f"{question}: no answer in {LONGEST[question]:.0f} s")
             if line is None:
-                return self._failed(f"{what}: the process ended with {self._process.wait()}: {self._stderr.read_text()[-600:].strip()}")
-            if line.startswith("TOLD "):
-                told: dict[str, Any] = json.loads(line.removeprefix("TOLD "))
-                return self._failed(f"{what}: {told['error']}") if "error" in told else told
+                return self._failed(f"{question}: the process ended with {self._process.wait()}: {self._stderr.read_text()[-600:].strip()}")
+            if line.startswith("ANSWER "):
+                answer: dict[str, Any] = json.loads(line.removeprefix("ANSWER "))
+                return self._failed(f"{question}: {answer['error']}") if "error" in answer else answer
 
     def end(self) -> None:
         self._process.kill()

@@ -38,8 +38,8 @@ WAYS: dict[str, dict[str, Any]] = {
     "aiflame, all warps": {"by": "aiflame", "every": 1, "all_warps": True},
     "aiflame, as it records": {"by": "aiflame"},
 }
-"""`fit`: as much room for records as Proton's limit allows for the grid, at most what ours has. `every`: each such launch is taken; else as
-`aiflame record --intra` does it."""
+"""`fit`: as much room for records as Proton's limit allows for the grid, at most as much as ours. `every`: each such launch is taken; else
+as `aiflame record --intra` does it."""
 MOST_BYTES = 64 << 20
 SEGMENT = 4096
 """Bytes for the records of a warp, ours."""
@@ -57,11 +57,11 @@ def main() -> None:
         try:
             if player is None:
                 player = PLAYERS[WAYS[way]["by"]](kernel, WAYS[way], folder)
-            told = getattr(player, line.strip())()
+            answer = getattr(player, line.strip())()
         except Exception as error:
             traceback.print_exc()
-            told = {"error": f"{type(error).__name__}: {error}"[:600]}
-        print("TOLD", json.dumps(told), flush=True)
+            answer = {"error": f"{type(error).__name__}: {error}"[:600]}
+        print("ANSWER", json.dumps(answer), flush=True)
         if line.strip() == "end":
             break
 
@@ -82,9 +82,9 @@ class Plain:
         self.grid = (*self.case.grid, 1, 1)[:3]
         self.arguments = [self.given[name] if name in self.given else self.case.constants[name] for name in self.case.kernel.arg_names]
         self.made: Any = None
-        """What `launch_bare` launches."""
+        """The compiled kernel that `launch_bare` launches."""
 
-    # What is asked ----------------------------------------------------------------------------------------------------------
+    # Questions of gpu_intra_proton.py -----------------------------------------------------------------------------------------------------
 
     def prepare(self) -> dict[str, Any]:
         self.start()
@@ -98,15 +98,15 @@ class Plain:
         return {"ms": [timed(self.launch_bare) for _ in range(5)]}
 
     def launches(self) -> dict[str, Any]:
-        """In a row, until the device is done with them. A profiler that cannot go on here has done what it did on the device."""
+        """In a row, until the device is done with them. A profiler that cannot go on here has done its work on the device."""
         try:
             digest = self.digest_of(self.launch)
-            begin, made = time.perf_counter(), 0
-            while made < LEAST or (made < MOST and time.perf_counter() - begin < SECONDS):
+            begin, launches = time.perf_counter(), 0
+            while launches < LEAST or (launches < MOST and time.perf_counter() - begin < SECONDS):
                 self.launch()
-                made += 1
+                launches += 1
             self.torch.cuda.synchronize()
-            return {"us": 1e6 * (time.perf_counter() - begin) / made, "launches": made, "digest_launched": digest}
+            return {"us": 1e6 * (time.perf_counter() - begin) / launches, "launches": launches, "digest_launched": digest}
         except Exception as error:
             return {"launch_error": f"{type(error).__name__}: {error}"[:300]}
 
@@ -229,10 +229,10 @@ class Aiflame(Plain):
         self.twin.launch(self.grid, self.arguments)
 
     def prepare(self) -> dict[str, Any]:
-        told = super().prepare()
+        answer = super().prepare()
         scopes = {str(number): row["name"] for number, row in self.twin.scopes.items()}
         where = "shared" if compile_hook.description(self.made).get("shared") else "global"
-        return {**told, "records_in": where, "warps": list(self.twin.warps), "scopes": scopes}
+        return {**answer, "records_in": where, "warps": list(self.twin.warps), "scopes": scopes}
 
     def device(self) -> dict[str, Any]:
         return super().device() if "every" in self.how else {}
@@ -240,10 +240,10 @@ class Aiflame(Plain):
     def launches(self) -> dict[str, Any]:
         counts = self.plain.run.counts
         before = counts.launches, counts.recorded, counts.dropped
-        told = super().launches()
+        answer = super().launches()
         after = counts.launches, counts.recorded, counts.dropped
-        made, taken, dropped = (now - first for now, first in zip(after, before, strict=True))
-        return {**told, "taken": f"{taken} of {made}", "dropped": dropped, "notes": self.notes}
+        launches, recorded, dropped = (now - first for now, first in zip(after, before, strict=True))
+        return {**answer, "taken": f"{recorded} of {launches}", "dropped": dropped, "notes": self.notes}
 
     def records(self) -> dict[str, Any]:
         if "every" not in self.how:
@@ -263,15 +263,15 @@ def _nothing(kernel: Any) -> None:
     """Adds no scope to those of the author."""
 
 
-def read(memory: Any, made: Any, warps: list[int]) -> dict[str, Any]:
-    """What a launch left: how many records, how many of them overwritten, and how long each scope took in the first blocks."""
-    size = int(made.metadata.profile_scratch_size)
+def read(memory: Any, kernel: Any, warps: list[int]) -> dict[str, Any]:
+    """The records of a launch: how many records, how many of them overwritten, and how long each scope took in the first blocks."""
+    size = int(kernel.metadata.profile_scratch_size)
     words = memory.cpu().numpy().view("<u4")
     blocks = words[: len(words) // (size // 4) * (size // 4)].reshape(-1, size // 4)
     begun = blocks[blocks[:, 0] == BEGUN]
     counts = begun[:, HEADER_WORDS + np.array(warps)].astype(np.int64)
     segment = int(begun[0, 3]) // 4 // len(warps)
-    data = begun[:BLOCKS_READ, HEADER_WORDS + int(made.metadata.num_warps) :]
+    data = begun[:BLOCKS_READ, HEADER_WORDS + int(kernel.metadata.num_warps) :]
     cycles: dict[str, list[int]] = {}
     for block, count in zip(data, counts, strict=False):
         for place, written in enumerate(count.tolist()):
@@ -283,7 +283,7 @@ def read(memory: Any, made: Any, warps: list[int]) -> dict[str, Any]:
         "lost": int(np.maximum(counts - segment, 0).sum()) // RECORD_WORDS,
         "records_a_warp": segment // RECORD_WORDS,
         "blocks": len(begun),
-        "cycles": {number: statistics.median(found) for number, found in sorted(cycles.items())},
+        "cycles": {number: statistics.median(durations) for number, durations in sorted(cycles.items())},
     }
 
 

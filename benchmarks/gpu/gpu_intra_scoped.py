@@ -1,6 +1,6 @@
 """Kernels of tests/gpu/programs/intra_suite.py as their author would write them to see inside: with scopes of triton.profiler.language.
 
-Without a profiler a scope is nothing. What lies in them is the same work in the same order, so that results have to be equal to the bit.
+Without a profiler a scope is nothing. They hold the same work in the same order, so that results have to be equal to the bit.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
     python benchmarks/gpu/gpu_peers.py --output peers.json
 
 A peer starts inside the warmed program, as its users do it: `ms_before` is the step without it, `ms` with it, in one process. aiflame
-records a process from outside; its ratio is to the mean of a run alone before and one after it. `finish_seconds` and `bytes` are what the
-peer takes to end and what it leaves.
+records a process from outside; its ratio is to the mean of a run alone before and one after it. `finish_seconds` is the time that
+the peer takes to end, `bytes` the size of its files.
 """
 
 from __future__ import annotations
@@ -23,35 +23,35 @@ PEERS = ("torch.profiler", "torch.profiler with stacks", "Proton", "Proton with 
 def main() -> None:
     options = parse(__doc__, ("launch", "gpu"))
     report = Report(options.output)
-    found: dict[str, object] = {}
+    peers: dict[str, object] = {}
     with scratch() as folder:
         before = run(options.program(*options.workloads))
         ours = run(recorded(options.program(*options.workloads), folder / "p.aiflame", "--no-seal"))
         after = run(options.program(*options.workloads))
-        for what, done in (("alone", before), ("aiflame", ours), ("alone again", after)):
-            if done.status:
-                report.fail(what, done)
-        found["alone"] = {
+        for what, finished in (("alone", before), ("aiflame", ours), ("alone again", after)):
+            if finished.status:
+                report.fail(what, finished)
+        peers["alone"] = {
             name: {"ms": result["ms"], "ms_again": after.results.get(name, {}).get("ms")} for name, result in before.results.items()
         }
-        found["aiflame"] = {}
+        peers["aiflame"] = {}
         for name in options.workloads:
-            alone = [done.results[name]["ms"] for done in (before, after) if name in done.results]
+            alone = [finished.results[name]["ms"] for finished in (before, after) if name in finished.results]
             if alone and name in ours.results:
                 ms = ours.results[name]["ms"]
-                found["aiflame"][name] = {"ms": ms, "ratio": round(ms / (sum(alone) / len(alone)), 4)}  # type: ignore[index]
-        report.put("peers", found)
+                peers["aiflame"][name] = {"ms": ms, "ratio": round(ms / (sum(alone) / len(alone)), 4)}  # type: ignore[index]
+        report.put("peers", peers)
         for peer in PEERS:
-            done = run([*options.program(*options.workloads, script=Path(__file__)), "--peer", peer, "--folder", str(folder)])
-            if done.status:
-                report.fail(peer, done)
-            found[peer] = {name: _told(result) for name, result in done.results.items()}
-            report.put("peers", found)
-            print(peer, found[peer], flush=True)
+            finished = run([*options.program(*options.workloads, script=Path(__file__)), "--peer", peer, "--folder", str(folder)])
+            if finished.status:
+                report.fail(peer, finished)
+            peers[peer] = {name: _summary(result) for name, result in finished.results.items()}
+            report.put("peers", peers)
+            print(peer, peers[peer], flush=True)
     report.end()
 
 
-def _told(result: dict[str, float]) -> dict[str, object]:
+def _summary(result: dict[str, float]) -> dict[str, object]:
     kept = ("ms", "ms_before", "steps", "finish_seconds", "bytes")
     return {**{key: result[key] for key in kept}, "ratio": round(result["ms"] / result["ms_before"], 4)}
 
@@ -78,7 +78,7 @@ def measure(arguments: list[str]) -> None:
         peer = torch_profiler(options.peer, place.device) if "torch" in options.peer else nullcontext()
         session = proton(options.peer, output) if "Proton" in options.peer else None
         with peer as profiler:
-            workloads.timed(step, place, 0, steps=3)  # what a profiler does at its first steps is no cost of the others
+            workloads.timed(step, place, 0, steps=3)  # a profiler's work in its first steps is no cost of later ones
             took = workloads.timed(step, place, options.seconds)
             began = time.perf_counter()
         if session is not None:
@@ -89,7 +89,7 @@ def measure(arguments: list[str]) -> None:
             profiler.export_chrome_trace(f"{output}.json")
         finish = time.perf_counter() - began
         size = sum(file.stat().st_size for file in options.folder.glob(f"{output.name}*"))
-        workloads.tell(workloads.summary(name, took, ms_before=before, finish_seconds=round(finish, 2), bytes=size))
+        workloads.print_result(workloads.summary(name, took, ms_before=before, finish_seconds=round(finish, 2), bytes=size))
 
 
 def torch_profiler(peer: str, device: str) -> AbstractContextManager[Any]:

@@ -1,9 +1,10 @@
-"""What a recorded launch takes: bytes in the spool and sealed, stopping after a million kernels, sealing, host memory.
+"""The size of a recorded launch, and the time after it: bytes in the spool and sealed, stopping after a million kernels, sealing, host
+memory.
 
     python benchmarks/gpu/gpu_storage.py --output storage.json
 
 `many` launches a million small kernels, from one place; `decode` launches from hundreds of places, 20 and more Python frames deep.
-Stopping is the time from the program's last statement to the end of `aiflame record --no-seal`; what the program alone takes to end
+Stopping is the time from the program's last statement to the end of `aiflame record --no-seal`; the same time of the program alone
 stands beside it. Bytes a launch count the launch, its kernel record, and all stacks, code, modules, names and shapes they refer to.
 """
 
@@ -31,8 +32,8 @@ begin = time.perf_counter()
 nodes = len(profile.tree("gpu-time")) if rows["kernels"] else 0
 tree = time.perf_counter() - begin
 peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-told = {"seal_and_resolve_s": round(took, 2), "tree_s": round(tree, 2), "nodes": nodes, "peak_kb": peak, "rows": rows}
-print(json.dumps({**told, "notes": profile.store.notes()}))
+figures = {"seal_and_resolve_s": round(took, 2), "tree_s": round(tree, 2), "nodes": nodes, "peak_kb": peak, "rows": rows}
+print(json.dumps({**figures, "notes": profile.store.notes()}))
 """
 
 
@@ -50,9 +51,9 @@ def measured(name: str, options: Options, folder: Path, report: Report) -> dict[
     program = options.program(name, steps=STEPS[name] // (100 if options.small else 1))
     profile = folder / f"{name}.aiflame"
     alone, ours = run(program), run(recorded(program, profile, "--no-seal"))
-    for what, done in ((f"{name} alone", alone), (f"{name} recorded", ours)):
-        if done.status or name not in done.results:
-            report.fail(what, done)
+    for what, finished in ((f"{name} alone", alone), (f"{name} recorded", ours)):
+        if finished.status or name not in finished.results:
+            report.fail(what, finished)
             return {}
     spool = spool_bytes(profile)
     opened = subprocess.run([sys.executable, "-c", SEAL, str(profile)], capture_output=True, text=True, check=False)
@@ -80,9 +81,9 @@ def measured(name: str, options: Options, folder: Path, report: Report) -> dict[
     }
 
 
-def ending(done: Finished, name: str) -> float:
-    """Seconds from the program's last statement until it, and what recorded it, were gone."""
-    return round((done.ended_ns - done.results[name]["last_ns"]) / 1e9, 3)
+def ending(finished: Finished, name: str) -> float:
+    """Seconds from the program's last statement until the program and its recorder were gone."""
+    return round((finished.ended_ns - finished.results[name]["last_ns"]) / 1e9, 3)
 
 
 def a_launch(tables: dict[str, int], launches: int) -> float:
@@ -90,7 +91,7 @@ def a_launch(tables: dict[str, int], launches: int) -> float:
 
 
 def spool_bytes(profile: Path) -> dict[str, int]:
-    """Bytes of records in the tables of all processes; what files reserve beyond is given back at the end."""
+    """Bytes of records in the tables of all processes; files give the rest of their reserved space back at the end."""
     place = {column.name: offset for column, offset in layout(SPOOL_HEADER)[0]}
     sizes: dict[str, int] = {}
     for file in profile.glob("spool/*/*.table"):

@@ -1,7 +1,7 @@
 """Programs to profile, each a step that repeats: `python benchmarks/gpu/gpu_workloads.py launch gpu decode [--seconds 3]`.
 
 Prints one line a workload, `RESULT {"workload", "ms", …}`: the median step, by the host's clock, the device synchronised after each.
-Several workloads in one process share what starting a process costs. `--small` and `--device cpu` are for trying the programs out.
+Several workloads in one process share the cost of its start. `--small` and `--device cpu` are for trying the programs out.
 
 - `launch`: a training step of a small transformer, bound by launches · `gpu`: of a large one, bound by the GPU
 - `decode`: one token of a Llama-like decoder, module in module in module: 20 and more Python frames a launch, hundreds of launches
@@ -311,16 +311,16 @@ def warmed(name: str, place: Place) -> Step:
 def summary(name: str, took: list[float], **more: object) -> dict[str, object]:
     low, middle, high = statistics.quantiles(took, n=4)
     tenth = statistics.quantiles(took, n=10)[0]
-    found = {"ms": round(middle, 4), "tenth_ms": round(tenth, 4), "quartiles": [round(low, 4), round(high, 4)], "steps": len(took)}
-    return {"workload": name, **found, **more}
+    figures = {"ms": round(middle, 4), "tenth_ms": round(tenth, 4), "quartiles": [round(low, 4), round(high, 4)], "steps": len(took)}
+    return {"workload": name, **figures, **more}
 
 
-def tell(result: dict[str, object]) -> None:
+def print_result(result: dict[str, object]) -> None:
     print("RESULT", json.dumps(result), flush=True)
 
 
 def peak_memory() -> dict[str, int]:
-    """Kilobytes of this process: the most that was resident, and of that now what is its own (no file behind it)."""
+    """Kilobytes of this process: the most that was resident, and the part now resident that is its own (no file behind it)."""
     status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines() if ":" in line)
     return {"peak_kb": int(status["VmHWM"].split()[0]), "own_kb": int(status["RssAnon"].split()[0])}
 
@@ -337,11 +337,11 @@ def pin(place: Place, forward: int, backward: int) -> None:
 def take_turns(steps: dict[str, Step], place: Place) -> None:
     if len(cores := sorted(os.sched_getaffinity(0))) >= 4:
         pin(place, cores[-1], cores[-2])
-    tell({"ready": list(steps)})
+    print_result({"ready": list(steps)})
     for line in sys.stdin:
         name, seconds = line.split()
         timed(steps[name], place, 0, steps=2)  # caches are another's now
-        tell(summary(name, timed(steps[name], place, float(seconds))))
+        print_result(summary(name, timed(steps[name], place, float(seconds))))
 
 
 def main() -> None:
@@ -351,7 +351,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=0, help="so many steps instead")
     parser.add_argument("--device", default="cuda", choices=("cuda", "cpu"))
     parser.add_argument("--small", action="store_true")
-    parser.add_argument("--turns", action="store_true", help="run what is read from the standard input")
+    parser.add_argument("--turns", action="store_true", help="run the workloads named on the standard input")
     options = parser.parse_args()
     place = Place(options.device, options.small)
     if options.device == "cpu":
@@ -363,7 +363,7 @@ def main() -> None:
         step = warmed(name, place)
         took = timed(step, place, options.seconds, options.steps)
         del step
-        tell(summary(name, took, **peak_memory(), last_ns=time.monotonic_ns()))
+        print_result(summary(name, took, **peak_memory(), last_ns=time.monotonic_ns()))
 
 
 if __name__ == "__main__":

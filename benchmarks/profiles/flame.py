@@ -2,8 +2,8 @@
 
     python benchmarks/profiles/flame.py [--peer flamegraph.pl] [--rounds 3] [--output benchmarks/results/flame.json]
 
-`profile` is `aiflame flame` on a sealed profile, `collapsed` the same on a text file of collapsed stacks, which is also what
-flamegraph.pl gets. Each is a process of its own, timed from its start to its end, in turn with the others; the median counts.
+`profile` is `aiflame flame` on a sealed profile, `collapsed` the same on a text file of collapsed stacks, which is also the
+input of flamegraph.pl. Each is a process of its own, timed from its start to its end, in turn with the others; the median counts.
 flamegraph.pl (https://github.com/brendangregg/FlameGraph) is left out when it is not there.
 """
 
@@ -61,7 +61,7 @@ def main() -> int:
 
     with tempfile.TemporaryDirectory() as folder:
         work = Path(folder)
-        # In a process of its own: a child's peak memory counts what its parent had when it was forked.
+        # In a process of its own: a child's peak memory counts the memory of its parent at the fork.
         with get_context("spawn").Pool(1) as pool:
             count = pool.apply(prepare, (work, options.stacks))
         runs = measure(commands(work, options.peer), work, options.rounds)
@@ -91,21 +91,21 @@ def prepare(work: Path, stacks: int) -> int:
 
 
 def commands(work: Path, peer: str | None) -> dict[str, Callable[[Path], list[str]]]:
-    """What is compared: each makes the file that it is given."""
+    """The programs to compare: each command writes the file that it is given."""
     aiflame = [sys.executable, "-m", "aiflame.cli.main", "flame"]
-    made: dict[str, Callable[[Path], list[str]]] = {
+    makers: dict[str, Callable[[Path], list[str]]] = {
         "profile": lambda out: [*aiflame, str(work / "many.aiflame"), "--raw", "-o", str(out)],
         "collapsed": lambda out: [*aiflame, str(work / "many.collapsed"), "-o", str(out)],
     }
     if peer:
-        made["flamegraph.pl"] = lambda out: ["perl", peer, str(work / "many.collapsed")]
-    return made
+        makers["flamegraph.pl"] = lambda out: ["perl", peer, str(work / "many.collapsed")]
+    return makers
 
 
-def measure(made: dict[str, Callable[[Path], list[str]]], work: Path, rounds: int) -> dict[str, list[Run]]:
-    runs: dict[str, list[Run]] = {name: [] for name in made}
+def measure(makers: dict[str, Callable[[Path], list[str]]], work: Path, rounds: int) -> dict[str, list[Run]]:
+    runs: dict[str, list[Run]] = {name: [] for name in makers}
     for _ in range(rounds):
-        for name, command in made.items():
+        for name, command in makers.items():
             runs[name].append(timed(command(work / "out.svg"), work / "out.svg"))
     return runs
 

@@ -40,7 +40,7 @@ class Outcome:
     profiles: int = 0
     errors: Counter[str] = field(default_factory=Counter)
     failures: list[str] = field(default_factory=list)
-    """what must not be: kind, seed and exception"""
+    """cases that broke the promise: kind, seed and exception"""
     slowest_s: float = 0.0
     most_memory_mb: float = 0.0
 
@@ -105,7 +105,7 @@ def _run(batch: tuple[str, range]) -> tuple[str, Outcome]:
 
 
 def _kind_of(error: str, path: Path) -> str:
-    """The message without what differs from case to case."""
+    """The message without the parts that differ from case to case."""
     return re.sub(r"\d+", "N", re.sub(rf"{re.escape(str(path))}\S*", "PROFILE", error))[:120]
 
 

@@ -2,9 +2,9 @@
 
     python benchmarks/profiles/ranks.py --ranks 64 256 1024 [--kernels 100000] [--memory 2G] [--dask] [--folder FOLDER] [-o OUT.json]
 
-For each number of ranks: seconds, and the most memory that all processes held at once (PSS: what they share counts once), looked at every
+For each number of ranks: seconds, and the most memory that all processes held at once (PSS: shared memory counts once), looked at every
 50 ms. With --dask the same on a local cluster of as many processes as there are CPUs, and whether the results are equal. All ranks but the
-one that sleeps are of a few variants, whose files they share as hard links: disks stay small, and what is read is read whole by each.
+one that sleeps are copies of a few variants, whose files they share as hard links: disks stay small, and each rank still reads whole files.
 """
 
 from __future__ import annotations
@@ -27,8 +27,9 @@ from typing import Any
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
-from synthetic_profile import AUTOGRAD, BEGIN_NS, Size, _Run, _Tables, _Template, _template
 from synthetic_program import Program, program
+from synthetic_run import AUTOGRAD, BEGIN_NS, Size, StepTemplate, TrainingRun, step_template
+from synthetic_tables import Tables
 
 from aiflame.analyze.ranks import fan_out
 from aiflame.analyze.ranks.comparison import Ranks, ranks, to_json
@@ -67,10 +68,10 @@ def main() -> int:
         if chosen.folder is None:
             shutil.rmtree(folder, ignore_errors=True)
     whole = {"machine": platform.node(), "cpus": os.cpu_count(), "python": platform.python_version(), "kernels": chosen.kernels}
-    told = json.dumps(whole | {"memory_bound": chosen.memory, "results": measured}, indent=1)
+    text = json.dumps(whole | {"memory_bound": chosen.memory, "results": measured}, indent=1)
     if chosen.out:
-        chosen.out.write_text(told + "\n")
-    print(told)
+        chosen.out.write_text(text + "\n")
+    print(text)
     return 0
 
 
@@ -79,16 +80,16 @@ def _measured(folder: Path, many: int, kernels: int, memory: int, dask: bool) ->
     began = time.perf_counter()
     if not path.exists():
         write(path, many, kernels)
-    made = time.perf_counter() - began
-    found, _ = sources([path])
+    writing_s = time.perf_counter() - began
+    files, _ = sources([path])
     spent = _processor()
-    partial, took, most = _watched(lambda: fan_out.here(found, memory))
+    partial, took, most = _watched(lambda: fan_out.here(files, memory))
     spent = _processor() - spent
     answer, judged, whole = _watched(lambda: ranks(partial))
     _expect(answer, many)
-    told = {
+    row = {
         "ranks": many,
-        "made_s": round(made, 1),
+        "made_s": round(writing_s, 1),
         "facts_s": round(took, 1),
         "facts_processor_s": round(spent, 1),
         "judged_s": round(judged, 1),
@@ -97,16 +98,16 @@ def _measured(folder: Path, many: int, kernels: int, memory: int, dask: bool) ->
         "finding": answer.findings[0].sentence,
     }
     if dask:
-        told["dask_s"], told["dask_equal"] = _on_dask(found, answer)
-    print(json.dumps(told), file=sys.stderr)
-    return told
+        row["dask_s"], row["dask_equal"] = _on_dask(files, answer)
+    print(json.dumps(row), file=sys.stderr)
+    return row
 
 
-def _on_dask(found: list[Any], here: Ranks) -> tuple[float, bool]:
+def _on_dask(files: list[Any], here: Ranks) -> tuple[float, bool]:
     from distributed import LocalCluster
 
     with LocalCluster(n_workers=os.cpu_count(), threads_per_worker=1, dashboard_address=None) as cluster:
-        partial, took, _ = _watched(lambda: fan_out.on_dask(found, cluster.scheduler_address))
+        partial, took, _ = _watched(lambda: fan_out.on_dask(files, cluster.scheduler_address))
     return round(took, 1), to_json(ranks(partial), 10_000) == to_json(here, 10_000)
 
 
@@ -122,7 +123,7 @@ def straggler(many: int) -> int:
 
 
 def _watched(work: Callable[[], Any]) -> tuple[Any, float, int]:
-    """What it gives, seconds, and the most bytes that this process and those below it held at once."""
+    """Its result, seconds, and the most bytes that this process and those below it held at once."""
     over = threading.Event()
     most = 0
 
@@ -166,22 +167,22 @@ def _pss(pid: int) -> int:
 
 def write(path: Path, many: int, kernels: int) -> None:
     """A profile with `many` ranks."""
-    size, made = Size(kernels), program(24)
-    forms = _forms(made, many)
+    size, code = Size(kernels), program(24)
+    forms = _forms(code, many)
     bases = []
     for number, form in enumerate(forms):
         folder = path / "variants" / str(number)
-        bases.append((folder, _write(folder / "tables", size, made, form)))
+        bases.append((folder, _write(folder / "tables", size, code, form)))
     for rank in range(many):
         own = len(forms) - 1 if rank == straggler(many) else rank % (len(forms) - 1)
         _link(path / "ranks" / f"{rank:05}", *bases[own], rank, many)
 
 
 @dataclass
-class _Rank(_Run):
+class _Rank(TrainingRun):
     """One of them: a run whose step is made already."""
 
-    form: _Template | None = None
+    form: StepTemplate | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -194,10 +195,10 @@ class _Rank(_Run):
         self.end_ns = int(self.begins[-1]) + 1_000_000
 
 
-def _forms(made: Program, many: int) -> list[_Template]:
+def _forms(code: Program, many: int) -> list[StepTemplate]:
     """A step of each variant, and last that of the rank that sleeps: all leave an all-reduce when the last has come."""
     random = np.random.default_rng(11)
-    sites, first = made.sites, _template(made.sites, np.random.default_rng(7))
+    sites, first = code.sites, step_template(code.sites, np.random.default_rng(7))
     took = first.end - first.start
     reduces = np.array([site.stream == 1 for site in sites])
     optimizer = next(row for row, site in enumerate(sites) if site.phase == "optimizer")
@@ -226,15 +227,15 @@ def _forms(made: Program, many: int) -> list[_Template]:
         launch = np.where(reduces, moment, start) - 3_000
         loss = int(launch[-1]) + 5_000
         backward = int(launch[next(row for row, site in enumerate(sites) if site.phase == "backward")])
-        forms.append(_Template(launch, start, end, backward, int(launch[optimizer]), loss, max(int(end.max()), loss) + 12_000))
+        forms.append(StepTemplate(launch, start, end, backward, int(launch[optimizer]), loss, max(int(end.max()), loss) + 12_000))
     period = max(form.period for form in forms)
     return [replace(form, period=period) for form in forms]
 
 
-def _write(folder: Path, size: Size, made: Program, form: _Template) -> Index:
+def _write(folder: Path, size: Size, code: Program, form: StepTemplate) -> Index:
     """The tables that ranks of a variant share."""
-    tables = _Tables(folder)
-    run = _Rank(size, made, form=form)
+    tables = Tables(folder)
+    run = _Rank(size, code, form=form)
     run.facts(tables)
     for first in range(0, run.steps, run.steps_a_chunk):
         run.work(tables, np.arange(first, min(first + run.steps_a_chunk, run.steps)))
@@ -246,8 +247,8 @@ def _write(folder: Path, size: Size, made: Program, form: _Template) -> Index:
     return index
 
 
-def _calls(tables: _Tables, run: _Rank) -> None:
-    """The all-reduces as NCCL's plugin tells them."""
+def _calls(tables: Tables, run: _Rank) -> None:
+    """The all-reduces as NCCL's plugin records them."""
     form, sites = run.template, run.program.sites
     reduces = np.array([site.stream == 1 for site in sites])
     base = (run.begins[: run.steps] + run.waits)[:, None]
@@ -261,7 +262,7 @@ def _calls(tables: _Tables, run: _Rank) -> None:
     tables.add("calls", begin.size, name=1, thread=AUTOGRAD, group=1, peer=0xFFFFFFFF, kind=kind, bytes=BYTES, **columns)
 
 
-def _samples(tables: _Tables, run: _Rank) -> None:
+def _samples(tables: Tables, run: _Rank) -> None:
     """CPU time, every 5 ms: a thread that sleeps is not met."""
     time_ns = np.arange(int(run.begins[0]), int(run.begins[-1]), 5_000_000)
     step = np.clip(np.searchsorted(run.begins, time_ns, side="right") - 1, 0, run.steps - 1)

@@ -8,11 +8,11 @@ d3-flame-graph is given nested JSON, and `minFrameSize(1)` (without it, it makes
 in "left heavy", its view that merges stacks. Each is opened in a browser context of its own, in turn with the others.
 
 `load` is from the navigation to the second animation frame after the graph is there. For a zoom and for a search, `longest_frame` is the
-longest time between two animation frames from the input until nothing has been late for a second: what a person feels as stutter. On a
+longest time between two animation frames from the input until nothing has been late for a second: a person feels it as stutter. On a
 machine that others use, too, that is mostly the others: `longest_task_cpu`, the processor time of the longest task of the page's main
-thread (of Chromium's trace), is what a frame costs when nobody else wants the processor; `main_cpu` and `worker_cpu` are what its threads
-took in all. Who is not there after PATIENCE_S has failed, and is not tried again. The packages come from npm, into FOLDER or a temporary
-one. The browser draws without a GPU: WebGL, which speedscope uses, and canvases are computed on the processor.
+thread (of Chromium's trace), is the cost of a frame when nobody else wants the processor; `main_cpu` and `worker_cpu` are the processor
+time of its threads in all. A tool that is not there after PATIENCE_S has failed, and is not tried again. The packages come from npm, into
+FOLDER or a temporary one. The browser draws without a GPU: WebGL, which speedscope uses, and canvases are computed on the processor.
 """
 
 from __future__ import annotations
@@ -69,10 +69,10 @@ FRAMES = """() => {
 }"""
 END_OF_FRAMES = "() => { const { at } = window.measured; window.measured.on = false; return [...at, performance.now()]; }"
 SINCE = "() => performance.now() - window.measured.at.at(-1)"
-LOADED = """(found) => {
+LOADED = """(ready) => {
   addEventListener("error", (event) => (window.wentWrong = event.message ?? "something is missing"), true);
   const look = () => {
-    if (found()) requestAnimationFrame(() => requestAnimationFrame(() => { window.loadedAt = performance.now(); }));
+    if (ready()) requestAnimationFrame(() => requestAnimationFrame(() => { window.loadedAt = performance.now(); }));
     else requestAnimationFrame(look);
   };
   requestAnimationFrame(look);
@@ -116,7 +116,7 @@ class Tool:
     """How to use one of the three."""
 
     address: str
-    found: str
+    ready: str
     """Script: whether the graph is there."""
     zoom: Callable[[Any], None]
     search: Callable[[Any], None]
@@ -136,7 +136,7 @@ def main() -> int:
         (work / "npm-packages").mkdir()
         (work / "npm-packages" / "npm").symlink_to(packages.absolute())
         with get_context("spawn").Pool(1) as pool:
-            made = pool.apply(prepare, (work, options.stacks))
+            sizes = pool.apply(prepare, (work, options.stacks))
         versions = {name: json.loads((packages / name / "package.json").read_text())["version"] for name in PEERS}
         runs = measured(work, options)
     report = {
@@ -145,7 +145,7 @@ def main() -> int:
         "failed": runs.pop("failed"),
         "peers": versions,
         "targets": TARGETS,
-        **made,
+        **sizes,
         "median": {name: summary(rounds) for name, rounds in runs.items()},
         "all": {name: [asdict(one) for one in rounds] for name, rounds in runs.items()},
     }
@@ -162,7 +162,7 @@ def installed(folder: Path) -> Path:
 
 
 def prepare(work: Path, stacks: int) -> dict[str, object]:
-    """Writes what each is given; returns how large the tree and the files are."""
+    """Writes the input of each tool; returns how large the tree and the files are."""
     served = work / "npm-packages"
     tree = in_ticks(many_stacks(stacks))
     write_profile(tree, work / "many.aiflame")
@@ -227,12 +227,12 @@ def measured(work: Path, options: argparse.Namespace) -> dict[str, Any]:
         tools = {"aiflame": ours(work / "many.html"), "d3-flame-graph": d3(address), "speedscope": speedscope_app(address)}
         for _ in range(options.rounds):
             for name in list(tools):
-                done = attempt(browser, tools[name])
-                print(name, done, file=sys.stderr, flush=True)
-                if isinstance(done, Round):
-                    runs.setdefault(name, []).append(done)
+                outcome = attempt(browser, tools[name])
+                print(name, outcome, file=sys.stderr, flush=True)
+                if isinstance(outcome, Round):
+                    runs.setdefault(name, []).append(outcome)
                 else:
-                    runs["failed"].append(f"{name}: {done}")
+                    runs["failed"].append(f"{name}: {outcome}")
                     del tools[name]
         browser.close()
     return runs
@@ -290,7 +290,7 @@ def speedscope_app(address: str) -> Tool:
 
 
 def attempt(browser: Any, tool: Tool) -> Round | str:
-    """What went wrong, where something does."""
+    """The error, where one occurs."""
     from playwright.sync_api import Error
 
     try:
@@ -304,7 +304,7 @@ def one_round(browser: Any, tool: Tool) -> Round:
     context.set_default_timeout(PATIENCE_S * 1000)
     try:
         page = context.new_page()
-        page.add_init_script(f"({LOADED})({tool.found})")
+        page.add_init_script(f"({LOADED})({tool.ready})")
         browser.start_tracing(page=page, categories=TRACED)
         page.goto(tool.address, wait_until="commit")
         page.wait_for_function("() => window.loadedAt || window.wentWrong", polling=200)

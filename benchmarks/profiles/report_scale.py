@@ -1,11 +1,11 @@
-"""What `aiflame report` costs for 0.1, 1 and 10 million kernels: time, memory, the file, and which stage takes them.
+"""The cost of `aiflame report` for 0.1, 1 and 10 million kernels: time, memory, the file, and which stage takes them.
 
     python benchmarks/profiles/report_scale.py [--kernels 100000 1000000 10000000] [--rounds 1] [--profiles FOLDER] [--output FILE]
 
 Profiles are made up (`synthetic_profile.py`): a transformer's training, with a tenth as many CPU samples and samples of warps as kernels.
 Each is made into a report in a process of its own, in which stages are timed. `peak_mb` of a stage is the most that was resident in it,
-and of the whole the largest of these. Where others use the machine, too, `cpu_seconds` (user and system, of all threads) is what counts: on
-an idle machine with two cores, the time by the clock lies between it and its half. Of several rounds the one with the least is told.
+and of the whole the largest of these. Where others use the machine, too, `cpu_seconds` (user and system, of all threads) counts: on
+an idle machine with two cores, the time by the clock lies between it and its half. Of several rounds the one with the least counts.
 """
 
 from __future__ import annotations
@@ -108,11 +108,11 @@ def staged(path: Path, out: Path) -> None:
 
     def stage(name: str, make: Callable[[], Made]) -> Made:
         with suppress(OSError):
-            Path("/proc/self/clear_refs").write_text("5")  # the peak of what is resident begins anew
+            Path("/proc/self/clear_refs").write_text("5")  # the peak of resident memory begins anew
         begin, cpu = time.perf_counter(), time.process_time()
-        done = make()
+        result = make()
         stages.append(Stage(name, round(time.perf_counter() - begin, 2), round(time.process_time() - cpu, 2), peak()))
-        return done
+        return result
 
     import aiflame
     from aiflame.memory import keep_freed_memory

@@ -2,8 +2,8 @@
 
     python benchmarks/profiles/resolve.py [LIBRARY ...] [--frames 50000] [--rounds 3] [--output benchmarks/results/resolve.json]
 
-Without arguments: what is found of torch (of this Python, or of the one named by --python), libpython, libc and libstdc++. Random
-addresses are the worst case: nearly every one is another function, while a program's samples gather in few.
+Without arguments: the libraries of torch (of this Python, or of the one named by --python) that are there, libpython, libc and libstdc++.
+Random addresses are the worst case: nearly every one is another function, while a program's samples gather in few.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ import polars as pl
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "unit" / "builders"))
 from profiles import native, sealed, stack
 
-from aiflame.resolve import resolve
 from aiflame.resolve.files.elf_file import ElfFile
+from aiflame.resolve.symbols import resolve
 
 RESULTS = Path(__file__).parents[1] / "results" / "resolve.json"
 
@@ -60,8 +60,8 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--output", type=Path, default=RESULTS)
     options = parser.parse_args()
-    found = subprocess.run([options.python, "-c", LOADED], capture_output=True, text=True, check=True).stdout.split()
-    libraries = options.libraries or [Path(path) for path in found]
+    loaded = subprocess.run([options.python, "-c", LOADED], capture_output=True, text=True, check=True).stdout.split()
+    libraries = options.libraries or [Path(path) for path in loaded]
     runs = []
     for _ in range(options.rounds):
         with get_context("spawn").Pool(1) as pool:

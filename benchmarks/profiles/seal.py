@@ -1,4 +1,4 @@
-"""What sealing takes: seconds, memory, and bytes on disk a sample, on a spool of realistic rows.
+"""The cost of sealing: seconds, memory, and bytes on disk a sample, on a spool of realistic rows.
 
     python benchmarks/profiles/seal.py --gigabytes 10
 
@@ -58,8 +58,8 @@ def main() -> None:
         path = spool(folder / "a.aiflame", int(options.gigabytes * 1e9), options.processes)
         peer = zlib_over_samples(path)
         os.sync()
-        told = subprocess.run([sys.executable, "-c", SEAL, str(path)], capture_output=True, text=True, check=True).stdout
-        report = json.loads(told)
+        printed = subprocess.run([sys.executable, "-c", SEAL, str(path)], capture_output=True, text=True, check=True).stdout
+        report = json.loads(printed)
         index = json.loads((path / "tables/index.json").read_text().partition("\n")[2])
         report["bytes_a_row"] = {
             name: round(sum(p["bytes"] for p in parts) / sum(p["rows"] for p in parts), 2) for name, parts in index.items()

@@ -137,72 +137,72 @@ _BACKWARD = {"addmm": ("AddmmBackward0", "mm", 2), "gelu": ("GeluBackward0", "ge
 
 
 def program(layers: int) -> Program:
-    made = Program()
-    top = made.function(0, "<module>", "/home/me/train.py", 1)
-    train = made.function(top, "train", "/home/me/train.py", 20)
-    loader = made.function(train, "_BaseDataLoaderIter.__next__", "/opt/torch/utils/data/dataloader.py", 720)
-    made.data_stack = made.calls(loader, "at::_ops::copy_::call", "cudaMemcpyAsync")
-    made.loss_stack = made.calls(made.function(train, "item", "/home/me/train.py", 44), "at::_ops::item::call", "cudaMemcpyAsync")
+    code = Program()
+    top = code.function(0, "<module>", "/home/me/train.py", 1)
+    train = code.function(top, "train", "/home/me/train.py", 20)
+    loader = code.function(train, "_BaseDataLoaderIter.__next__", "/opt/torch/utils/data/dataloader.py", 720)
+    code.data_stack = code.calls(loader, "at::_ops::copy_::call", "cudaMemcpyAsync")
+    code.loss_stack = code.calls(code.function(train, "item", "/home/me/train.py", 44), "at::_ops::item::call", "cudaMemcpyAsync")
     kernels: dict[str, Kernel] = {}
 
     def kernel(name: str, family: str, micros: float) -> Kernel:
-        found = kernels.setdefault(name, Kernel(name, _short(name), family, micros))
-        if found not in made.kernels:
-            made.kernels.append(found)
-        return found
+        kernel_of_name = kernels.setdefault(name, Kernel(name, _short(name), family, micros))
+        if kernel_of_name not in code.kernels:
+            code.kernels.append(kernel_of_name)
+        return kernel_of_name
 
     forward: list[tuple[str, str, str, float]] = []
 
     def launch(node: int, op: str, name: str, family: str, micros: float) -> None:
-        stack = made.calls(node, f"at::_ops::{op}::call", f"at::native::{op}_cuda", "cudaLaunchKernel")
+        stack = code.calls(node, f"at::_ops::{op}::call", f"at::native::{op}_cuda", "cudaLaunchKernel")
         forward.append((op, name, family, micros))
-        made.sites.append(Site("forward", kernel(name, family, micros), stack, len(forward)))
+        code.sites.append(Site("forward", kernel(name, family, micros), stack, len(forward)))
 
-    model = made.module(train, "", "Llama", 60)
-    launch(made.module(model, "embed", "Embedding", 70), "embedding", "indexing_kernel", "indexing", 4.0)
+    model = code.module(train, "", "Llama", 60)
+    launch(code.module(model, "embed", "Embedding", 70), "embedding", "indexing_kernel", "indexing", 4.0)
     for layer in range(layers):
-        outer = made.module(model, f"layers.{layer}", "Layer", 10)
+        outer = code.module(model, f"layers.{layer}", "Layer", 10)
         for path, kind, line, ops in _LAYER:
             node = outer
             parts = path.split(".") if path else []
             for depth in range(1, len(parts) + 1):
                 of = kind if depth == len(parts) else {"attn": "Attention", "mlp": "Mlp"}[parts[0]]
                 at = line if depth == len(parts) else {"attn": 30, "mlp": 50}[parts[0]]
-                node = made.module(node, ".".join([f"layers.{layer}", *parts[:depth]]), of, at)
+                node = code.module(node, ".".join([f"layers.{layer}", *parts[:depth]]), of, at)
             for op in ops:
                 launch(node, *op)
-    launch(made.module(model, "head", "Linear", 40), "addmm", _GEMM.format("256x128x64"), "gemm", 38.0)
+    launch(code.module(model, "head", "Linear", 40), "addmm", _GEMM.format("256x128x64"), "gemm", 38.0)
     launch(train, "nll_loss_forward", "nll_loss_kernel", "reduction", 4.0)
-    _backward(made, forward, layers, kernel)
-    step = made.function(train, "Adam.step", "/opt/torch/optim/adam.py", 212)
+    _backward(code, forward, layers, kernel)
+    step = code.function(train, "Adam.step", "/opt/torch/optim/adam.py", 212)
     for _ in range(layers * 2):
-        stack = made.calls(step, "at::_ops::_foreach_addcdiv_::call", "multi_tensor_apply", "cudaLaunchKernel")
-        made.sites.append(Site("optimizer", kernel("multi_tensor_apply_kernel", "optimizer", 9.0), stack, 0, 0))
-    return made
+        stack = code.calls(step, "at::_ops::_foreach_addcdiv_::call", "multi_tensor_apply", "cudaLaunchKernel")
+        code.sites.append(Site("optimizer", kernel("multi_tensor_apply_kernel", "optimizer", 9.0), stack, 0, 0))
+    return code
 
 
 def _short(name: str) -> str:
-    _, tiled, rest = name.partition("_tilesize")
-    return f"gemm<bf16,{rest.partition('_')[0]}>" if tiled else name.removesuffix("_kernel")
+    _, tiled, tiles = name.partition("_tilesize")
+    return f"gemm<bf16,{tiles.partition('_')[0]}>" if tiled else name.removesuffix("_kernel")
 
 
-def _backward(made: Program, forward: list[tuple[str, str, str, float]], layers: int, kernel: object) -> None:
+def _backward(code: Program, forward: list[tuple[str, str, str, float]], layers: int, kernel: object) -> None:
     """Each forward op's node, last first; a layer's gradients are reduced on the second stream when it is through."""
     assert callable(kernel)
-    engine = made.calls(0, "start_thread", "torch::autograd::Engine::thread_init", "torch::autograd::Engine::thread_main")
-    engine = made.calls(engine, "torch::autograd::Engine::evaluate_function")
+    engine = code.calls(0, "start_thread", "torch::autograd::Engine::thread_init", "torch::autograd::Engine::thread_main")
+    engine = code.calls(engine, "torch::autograd::Engine::evaluate_function")
     a_layer = sum(len(ops) for _, _, _, ops in _LAYER)
     for number in range(len(forward), 0, -1):
         op, name, family, micros = forward[number - 1]
         node, called, many = _BACKWARD.get(op, (f"{op.title().replace('_', '')}Backward0", f"{op}_backward", 1))
-        stack = made.calls(engine, f"torch::autograd::generated::{node}::apply", f"at::_ops::{called}::call")
+        stack = code.calls(engine, f"torch::autograd::generated::{node}::apply", f"at::_ops::{called}::call")
         for part in range(many):
             leaf = (
-                made.calls(stack, f"at::native::{called}_cuda", "cudaLaunchKernel") if part == 0 else made.calls(stack, "cudaLaunchKernel")
+                code.calls(stack, f"at::native::{called}_cuda", "cudaLaunchKernel") if part == 0 else code.calls(stack, "cudaLaunchKernel")
             )
             backward = name if family == "gemm" else name.replace("_kernel", "_backward_kernel")
-            made.sites.append(Site("backward", kernel(backward, family, micros * 1.2), leaf, number))
+            code.sites.append(Site("backward", kernel(backward, family, micros * 1.2), leaf, number))
         if number > 1 and (number - 2) % a_layer == 0 and number - 2 < layers * a_layer:
-            reduce = made.calls(engine, "c10d::Reducer::mark_bucket_ready", "ncclAllReduce", "cudaLaunchKernel")
+            reduce = code.calls(engine, "c10d::Reducer::mark_bucket_ready", "ncclAllReduce", "cudaLaunchKernel")
             name = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL"
-            made.sites.append(Site("backward", kernel(name, "collective", 90.0), reduce, number, 1))
+            code.sites.append(Site("backward", kernel(name, "collective", 90.0), reduce, number, 1))

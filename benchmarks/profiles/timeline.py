@@ -1,4 +1,4 @@
-"""What `aiflame timeline` costs as profiles grow: time, memory, size of the trace; beside the builders of the Python package perfetto.
+"""The cost of `aiflame timeline` as profiles grow: time, memory, size of the trace; beside the builders of the Python package perfetto.
 
     python benchmarks/profiles/timeline.py [--kernels 100000 1000000 10000000] [--output FILE]
 
@@ -20,7 +20,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from synthetic_profile import Size, write
+from synthetic_profile import write
+from synthetic_run import Size
 
 RESULTS = Path(__file__).parents[1] / "results" / "timeline.json"
 COMMAND = [sys.executable, "-m", "aiflame", "timeline"]
@@ -67,22 +68,22 @@ def main() -> int:
 
 
 def measured(command: list[str], trace: Path) -> dict[str, Any]:
-    """Seconds, peak memory and the size of what was written; nothing where the command fails."""
+    """Seconds, peak memory and the size of the written file; nothing where the command fails."""
     begin = time.perf_counter()
     running = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     assert running.stderr is not None
-    told = running.stderr.read().decode()
+    printed = running.stderr.read().decode()
     _, status, used = os.wait4(running.pid, 0)
     took = time.perf_counter() - begin
     if status:
-        print(told.strip().rpartition("\n")[2], file=sys.stderr)
+        print(printed.strip().rpartition("\n")[2], file=sys.stderr)
         return {}
     return {
         "seconds": round(took, 2),
         "cpu_seconds": round(used.ru_utime + used.ru_stime, 2),
         "peak_mb": used.ru_maxrss // 1024,
         "trace_mb": round(trace.stat().st_size / 1e6, 2),
-        "slices": int(re.sub(r"\D", "", told.partition(" slices")[0]) or 0),
+        "slices": int(re.sub(r"\D", "", printed.partition(" slices")[0]) or 0),
     }
 
 

@@ -1,10 +1,10 @@
-"""What a closer look at a served timeline costs: stretches of 1 ms to 1 s of a profile of ten million kernels, read alone.
+"""The cost of a closer look at a served timeline: stretches of 1 ms to 1 s of a profile of ten million kernels, read alone.
 
     python benchmarks/profiles/timeline_closer.py PROFILE [--output FILE]
 
-PROFILE: such as `synthetic_profile.py` makes. What launches are of is worked out first, as the report's first screen does. Then each length
-is read at three places; the median is told. Where others use the machine, too, `cpu_seconds` (user and system, of all threads) is what
-counts. `first`: the first stretch of all, with what is kept for all later ones.
+PROFILE: such as `synthetic_profile.py` makes. Names of layers and steps for launches are worked out first, as the report's first screen
+does. Then each length is read at three places; the median counts. Where others use the machine, too, `cpu_seconds` (user and system, of all
+threads) counts. `first`: the first stretch of all, which also builds the data kept for later ones.
 """
 
 from __future__ import annotations
@@ -56,11 +56,11 @@ def measured(path: Path) -> dict[str, Any]:
     windows = Windows(Analysis(profile))
     kept = resident_mb()
     places = [int(begin + (end - begin) * part) for part in PLACES]
-    found = {"kernels": many, "resident_mb_before": kept, "first": look(windows, places[1], 10)}
+    figures = {"kernels": many, "resident_mb_before": kept, "first": look(windows, places[1], 10)}
     for length in LENGTHS_MS:
         looks = [look(windows, place, length) for place in places]
-        found[f"{length} ms"] = {name: statistics.median(one[name] for one in looks) for name in looks[0]}
-    return found
+        figures[f"{length} ms"] = {name: statistics.median(one[name] for one in looks) for name in looks[0]}
+    return figures
 
 
 def main() -> None:

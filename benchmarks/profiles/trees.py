@@ -180,10 +180,10 @@ def measure(name: str, step: Callable[[], object], rounds: int) -> Run:
     seconds, cpu, nodes = [], [], 0
     for _ in range(rounds):
         begin, begin_cpu = time.perf_counter(), time.process_time()
-        made = step()
+        result = step()
         seconds.append(time.perf_counter() - begin)
         cpu.append(time.process_time() - begin_cpu)
-        nodes = len(made) if isinstance(made, Tree) else 0
+        nodes = len(result) if isinstance(result, Tree) else 0
     run = Run(round(statistics.median(seconds), 3), round(statistics.median(cpu), 3), nodes)
     print(f"{name:24} {run.seconds:8.3f} s {run.cpu_seconds:8.3f} s of CPU {run.nodes or '':>10}", file=sys.stderr)
     return run

@@ -1,17 +1,17 @@
-"""What a traced call costs, with its stack and without: `calls.json`.
+"""The cost of a traced call, with its stack and without: `calls.json`.
 
     python benchmarks/recording/calls.py [--batches 20000] [--output benchmarks/results/calls.json]
 
 MPI: a client that calls an MPI which does nothing, alone and recorded. MPI_Test has no stack; MPI_Send has one, and a peer, a communicator
 and bytes, which the MPI is asked for. CUDA: a client of the fake driver and the fake CUPTI of the tests (`make test` builds them; with
---real of those of this machine), beside a user of CUPTI that does nothing. cudaGetDevice calls the driver, of which CUPTI tells, too.
+--real of those of this machine), beside a user of CUPTI that does nothing. cudaGetDevice calls the driver, which CUPTI reports, too.
 
 `uprobe`: MPI_Test of the same client with the kernel's probes at its entry and its return, which only count (calls_uprobe.py).
 
 HIP and Level Zero: functions that do nothing, of runtimes that a library of ours stands in for.
 
-The median is of batches of ten calls by the wall clock; the mean of all calls in CPU time has in it what the kernel does to give memory to
-a growing table. `clock` is one reading of the clock: each row needs two.
+The median comes from batches of ten calls by the wall clock; the mean of all calls in CPU time includes the kernel's work to give memory
+to a growing table. `clock` is one reading of the clock: each row needs two.
 """
 
 from __future__ import annotations
@@ -62,20 +62,20 @@ def main() -> int:
 
 def mpi(folder: Path, batches: int) -> dict[str, Any]:
     client = compiled_client(folder)
-    found: dict[str, Any] = {}
+    costs: dict[str, Any] = {}
     for function, stack in (("MPI_Test", "without a stack"), ("MPI_Send", "with its stack")):
         command = [str(client), function, str(batches)]
         alone, recorded = json.loads(run(command)), json.loads(record(command, "mpi", folder / "mpi.aiflame"))
-        found[f"{function}, {stack}"] = {"alone": alone, "recorded": recorded, "added": added(recorded, alone)}
-    return found
+        costs[f"{function}, {stack}"] = {"alone": alone, "recorded": recorded, "added": added(recorded, alone)}
+    return costs
 
 
 def uprobe(folder: Path, batches: int) -> dict[str, Any]:
     client = compiled_client(folder)
 
     def measured() -> dict[str, float]:
-        told: dict[str, float] = json.loads(run([str(client), "MPI_Test", str(batches)]))
-        return told
+        times: dict[str, float] = json.loads(run([str(client), "MPI_Test", str(batches)]))
+        return times
 
     return calls_uprobe.beside(folder / "libmpi.so", "MPI_Test", 10 * batches, measured)
 
@@ -83,15 +83,15 @@ def uprobe(folder: Path, batches: int) -> dict[str, Any]:
 def cuda(folder: Path, batches: int, env: dict[str, str]) -> dict[str, Any]:
     client = folder / "calls_cuda_client"
     subprocess.run([compiler(), "-O2", str(HERE / "calls_cuda_client.c"), "-o", str(client), "-ldl"], check=True)
-    found: dict[str, Any] = {}
+    costs: dict[str, Any] = {}
     for function, options in (("cuCtxGetDevice", []), ("cuCtxGetDevice, with its stack", ["--trace-stacks"]), ("cudaGetDevice", [])):
         command = [str(client), function.partition(",")[0], str(batches)]
         if "cudaGet" in function and not env:
             continue  # the real runtime is another library
         alone, heard = (json.loads(run([*command, how], env)) for how in ("alone", "heard"))
         recorded = json.loads(record([*command, "alone"], "cuda", folder / "cuda.aiflame", *options, env=env))
-        found[function] = {"alone": alone, "heard": heard, "recorded": recorded, "added": added(recorded, heard)}
-    return found
+        costs[function] = {"alone": alone, "heard": heard, "recorded": recorded, "added": added(recorded, heard)}
+    return costs
 
 
 def stood_in(folder: Path, function: str, runtime: str, trace: str, batches: int) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What the kernel's own probes cost a call: a uprobe where a function begins and one where it returns, for calls.py.
+"""The cost of the kernel's own probes to a call: a uprobe where a function begins and one where it returns, for calls.py.
 
 Both are only counted: no record is written and no clock is read, so that a tracer built on them costs more. As root on a kernel with
 perf events for uprobes; elsewhere a line says why not. The same for LTTng-UST, whose tracepoints are compiled in.
@@ -35,23 +35,23 @@ def beside(library: Path, function: str, calls: int, client: Callable[[], dict[s
     """Of a client that calls a library's function at least so often: ns a call without probes and with them."""
     try:
         alone = client()
-        found: dict[str, Any] = {}
+        costs: dict[str, Any] = {}
         for what, kinds in (("entry", (ENTRY,)), ("entry and return", (ENTRY, RETURN))):
             with probed(library, function, kinds) as hits:
-                met = client()
+                times = client()
             if min(hits.values()) < calls:
                 raise NotHere(f"the probes were hit {list(hits.values())} times in {calls} calls")
-            added = {kind: round(met[kind] - alone[kind], 1) for kind in ("median", "mean")}
-            found[f"{function}, {what}"] = {"alone": alone, "probed": met, "added": added}
-        return found
+            added = {kind: round(times[kind] - alone[kind], 1) for kind in ("median", "mean")}
+            costs[f"{function}, {what}"] = {"alone": alone, "probed": times, "added": added}
+        return costs
     except (NotHere, OSError) as why:
         return {"skipped": str(why)}
 
 
 def lttng() -> str:
     """Whether it could be measured beside."""
-    found = shutil.which("lttng-gen-tp") and ctypes.util.find_library("lttng-ust")
-    return "on this machine, not measured" if found else "skipped: LTTng-UST is not on this machine"
+    installed = shutil.which("lttng-gen-tp") and ctypes.util.find_library("lttng-ust")
+    return "on this machine, not measured" if installed else "skipped: LTTng-UST is not on this machine"
 
 
 @contextlib.contextmanager

@@ -1,4 +1,4 @@
-"""What tracing costs a run of four ranks of torch.distributed on Gloo.
+"""The cost of tracing to a run of four ranks of torch.distributed on Gloo.
 
     python benchmarks/recording/gloo.py [--pairs 30] [--output benchmarks/results/gloo.json]
 
@@ -60,10 +60,10 @@ def run_rank(rank: int, store: str, work: str) -> None:
         begin, used = time.perf_counter(), time.process_time()
         for _ in range(int(number[0])):
             step()
-        taken = torch.tensor([time.perf_counter() - begin, time.process_time() - used], dtype=torch.float64)
-        dist.reduce(taken, 0)
+        seconds = torch.tensor([time.perf_counter() - begin, time.process_time() - used], dtype=torch.float64)
+        dist.reduce(seconds, 0)
         if rank == 0:
-            print(taken[0].item() / RANKS, taken[1].item(), flush=True)
+            print(seconds[0].item() / RANKS, seconds[1].item(), flush=True)
     dist.destroy_process_group()
 
 
@@ -120,17 +120,17 @@ def compare(work: str, pairs: int) -> dict[str, object]:
             for run in runs.values():
                 run.take(3)
             steps = max(1, int(BLOCK_SECONDS / (runs["alone"].take(10)[0] / 10)))
-            taken = []
+            turns = []
             for pair in range(pairs):
                 order = list(runs)[pair % 3 :] + list(runs)[: pair % 3]
-                taken.append({name: runs[name].take(steps) for name in order})
+                turns.append({name: runs[name].take(steps) for name in order})
         finally:
             for run in runs.values():
                 run.close()
-    result: dict[str, object] = {"step_ms": round(statistics.median(one["alone"][0] for one in taken) / steps * 1e3, 3), "pairs": pairs}
+    result: dict[str, object] = {"step_ms": round(statistics.median(one["alone"][0] for one in turns) / steps * 1e3, 3), "pairs": pairs}
     for name, (base, new) in PAIRS.items():
         for at, kind in enumerate(("clock", "cpu")):
-            ratios = [one[new][at] / one[base][at] for one in taken]
+            ratios = [one[new][at] / one[base][at] for one in turns]
             quarters = statistics.quantiles(ratios, n=4)
             result[f"{name}_{kind}_percent"] = round((statistics.median(ratios) - 1) * 100, 2)
             result[f"{name}_{kind}_quartiles"] = [round((quarter - 1) * 100, 2) for quarter in (quarters[0], quarters[2])]

@@ -50,14 +50,14 @@ def main() -> None:
     options = parser.parse_args()
     program = [options.python, str(PROGRAM)]
     alone = run(program)
-    found: dict[str, object] = {
+    result: dict[str, object] = {
         "machine": {"cores": os.cpu_count(), "kernel": platform.release(), "libc": " ".join(platform.libc_ver())},
         "jax": subprocess.run([options.python, "-c", "import jax; print(jax.__version__)"], capture_output=True, text=True).stdout.strip(),
         "at_once": options.at_once,
         "alone": {"status": alone.status, "printed": alone.printed.splitlines()},
         "recorded": {},
     }
-    print(json.dumps(found["alone"]), flush=True)
+    print(json.dumps(result["alone"]), flush=True)
     ways: dict[str, dict[str, object]] = {}
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(options.at_once) as pool:
         for way, choice in WAYS.items():
@@ -73,20 +73,20 @@ def main() -> None:
                 "other_ends": sorted({each.status for each in runs} - {alone.status}),
             }
             print(way, json.dumps(ways[way]), flush=True)
-            options.output.write_text(json.dumps({**found, "recorded": ways}, indent=1) + "\n")
+            options.output.write_text(json.dumps({**result, "recorded": ways}, indent=1) + "\n")
 
 
 def run(command: list[str]) -> Run:
     environment = {**os.environ, "JAX_PLATFORMS": "cpu"}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    # What it computes; of itself it prints what differs between any two runs.
-    printed = "\n".join(line for line in done.stdout.splitlines() if re.match("(loss|loop|convolution|product) ", line))
+    process = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    # The numbers that it computes; its other output differs between any two runs.
+    printed = "\n".join(line for line in process.stdout.splitlines() if re.match("(loss|loop|convolution|product) ", line))
     samples = 0
     if command[: len(RECORD)] == RECORD:
         profile = Path(command[command.index("-o") + 1])
         samples = glance(Folder.open(profile)).samples
         subprocess.run(["rm", "-rf", str(profile)], check=True)
-    return Run(done.returncode, printed, samples)
+    return Run(process.returncode, printed, samples)
 
 
 if __name__ == "__main__":

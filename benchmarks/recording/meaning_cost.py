@@ -1,4 +1,4 @@
-"""What meaning costs a training on the CPU, on top of recording: names of layers, autograd's numbers, regions of steps.
+"""The cost of meaning to a training on the CPU, on top of recording: names of layers, autograd's numbers, regions of steps.
 
     python benchmarks/recording/meaning_cost.py [--pairs 60] [--output benchmarks/results/meaning_cost.json]
 
@@ -81,9 +81,9 @@ def compare(size: str, pairs: int) -> dict[str, object]:
             ratios, plain_ms = [], []
             for pair in range(pairs):
                 order = (0, 1) if pair % 2 else (1, 0)
-                taken = {which: trainers[which].seconds(steps) for which in order}
-                ratios.append(taken[1] / taken[0])
-                plain_ms.append(taken[0] / steps * 1e3)
+                durations = {which: trainers[which].seconds(steps) for which in order}
+                ratios.append(durations[1] / durations[0])
+                plain_ms.append(durations[0] / steps * 1e3)
         finally:
             for trainer in trainers:
                 trainer.close()

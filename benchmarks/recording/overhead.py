@@ -1,4 +1,4 @@
-"""What sampling costs a program, beside py-spy at the same rate.
+"""The cost of sampling to a program, beside py-spy at the same rate.
 
     python benchmarks/recording/overhead.py [--torch] [--pairs 100] [--output benchmarks/results/overhead.json]
 
@@ -79,7 +79,7 @@ def inside(name: str, rate: int, pairs: int) -> dict[str, object]:
     ratios_cpu, ratios_wall = [], []
     library = ctypes.CDLL(str(collector()))
     with tempfile.TemporaryDirectory() as folder, recording(Path(folder) / "p.aiflame", RecordOptions(cpu_rate=rate), overwrite=False):
-        timed(step, count * 10)  # what is seen for the first time costs more, once
+        timed(step, count * 10)  # a first sight of a function or stack costs more, once
         for pair in range(pairs):
             results = {}
             for on in (pair % 2 == 0, pair % 2 == 1):  # off-on, on-off, …: a drift of the machine hits both alike
@@ -128,11 +128,11 @@ def whole(name: str, rate: int, pairs: int) -> dict[str, object]:
             ]
         times: dict[str, list[float]] = {way: [] for way in ways}
         for turn in range(pairs):
-            order = list(ways)[turn % len(ways) :] + list(ways)[: turn % len(ways)]  # what runs after what changes the machine's speed
+            order = list(ways)[turn % len(ways) :] + list(ways)[: turn % len(ways)]  # the order of programs changes the machine's speed
             for way in order:
                 command = ways[way]
-                done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=False)
-                times[way].append(next(float(line) for line in done.stdout.splitlines() if line.startswith("0.") or line[:1].isdigit()))
+                process = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=False)
+                times[way].append(next(float(line) for line in process.stdout.splitlines() if line.startswith("0.") or line[:1].isdigit()))
     ratios = {way: summary([mine / alone for mine, alone in zip(values, times["alone"], strict=True)]) for way, values in times.items()}
     return {"rate": rate, "pairs": pairs, "wall_ratio_to_alone": ratios}
 

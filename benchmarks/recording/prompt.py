@@ -1,10 +1,10 @@
-"""How long a person waits for the recorder: before the program starts, after it has ended, and how that grows with what was recorded.
+"""How long a person waits for the recorder: before the program starts, after it has ended, and how that grows with the recorded data.
 
     python benchmarks/recording/prompt.py [--runs 20] [--gigabytes 1] [--output benchmarks/results/prompt.json]
 
-The program says when its first line runs and when its last one does; what it waited for is the rest, less the same of the program alone.
+The program says when its first line runs and when its last one does; its wait is the rest of the time, less that of the program alone.
 Alone, recorded, and under `py-spy record` (on PATH, else left out) in turn, so that a busy machine hits all alike; processor time beside
-it, which depends less on what else runs, and Python's own start as a yardstick. Where others use the machine, start all of it by
+it, which depends less on other programs, and Python's own start as a yardstick. Where others use the machine, start all of it by
 `chrt -f 20`. For growth, the program puts ready-made tables of so many gigabytes into the profile it is recorded into, as if it had
 recorded them. For sizes, it imports NumPy from a temporary folder.
 """
@@ -52,7 +52,7 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name:
         folder = Path(name)
-        os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # what is installed is compiled
+        os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # the installed package is compiled
         result: dict[str, object] = {"machine": _machine(), "runs": options.runs, "load_average_before": os.getloadavg()[0]}
         _of_true(folder, 1)
         result["ms"] = _small(folder, options.runs)
@@ -72,7 +72,7 @@ class Run:
     end: float
     """behind its last"""
     cpu: float
-    """of processors, for the program and who records it, until the prompt is back"""
+    """of processors, for the program and its recorder, until the prompt is back"""
 
 
 def _ways(folder: Path) -> dict[str, list[str]]:
@@ -122,9 +122,9 @@ def _growth(folder: Path, gigabytes: float) -> list[dict[str, float]]:
     """The end of recordings of several sizes."""
     result = []
     for share in (0.0, 0.25, 0.5, 1.0):
-        made = spool(folder / "made.aiflame", int(share * gigabytes * 1e9) or 1_000_000, 2) / "spool"
-        end = _run(folder, _ways(folder)["aiflame"], COPY.format(folder=made)).end
-        size = sum(file.stat().st_size for file in made.rglob("*.table"))
+        source = spool(folder / "made.aiflame", int(share * gigabytes * 1e9) or 1_000_000, 2) / "spool"
+        end = _run(folder, _ways(folder)["aiflame"], COPY.format(folder=source)).end
+        size = sum(file.stat().st_size for file in source.rglob("*.table"))
         result.append({"gigabytes": round(size / 1e9, 2), "end_ms": round(end, 1)})
         for left in (folder / "p.aiflame", folder / "made.aiflame"):
             shutil.rmtree(left, ignore_errors=True)  # its sealing process ends without a word
@@ -183,7 +183,7 @@ def _cleared(folder: Path, way: str) -> None:
 
 
 def _summary(times: list[float], alone: list[float]) -> dict[str, float]:
-    """Of what it takes more than alone."""
+    """Of the time beyond that of the program alone."""
     base, least = statistics.median(alone), min(alone)
     quarters = statistics.quantiles(times, n=4) if len(times) > 1 else times * 3
     return {

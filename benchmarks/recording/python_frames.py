@@ -1,4 +1,4 @@
-"""What a Python frame costs, read from the interpreter's memory, beside `traceback.walk_stack` in the same process.
+"""The cost of a Python frame, read from the interpreter's memory, beside `traceback.walk_stack` in the same process.
 
     python benchmarks/recording/python_frames.py [--rounds 15] [--output benchmarks/results/python_frames.json]
 
@@ -65,14 +65,14 @@ def measure(library: Path, rounds: int) -> dict[str, object]:
     from python_reader import Reader
 
     reader = Reader(library)
-    found: dict[str, object] = {}
+    costs: dict[str, object] = {}
     for name, stack in (("called directly", direct()), ("called through map", through_map())):
         ways: dict[str, list[float]] = {"reader": [], "traceback.walk_stack": []}
         for _ in range(rounds):
             ways["reader"].append(stack(lambda: read(reader)))
             ways["traceback.walk_stack"].append(stack(walk_stack))
-        found[name] = {way: {"median": round(statistics.median(times), 2), "least": round(min(times), 2)} for way, times in ways.items()}
-    return found
+        costs[name] = {way: {"median": round(statistics.median(times), 2), "least": round(min(times), 2)} for way, times in ways.items()}
+    return costs
 
 
 def read(reader: Any) -> float:

@@ -1,4 +1,4 @@
-"""What a mark costs the program: a region entered and left, recorded and not; beside an empty context manager written in Python.
+"""The cost of a mark to the program: a region entered and left, recorded and not; beside an empty context manager written in Python.
 
     python benchmarks/recording/region.py [--rounds 60] [--output benchmarks/results/region.json]
 
@@ -97,14 +97,14 @@ def main() -> int:
 
 
 def clients() -> dict[str, Path]:
-    found = {}
+    libraries = {}
     nvtx = next((file for folder in sys.path if (file := Path(folder, "nvidia/cu13/lib/libnvtx3interop.so.1")).exists()), None)
     if nvtx is not None:
-        found["nvtx"] = nvtx
+        libraries["nvtx"] = nvtx
     package = importlib.util.find_spec("ittapi")
     if package is not None and package.submodule_search_locations:
-        found["itt"] = next(Path(package.submodule_search_locations[0]).glob("native.*.so"))
-    return found
+        libraries["itt"] = next(Path(package.submodule_search_locations[0]).glob("native.*.so"))
+    return libraries
 
 
 def client(folder: Path) -> Path:

@@ -1,4 +1,4 @@
-// What a mark costs: the vendors' own clients, called again and again. A library, which region.py loads into Python.
+// The cost of a mark: the vendors' own clients, called again and again. A library, which region.py loads into Python.
 #include <dlfcn.h>
 #include <cstring>
 #include <ctime>

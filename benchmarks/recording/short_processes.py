@@ -1,9 +1,9 @@
-"""What recording costs a script of short processes: alone, with an empty preloaded library, and recorded.
+"""The cost of recording to a script of short processes: alone, with an empty preloaded library, and recorded.
 
     python benchmarks/recording/short_processes.py [--times 2000] [--runs 10] [--output benchmarks/results/short_processes.json]
 
 Runs alternate. Times are the script's own, from inside the recording: wall-clock time, and CPU time of all its processes. Sealing is
-measured apart. The empty library is what any preloaded library costs, the least recorder (least_recorder.c) what any recorder does.
+measured apart. The empty library costs as much as any preloaded library, the least recorder (least_recorder.c) as much as any recorder.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def main() -> None:
             runs["least recorder"].append(timed(folder, script, least, []))
             runs["recorded"].append(recorded(folder, script))
     medians = {way: {key: statistics.median(run[key] for run in of) for key in of[0]} for way, of in runs.items()}
-    found: dict[str, Any] = {
+    result: dict[str, Any] = {
         "machine": {"cpu": cpu(), "cores": os.cpu_count(), "kernel": platform.release(), "python": platform.python_version()},
         "load_at_the_end": os.getloadavg()[0],
         "times": options.times,
@@ -65,8 +65,8 @@ def main() -> None:
         "least_recorder_over_empty": over_empty("least recorder", medians),
     }
     options.output.parent.mkdir(exist_ok=True)
-    options.output.write_text(json.dumps(found, indent=1) + "\n")
-    print(json.dumps(found, indent=1))
+    options.output.write_text(json.dumps(result, indent=1) + "\n")
+    print(json.dumps(result, indent=1))
 
 
 def over_empty(way: str, medians: dict[str, dict[str, float]]) -> dict[str, float]:
@@ -94,20 +94,20 @@ def timed(folder: Path, script: str, environment: dict[str, str], recorder: list
     figures = folder / "figures.json"
     command = [*recorder, sys.executable, "-S", "-c", TIMED, str(figures), script]
     subprocess.run(command, env={**os.environ, **environment}, check=True)
-    found = json.loads(figures.read_text())
-    assert os.waitstatus_to_exitcode(int(found.pop("status"))) == 5
-    return {key: round(value, 3) for key, value in found.items()}
+    times = json.loads(figures.read_text())
+    assert os.waitstatus_to_exitcode(int(times.pop("status"))) == 5
+    return {key: round(value, 3) for key, value in times.items()}
 
 
 def recorded(folder: Path, script: str) -> dict[str, float]:
     profile = folder / "p.aiflame"
     recorder = [sys.executable, "-m", "aiflame.cli.main", "record", "-q", "--no-seal", "-o", str(profile), "--"]
-    found = timed(folder, script, {}, recorder)
+    times = timed(folder, script, {}, recorder)
     begin = time.monotonic()
     report = seal(Folder.open(profile))
-    found |= {"sealing_s": round(time.monotonic() - begin, 3), "processes": report.processes, "spool_bytes": report.spool_bytes}
+    times |= {"sealing_s": round(time.monotonic() - begin, 3), "processes": report.processes, "spool_bytes": report.spool_bytes}
     shutil.rmtree(profile)
-    return found
+    return times
 
 
 def cpu() -> str:

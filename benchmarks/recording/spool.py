@@ -28,14 +28,14 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=11)
     parser.add_argument("-o", "--output", type=Path, default=RESULTS)
     options = parser.parse_args()
-    told: dict[str, list[float]] = {what: [] for what in CASES}
+    nanoseconds: dict[str, list[float]] = {what: [] for what in CASES}
     for _ in range(options.rounds):
         for what, records in CASES.items():
-            told[what].append(once(what, records))
+            nanoseconds[what].append(once(what, records))
     host = Host.here()
     result = {
         "machine": {"cpu": host.cpu, "cores": host.cores, "kernel": host.kernel},
-        "ns_an_append": {what: {"median": statistics.median(times), "least": min(times)} for what, times in told.items()},
+        "ns_an_append": {what: {"median": statistics.median(times), "least": min(times)} for what, times in nanoseconds.items()},
         "rounds": options.rounds,
     }
     options.output.write_text(json.dumps(result, indent=1) + "\n")

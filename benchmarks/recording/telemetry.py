@@ -1,4 +1,4 @@
-"""What looking at the machine costs: CPU time of the recorder while a program sleeps, with looks and without.
+"""The cost of looking at the machine: CPU time of the recorder while a program sleeps, with looks and without.
 
     python benchmarks/recording/telemetry.py [--seconds 20] [--output benchmarks/results/telemetry.json]
 
@@ -36,15 +36,15 @@ def main() -> None:
     without = runs["off"]["cpu_seconds"]
     for run in runs.values():
         run["percent_of_a_core"] = round(100 * (run["cpu_seconds"] - without) / options.seconds, 2)
-    found = {
+    result = {
         "machine": {"cpu": cpu(), "cores": os.cpu_count(), "kernel": platform.release(), "python": platform.python_version()},
         "seconds": options.seconds,
         "intervals_ms": runs,
         "look_us": looks(),
     }
     options.output.parent.mkdir(exist_ok=True)
-    options.output.write_text(json.dumps(found, indent=1) + "\n")
-    print(json.dumps(found, indent=1))
+    options.output.write_text(json.dumps(result, indent=1) + "\n")
+    print(json.dumps(result, indent=1))
 
 
 def recorded(interval: str, seconds: float) -> dict[str, Any]:
@@ -62,19 +62,19 @@ def recorded(interval: str, seconds: float) -> dict[str, Any]:
 
 def looks() -> dict[str, float]:
     """The median CPU time of a look at each source, in µs."""
-    found: dict[str, float] = {}
+    medians: dict[str, float] = {}
     for source in sources(None):
         if source.begin() is None:
             continue
-        taken = []
+        durations = []
         for _ in range(LOOKS):
             began = time.thread_time_ns()
             list(source.look())
-            taken.append(time.thread_time_ns() - began)
+            durations.append(time.thread_time_ns() - began)
         source.end()
         name = f"{source.name} (every {source.every})"
-        found[name] = round(sorted(taken)[LOOKS // 2] / 1000, 1)
-    return found
+        medians[name] = round(sorted(durations)[LOOKS // 2] / 1000, 1)
+    return medians
 
 
 def cpu() -> str:

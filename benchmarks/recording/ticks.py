@@ -1,11 +1,11 @@
-"""What a tick costs the code that it interrupts, and a thread that starts and is never sampled; beside another version of aiflame.
+"""The cost of a tick to the code that it interrupts, and of a thread that starts and is never sampled; beside another version of aiflame.
 
     python benchmarks/recording/ticks.py [--against SITE] [--pairs 60] [--output benchmarks/results/ticks.json]
 
 SITE is a folder in which the other version is installed (`pip install --target`). The versions take turns. A tick: neighbouring blocks of
 work of one process with its timers running and paused, at 999 Hz, below 40 frames; the median of the differences, by the ticks there were.
 Its handler: 5,000 of its signals sent by hand, below 40 frames, without the timer's interrupt; alone, the handler does nothing.
-A thread: one that starts, does nothing and is waited for; memory: what each of 2,000 threads that only wait takes.
+A thread: one that starts, does nothing and is waited for; memory: that of each of 2,000 threads that only wait.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ def main() -> None:
         subprocess.run(["cc", "-O2", "-fno-optimize-sibling-calls", "-pthread", "-o", client, source, "-ldl"], check=True)
         for _ in range(TURNS):
             for version, site in versions.items():
-                found = figures[version]
+                samples = figures[version]
                 if site is not None:
                     pairs = [list(map(float, line.split())) for line in play(folder, site, [client, "ticks", FRAMES, options.pairs])]
-                    found["tick_us"] += [(with_ticks - without) / (with_ticks / 1e9 * RATE) / 1e3 for with_ticks, without in pairs]
-                found["handler_us"] += [float(line) / 1e3 for line in play(folder, site, [client, "handlers", FRAMES, HANDLERS])]
-                found["thread_us"] += [float(line) / 1e3 for line in play(folder, site, [client, "starts", 10, THREADS])]
-                found["thread_bytes"] += [float(line) for line in play(folder, site, [client, "memory", WAITING])]
+                    samples["tick_us"] += [(with_ticks - without) / (with_ticks / 1e9 * RATE) / 1e3 for with_ticks, without in pairs]
+                samples["handler_us"] += [float(line) / 1e3 for line in play(folder, site, [client, "handlers", FRAMES, HANDLERS])]
+                samples["thread_us"] += [float(line) / 1e3 for line in play(folder, site, [client, "starts", 10, THREADS])]
+                samples["thread_bytes"] += [float(line) for line in play(folder, site, [client, "memory", WAITING])]
     result = {
         "machine": {
             "cores": os.cpu_count(),
@@ -59,8 +59,8 @@ def main() -> None:
         },
         "rate_hz": RATE,
         "frames": FRAMES,
-        "medians": {name: {what: middle(values) for what, values in found.items()} for name, found in figures.items()},
-        "quartiles": {name: {what: quarters(values) for what, values in found.items()} for name, found in figures.items()},
+        "medians": {name: {what: middle(values) for what, values in samples.items()} for name, samples in figures.items()},
+        "quartiles": {name: {what: quarters(values) for what, values in samples.items()} for name, samples in figures.items()},
     }
     options.output.write_text(json.dumps(result, indent=1) + "\n")
     print(json.dumps(result, indent=1))
@@ -86,9 +86,9 @@ def play(folder: Path, site: str | None, command: list[object]) -> list[str]:
             "--",
             *words,
         ]
-    done = subprocess.run(words, env=environment, stdout=subprocess.PIPE, text=True, check=True)
+    process = subprocess.run(words, env=environment, stdout=subprocess.PIPE, text=True, check=True)
     subprocess.run(["rm", "-rf", str(folder / "p.aiflame")], check=True)
-    return done.stdout.split("\n")[:-1]
+    return process.stdout.split("\n")[:-1]
 
 
 def middle(values: list[float]) -> float | None:

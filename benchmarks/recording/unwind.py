@@ -1,4 +1,4 @@
-"""What a native frame costs, and how often stacks equal glibc's, in torch training, numpy and pybind11.
+"""The cost of a native frame, and how often stacks equal glibc's, in torch training, numpy and pybind11.
 
     python benchmarks/recording/unwind.py [--python PYTHON_WITH_TORCH] [--rounds 3] [--output benchmarks/results/unwind.json]
 
@@ -46,12 +46,12 @@ def main() -> int:
     host = Host.here()
     results: dict[str, Any] = {"machine": {"cpu": host.cpu, "cores": host.cores, "kernel": host.kernel}, "rounds": options.rounds}
     rounds = [json.loads(preloaded([options.python, __file__, "--measure"], BENCH)) for _ in range(options.rounds)]
-    results["frames in a stack"] = statistics.median(told["frames"] for told in rounds)
-    results["stacks"] = sum(told["stacks"] for told in rounds)
+    results["frames in a stack"] = statistics.median(medians["frames"] for medians in rounds)
+    results["stacks"] = sum(medians["stacks"] for medians in rounds)
     results["nanoseconds a frame"] = {
         way: {
-            "median": round(statistics.median(told[way]["median"] for told in rounds), 2),
-            "least": min(told[way]["median"] for told in rounds),
+            "median": round(statistics.median(medians[way]["median"] for medians in rounds), 2),
+            "least": min(medians[way]["median"] for medians in rounds),
         }
         for way in WAYS
         if way in rounds[0]
@@ -69,7 +69,7 @@ def preloaded(command: list[str], library: Path) -> str:
 
 
 def measure() -> dict[str, object]:
-    """One process's medians, in nanoseconds a frame, less what reading the clock takes."""
+    """One process's medians, in nanoseconds a frame, less the time of reading the clock."""
     from unwind_workloads import training
 
     class Sample(ctypes.Structure):
@@ -85,19 +85,19 @@ def measure() -> dict[str, object]:
     first = ctypes.POINTER(Sample)()
     count = library.bench_stop(ctypes.byref(first))
     clock = library.bench_clock_ns()
-    found: dict[str, object] = {"stacks": count, "frames": statistics.median(first[at].frames for at in range(count))}
+    result: dict[str, object] = {"stacks": count, "frames": statistics.median(first[at].frames for at in range(count))}
     for column, way in enumerate(WAYS):
         costs = sorted((sample.ns[column] - clock) / sample.frames for at in range(count) if (sample := first[at]).ns[column])
         if costs:
-            found[way] = {"median": round(costs[len(costs) // 2], 2)}
-    return found
+            result[way] = {"median": round(costs[len(costs) // 2], 2)}
+    return result
 
 
 def agreement(python: str) -> dict[str, Any]:
     """Of each workload: stacks taken in calls and by a signal, and how many equal glibc's."""
     from test_unwind import build_bindings, run, workload
 
-    found = {
+    workloads = {
         "torch training": workload("training", python, period=7, calls=50_000, ticks=1500),
         "torch convolutions": workload("convolution", python, period=7, calls=20_000, ticks=1000, generated=2000),
         "numpy": workload("arrays", sys.executable, period=1, calls=5000, ticks=1500),
@@ -110,11 +110,11 @@ def agreement(python: str) -> dict[str, Any]:
     if compiler:
         with tempfile.TemporaryDirectory() as folder:
             build_bindings(compiler, pybind11.get_include(), Path(folder))
-            found["pybind11"] = workload("bindings", sys.executable, period=3, calls=20_000, ticks=1500, path=folder)
-    found["C++ exceptions, at every instruction"] = run("unwind_stepped", "exception")
-    for name, told in found.items():
-        print(name, json.dumps(told))
-    return found
+            workloads["pybind11"] = workload("bindings", sys.executable, period=3, calls=20_000, ticks=1500, path=folder)
+    workloads["C++ exceptions, at every instruction"] = run("unwind_stepped", "exception")
+    for name, result in workloads.items():
+        print(name, json.dumps(result))
+    return workloads
 
 
 if __name__ == "__main__":

@@ -143,7 +143,7 @@ def arguments() -> argparse.Namespace:
 
 @dataclass(slots=True)
 class Training:
-    """What a training step needs."""
+    """The parts of a training step."""
 
     model: nn.Module
     optimizer: torch.optim.Optimizer

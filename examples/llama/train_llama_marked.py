@@ -4,7 +4,7 @@
     aiflame flame --by region
 
 Each step, each phase and each layer, forward and backward, is a region, on the thread that does the work. It is there to compare:
-what aiflame finds out by itself in train_llama.py is what these markers say.
+aiflame by itself finds the same parts of train_llama.py as these markers name.
 """
 
 from __future__ import annotations
@@ -82,8 +82,8 @@ class Marked:
 def main() -> None:
     parser = argparse.ArgumentParser(add_help=False)
     parser.add_argument("--markers", choices=("nvtx", "itt"), default="nvtx")
-    own, rest = parser.parse_known_args()
-    sys.argv[1:] = rest
+    own, arguments = parser.parse_known_args()
+    sys.argv[1:] = arguments
     options = train_llama.arguments()
     training = train_llama.prepare(options)
     marked = Marked(*marker(own.markers))

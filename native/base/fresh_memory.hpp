@@ -4,14 +4,14 @@
 
 namespace aiflame::fresh_memory {
 
-// Zeroed memory; nullptr when there is none. Unmapped like other memory (sys::unmap_memory).
+// Zeroed memory; nullptr if the kernel gives none. Unmapped like other memory (sys::unmap_memory).
 void* map(size_t bytes) noexcept;
 
 enum class Who : unsigned char {
   SAME_PROCESS,
   CHILD  // of a fork, that has not written there yet
 };
-// It reads as zeros from here on.
+// Makes the memory read as zeros.
 void clear(void* memory, size_t bytes, Who who) noexcept;
 
 }  // namespace aiflame::fresh_memory

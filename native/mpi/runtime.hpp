@@ -16,18 +16,18 @@ void* without_us(const char* name, uint64_t caller) noexcept;
 
 class Runtime {
  public:
-  // The MPI of a caller; without one, a runtime that knows no function.
+  // The caller's MPI; a runtime without functions if it has no MPI.
   static Runtime& of(uint64_t caller) noexcept;
 
   // The function behind ours.
   struct Behind {
-    Real* function;  // nullptr: there is none of that name
-    bool of_mpi;     // not one of the same name that has nothing to do with MPI
+    Real* function;  // nullptr: no library behind us has the name
+    bool of_mpi;     // false: a function with the same name that has nothing to do with MPI
   };
   Behind behind(size_t function, Language language, uint64_t caller) noexcept {
-    Word known = behind_[function][language].load(std::memory_order_acquire);
-    if (!known) known = find(function, language, caller);
-    return {reinterpret_cast<Real*>(known & ~kForeign), !(known & kForeign)};
+    Word entry = behind_[function][language].load(std::memory_order_acquire);
+    if (!entry) entry = find(function, language, caller);
+    return {reinterpret_cast<Real*>(entry & ~kForeign), !(entry & kForeign)};
   }
 
 #define QUESTION(name, ...) int (*name)(__VA_ARGS__) = nullptr;
@@ -42,7 +42,7 @@ class Runtime {
   int nobody = 0, root_here = 0;  // MPI_PROC_NULL, MPI_ROOT; 0: unknown
 
  private:
-  static constexpr Word kForeign = 1ull << 63;  // no address has it
+  static constexpr Word kForeign = 1ull << 63;  // a bit that no address has
 
   Word find(size_t function, Language language, uint64_t caller) noexcept;
   void know(void* library, void* type_size) noexcept;

@@ -7,7 +7,7 @@
 //     int result = real(…);
 //     calls::end(begun, function, {.result = result, .failed = result != 0, .bytes = …});
 //
-// A row is written when a call ends; a call that is under way when the process ends has none.
+// end() writes the row. A call that is under way when the process ends has none.
 #pragma once
 #include "sampler/torch_autograd.hpp"
 #include "spool/control.hpp"
@@ -20,7 +20,7 @@
 
 namespace aiflame::calls {
 
-// A function whose calls are traced, with its row of `call_names` in the present recording: one object a function, which is never freed.
+// A function whose calls are traced, with its row of `call_names` in the present recording. Each function has one object, which is never freed.
 class Function {
  public:
   constexpr Function(schema::CallBackend backend, std::string_view name) noexcept : backend_(backend), name_(name) {}
@@ -38,13 +38,13 @@ Function* make(schema::CallBackend backend, std::string_view name) noexcept;
 // For names that are not constants: the object of a name, made at its first call. nullptr: there are too many names.
 Function* named(schema::CallBackend backend, std::string_view name) noexcept;
 
-// Of calls that have one from elsewhere / of those that are many / of those that are few and matter, such as collectives.
+// Whether begin() captures a stack: for calls whose stack comes from elsewhere / for frequent calls / for rare calls that matter, as collectives.
 enum class Stack { NONE, ON_REQUEST, ALWAYS };
 
 // A call that has begun. It may end in another thread.
 struct Begun {
   uint64_t begin_ns;
-  uint32_t recording;  // 0: it is not traced
+  uint32_t recording;  // 0: the call is not traced
   uint32_t thread, stack;
   torch_autograd::Point point;
 };
@@ -69,7 +69,7 @@ struct Group {
   uint64_t handle;
   uint32_t rank, size;
   std::string_view name;
-  std::span<const uint32_t> members;  // ranks in the whole job; none: all of it, or unknown
+  std::span<const uint32_t> members;  // their ranks in the job; empty: all ranks, or unknown
 };
 // Row of the group in this recording, 0 if it was never added.
 uint32_t find_group(schema::CallBackend backend, uint64_t handle) noexcept;

@@ -90,7 +90,7 @@ void begin_anew(CaptureCache& known, const Thread& thread) noexcept {
   known.begun_ns = now_ns();
 }
 
-// The cache is of no use now, or was not for a while. Filling it again costs little, if it happens seldom.
+// For a full cache, or a stack that has needed too many proofs. Filling it again costs little, if that happens seldom.
 void begin_anew_seldom(CaptureCache& known, const Thread& thread) noexcept {
   constexpr uint64_t kSeldom = 10'000'000'000;
   if (now_ns() - known.begun_ns > kSeldom) begin_anew(known, thread);

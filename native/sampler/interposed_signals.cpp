@@ -7,6 +7,7 @@
 #include "sampler/redelivery.hpp"
 #include "sampler/signals.hpp"
 #include "sampler/threads.hpp"
+#include "sampler/waiting.hpp"
 #include "spool/control.hpp"
 
 #include <ucontext.h>
@@ -23,7 +24,10 @@ AIFLAME_LARGE Wanted::Table<NSIG> places;
 void on_signal(int signal, siginfo_t* info, void* context) {
   Disposition theirs = wanted[signal].read();
   if (counting() && threads::may_use_locals(static_cast<ucontext_t*>(context))) seen().others++;
-  if (is_function(theirs)) redelivery::call(signal, info, static_cast<ucontext_t*>(context), __builtin_dwarf_cfa(), theirs, nullptr);
+  if (!is_function(theirs)) return;
+  // It arrived while a tick ran: the kernel had already set up the call to be made again, as the tick's handler wants it.
+  if (!(theirs.sa_flags & SA_RESTART)) waiting::end_call(static_cast<ucontext_t*>(context));
+  redelivery::call(signal, info, static_cast<ucontext_t*>(context), __builtin_dwarf_cfa(), theirs, nullptr);
 }
 
 bool wants_us(const struct sigaction& action) noexcept { return is_function(action) && (counting() || action.sa_flags & SA_ONSTACK); }

@@ -19,6 +19,7 @@
 #include <sys/mman.h>
 #include <ucontext.h>
 #include <atomic>
+#include <bit>
 #include <cerrno>
 
 namespace aiflame::signals {
@@ -118,6 +119,21 @@ void pass_on(int signal, siginfo_t* info, ucontext_t* context, const void* cfa) 
   redelivery::call(signal, info, context, cfa, disposition, &mask);
 }
 
+// Whether a signal of the program's came during the tick whose handler ends system calls (no SA_RESTART). A signal that comes after this, and before
+// the thread is back in its call, is seen by interposed_signals, where that handler is among those set through libc.
+bool interrupting_signal_pending(const ucontext_t* context) noexcept {
+  Mask pending = 0;
+  sys::call(SYS_rt_sigpending, reinterpret_cast<long>(&pending), sizeof pending);
+  pending &= ~mask_of(context->uc_sigmask);
+  for (; pending; pending &= pending - 1) {
+    KernelAction action{};
+    sys::call(SYS_rt_sigaction, std::countr_zero(pending) + 1, 0, reinterpret_cast<long>(&action), sizeof(Mask));
+    bool function = action.handler != reinterpret_cast<uint64_t>(SIG_DFL) && action.handler != reinterpret_cast<uint64_t>(SIG_IGN);
+    if (function && !(action.flags & SA_RESTART)) return true;
+  }
+  return false;
+}
+
 // A tick, and its use of the interrupted thread.
 struct Arrival {
   Tick tick;
@@ -160,10 +176,9 @@ void on_tick(siginfo_t* info, ucontext_t* context) noexcept {
 
 void on_profile(int signal, siginfo_t* info, void* context_pointer) {
   auto* context = static_cast<ucontext_t*>(context_pointer);
-  if (info->si_code == SI_TIMER && info->si_value.sival_int == kTickCookie)
-    on_tick(info, context);
-  else
-    pass_on(signal, info, context, __builtin_dwarf_cfa());
+  if (info->si_code != SI_TIMER || info->si_value.sival_int != kTickCookie) return pass_on(signal, info, context, __builtin_dwarf_cfa());
+  on_tick(info, context);
+  if (waiting::to_be_repeated(context) && interrupting_signal_pending(context)) waiting::end_call(context);
 }
 
 // Maps a page of ours again that the program has unmapped or protected. If the file system cannot supply it (the file was cut off, or the server is

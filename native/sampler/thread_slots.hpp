@@ -1,4 +1,4 @@
-// The table of threads: a thread is found with one load; slots are taken and freed without locks, also in a handler.
+// The table of threads. Finding a thread takes one load; taking and freeing slots needs no lock, also in a handler.
 #pragma once
 #include "sampler/threads.hpp"
 
@@ -10,13 +10,13 @@ inline constexpr uint32_t kSlots = 1 << 14;
 
 Thread* find(uint32_t tid) noexcept;
 
-// A slot for a thread that has none; nullptr when all are taken or there is no memory. Under a Claim.
+// Takes a slot for a thread that has none; nullptr when all slots are taken or there is no memory. Under a Claim.
 Thread* take(uint32_t tid) noexcept;
 // `reported`: the thread itself reports its end. The kernel lists it for another moment, during which just_ended() recognizes it.
 void give_back(Thread& thread, bool reported) noexcept;
 bool just_ended(uint32_t tid, uint64_t now) noexcept;
 
-// In the child of a fork: empties all slots but that of `survivor`, which may be nullptr.
+// In the child of a fork: empties all slots except the survivor's; `survivor` may be nullptr.
 void keep_only(Thread* survivor) noexcept;
 
 // For a pass over the threads that the kernel lists: which of our threads were not in the list.

@@ -58,6 +58,7 @@ void enrol(Thread& thread, uint32_t creator_stack) noexcept {
   thread.row = spool::life::take_thread(tid)
                    ? spool::life::kMainThread
                    : spool::append(schema::ThreadRecord{.tid = tid, .creator = creator_stack, .start_ns = now_ns(), .name = name_of(tid)});
+  thread.turn_ns.store(0, std::memory_order_relaxed);
   if (thread.row) arm(thread, thread.cpu_start_ns);
 }
 

@@ -24,14 +24,14 @@ struct LastStack {
     uint16_t words, python;
   };
 
-  uint32_t count;        // 0: nothing is known of it
-  uint32_t known_nodes;  // outermost words whose nodes of the trie are known
+  uint32_t count;        // 0: no stack is stored here
+  uint32_t known_nodes;  // number of outermost words whose nodes of the trie are in `nodes`
   uint32_t generation;   // of the trie
   uint32_t base;         // Thread::launched_by and launched_at of that time
   uint64_t base_at;
   FrameWord mark;  // a frame of our own below all others, 0: none
   uint32_t native_count, python_count;
-  bool python_turn;  // which half of `python` has it
+  bool python_turn;  // which half of `python` has its frames
   FrameWord words[kMost];
   uint64_t hashes[kMost];  // of the words up to each
   uint32_t nodes[kMost];
@@ -39,7 +39,7 @@ struct LastStack {
   PythonFrame python[2][kMaxFrames];  // innermost first; the other half is for the next one
 };
 
-// Autograd nodes that a thread has made one after another in calls of one module.
+// A run of consecutive autograd nodes that a thread has made in calls of one module.
 struct NodeRun {
   uint32_t layer;  // 0: none
   uint32_t sequence_begin, sequence_end;
@@ -50,21 +50,21 @@ struct NodeRun {
 // Slow ticks, which take more than a share of the time between ticks, and the ticks skipped to let the program go on.
 struct SlowTicks {
   uint64_t quiet_until_ns;
-  bool last;           // the last one was slow
-  uint32_t passed[2];  // by clock: ticks for which the next sample stands, too
+  bool last;           // the last tick was slow
+  uint32_t passed[2];  // by clock: skipped ticks, which the next sample stands for, too
 };
 
-// Wall-clock ticks of a thread that stays in one wait: ever fewer, each for as many periods.
+// Wall-clock ticks of a thread that stays in one wait: they become ever rarer, and each stands for as many periods as have passed.
 struct LongWait {
   schema::CpuSample sample{};  // of the last tick
-  uint32_t ticks = 0;          // one after another in that wait
+  uint32_t ticks = 0;          // consecutive ticks in that wait
   uint32_t factor = 1;         // periods from one tick to the next
 };
 
 // Made once, then handed from an ended thread to a new one: never unmapped, so a stale pointer reads old data, not a fault.
 struct Thread {
   std::atomic<uint32_t> tid;  // 0: free
-  uint32_t slot;              // where it is kept
+  uint32_t slot;              // its place in the table of threads
   uint32_t row;               // of the `threads` table; 0 while it is not recorded
   std::atomic<int> uses;      // see threads::Use
   volatile uint64_t busy;     // stack address of the capture under way, 0: none. A tick in it must not start another
@@ -79,9 +79,9 @@ struct Thread {
   const Thread* itself;                        // distinguishes a Thread from any other memory
   AlternateStack theirs;                       // the program's alternate stack, while the kernel has ours
   uint64_t block;                              // its thread-local memory, 0: none of its own (see thread_block)
-  bool settled;                                // it has been given a stack for its ticks: it may have timers
+  bool settled;                                // it has a stack for its ticks, and so may have timers
   bool ticks_apart;                            // the kernel has our alternate stack for it
-  bool foreign;                                // in the tick under way its thread-local memory is out of reach
+  bool foreign;                                // the tick under way cannot reach its thread-local memory
   uint32_t off_stack;                          // captures that began outside of its stack
   bool adopted;                                // it did not report its begin, so it will not report its end
   bool omp_worker;                             // has run an OpenMP region: outside one it waits for the next
@@ -92,6 +92,7 @@ struct Thread {
   uint64_t cpu_due_ns;                         // its CPU clock at its first tick on that clock; 0: there was one, or there will be none
   uint64_t routine;                            // its start routine, 0: unknown
   uint64_t cpu_seen_ns;                        // its CPU clock at the last wall-clock tick
+  std::atomic<uint64_t> turn_ns;               // its first CPU tick since it last waited for events, 0: none; see loop_turns
   uint64_t cpu_alive_ns;                       // its CPU clock when an adopted one was last seen alive
   SlowTicks slow;
   LongWait long_wait;
@@ -106,7 +107,7 @@ namespace threads {
 Thread* self() noexcept;
 // Like self(), but never makes one.
 Thread* self_if_known() noexcept;
-// The state of the thread that a signal of ours has reached; nullptr where it is not known. For handlers.
+// The state of the thread that a signal of ours interrupted; nullptr if the thread has none. For handlers.
 Thread* interrupted(ucontext_t* context) noexcept;
 
 // Whether our handler, and code that it calls, may touch thread-local memory. `context`: from the kernel.
@@ -116,7 +117,7 @@ bool may_use_locals(const ucontext_t* context) noexcept;
 void expect() noexcept;
 void expected() noexcept;
 
-// A control::Use of a thread that has one at every launch: it writes nothing that other threads write, and waits for no store.
+// A control::Use for a thread that takes one at every launch: it writes only memory of its own thread, and waits for no store.
 class Use {
  public:
   explicit Use(Thread& calling) noexcept : thread_(calling) {
@@ -149,15 +150,15 @@ void end() noexcept;
 // recording first.
 void adopt_all() noexcept;
 
-// Called from time to time by a tick: threads that were made without our noticing get a row and, once they wait, a greeting; such threads that have
-// ended lose their timers, and timers that the kernel refused are requested again.
+// A tick calls this from time to time. Gives threads whose creation we did not notice a row and, once they wait, a greeting; takes the timers of
+// such threads that have ended; requests timers again that the kernel refused.
 void tend() noexcept;
 
-// Runs in the handler of a thread that got a greeting while it waited. Code that waits keeps no data below its stack pointer, so the thread can be
-// given a stack for its ticks, and its timers.
+// Runs in the handler of a thread that got a greeting while it waited, and gives the thread a stack for its ticks, and its timers. That is safe:
+// code that waits keeps no data below its stack pointer.
 void greeted(ucontext_t* context, const siginfo_t* info) noexcept;
 
-// Recording stops: timers go, end rows are written. Until adopt_all() no thread gets a row.
+// Recording stops: deletes all timers and writes the threads' end rows. Until adopt_all() no thread gets a row.
 void retire_all() noexcept;
 
 // No ticks in any thread / ticks again. Lasts, also for threads to come, until resume_all().

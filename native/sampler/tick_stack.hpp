@@ -1,8 +1,8 @@
 // The stack on which a thread's ticks run: ours, never the thread's own.
 //
 // Some code keeps data further below its stack pointer than the 128 bytes that the kernel leaves alone (oneDNN's matrix kernels do). A signal frame
-// on that stack destroys it. So each thread with timers has an alternate signal stack of ours, in the memory of its Thread; the kernel knows only
-// that one. The program's calls about its own alternate stack use Thread::theirs, and its handlers run there (sampler/redelivery).
+// on that stack destroys such data. So each thread with timers has an alternate signal stack of ours, in the memory of its Thread, and the kernel
+// has only that one. The program's calls about its own alternate stack use Thread::theirs, and its handlers run there (sampler/redelivery).
 //
 // A program that calls the kernel without libc replaces ours: its ticks then run on its alternate stack.
 #pragma once
@@ -40,16 +40,16 @@ void install_on_return(Thread& thread, ucontext_t* context) noexcept;
 // Restores the calling thread's state without us. Not for handlers.
 void remove(Thread& thread) noexcept;
 
-// The thread on whose stack the kernel put the signal frame with `context`; nullptr when it is none of our stacks. Touches no thread-local.
+// The thread on whose tick stack the kernel put the signal frame with `context`; nullptr if the frame is on none. Touches no thread-local.
 Thread* owner(const ucontext_t* context) noexcept;
 
 // Whether the interrupted code runs on the thread's alternate stack.
 bool runs_on_alternate(const ucontext_t* context) noexcept;
 
-// Whether the address lies on the thread's stack of ours.
+// Whether the address lies on the thread's tick stack.
 bool holds(const Thread& thread, uint64_t address) noexcept;
 
-// sigaltstack() of the calling thread, whose stack of ours is installed; 0 or an error number. `sp`: of the caller.
+// Answers the calling thread's sigaltstack() while its tick stack is installed: 0 or an error number. `sp`: the caller's.
 int exchange(Thread& thread, const stack_t* wanted, stack_t* before, uint64_t sp) noexcept;
 
 }  // namespace tick_stack

@@ -6,6 +6,7 @@
 #include "base/sys.hpp"
 #include "sampler/capture.hpp"
 #include "sampler/housekeeping.hpp"
+#include "sampler/loop_turns.hpp"
 #include "sampler/signals.hpp"
 #include "sampler/torch_autograd.hpp"
 #include "spool/control.hpp"
@@ -215,7 +216,10 @@ void tick(Thread& thread, siginfo_t* info, ucontext_t* context) noexcept {
   bool wall = thread.wall_timer.load(std::memory_order_relaxed) == info->si_timerid;
   if (!wall && thread.cpu_timer.load(std::memory_order_relaxed) != info->si_timerid) return;  // the last of a timer that was stopped
   uint32_t ticks = wall ? wall_ticks(thread, info, now) : 1 + static_cast<uint32_t>(std::clamp(info->si_overrun, 0, 0xFFFE));
-  if (!wall) thread.cpu_due_ns = 0;
+  if (!wall) {
+    thread.cpu_due_ns = 0;
+    loop_turns::tick(thread, now);
+  }
   if (now < thread.slow.quiet_until_ns) [[unlikely]] {
     thread.slow.passed[wall] += ticks;
     if (wall) thread.long_wait.sample.time_ns = now;

@@ -20,11 +20,11 @@ struct Point {
 
 // The state of the calling thread. Not for ticks.
 Point now() noexcept;
-// Called when torch's engine starts this node: so the previous node is known when a node without a number runs (now). Not for ticks.
+// Called when torch's engine starts this node: now() needs the previous node while a node without a number runs. Not for ticks.
 void runs(const void* node) noexcept;
 // For torch's work at the end of a backward pass, outside of nodes: the position of this thread's last node.
 Point after_backward() noexcept;
-// torch's number of the calling thread, and the number that the next node will get which it makes, also inside a backward node.
+// torch's number of the calling thread, and the number that the thread's next new node will get, also inside a backward node.
 Point next() noexcept;
 // For a tick. A worker of an OpenMP region without autograd state of its own has the position where the region was launched.
 Point in_tick(const Thread& thread) noexcept;
@@ -34,7 +34,7 @@ uint64_t packed(Point point) noexcept;
 
 // Learns the layout of nodes from the C++ node at this address and its numbers. thread 0: the calling one. Needs four nodes in which only these
 // numbers increase by one each time, and only the thread's number stays the same. With the fourth, returns dlopen()'s handle of libtorch if
-// everything is known; else nullptr.
+// it has learned the whole layout; else nullptr.
 void* calibrate(uint64_t node, uint64_t sequence, uint64_t thread) noexcept;
 
 // Writes Thread::nodes_made of a thread with this row: its run of nodes has ended, or the thread, or the recording.

@@ -125,12 +125,15 @@ void resume(ucontext_t* context, int call) noexcept {
   result = call;
 }
 
+bool to_be_repeated(const ucontext_t* context) noexcept {
+  auto pc = static_cast<uint64_t>(context->uc_mcontext.gregs[REG_RIP]);
+  return is_restarted(context->uc_mcontext.gregs[REG_RAX]) && (safe_load(pc) & kTwoBytes) == kSyscall;
+}
+
 void end_call(ucontext_t* context) noexcept {
-  auto& pc = context->uc_mcontext.gregs[REG_RIP];
-  auto& result = context->uc_mcontext.gregs[REG_RAX];
-  if (!is_restarted(result) || (safe_load(static_cast<uint64_t>(pc)) & kTwoBytes) != kSyscall) return;
-  pc += 2;
-  result = -EINTR;
+  if (!to_be_repeated(context)) return;
+  context->uc_mcontext.gregs[REG_RIP] += 2;
+  context->uc_mcontext.gregs[REG_RAX] = -EINTR;
 }
 
 }  // namespace aiflame::waiting

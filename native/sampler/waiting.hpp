@@ -12,7 +12,9 @@ int call_of(uint32_t tid) noexcept;
 // Called in the handler of that signal: repeats the call if the kernel has ended it.
 void resume(ucontext_t* context, int call) noexcept;
 
-// The opposite: a call that the kernel is about to repeat, since our handler has SA_RESTART, ends with EINTR.
+// Whether the kernel is about to repeat the interrupted call, since our handler has SA_RESTART.
+bool to_be_repeated(const ucontext_t* context) noexcept;
+// Such a call ends with EINTR.
 void end_call(ucontext_t* context) noexcept;
 
 }  // namespace aiflame::waiting

@@ -1,24 +1,24 @@
 // How a process reaches its profile once paths no longer lead there: as another user, below another root folder, with other mounts.
 //
-// As long as a program asks for no such change, no descriptor is held. Right before one, three are opened and stay: of the control page, of the
-// folder of all spools, and of this library. They are inherited, and named in AIFLAME_DESCRIPTORS, so that programs which are started later are
-// recorded, too. A program may close them: files that are mapped by then are still written to.
+// As long as a program asks for no such change, we hold no descriptor. Right before one, we open three and keep them: of the control page, of the
+// folder of all spools, and of this library. Child programs inherit them, and find their numbers in AIFLAME_DESCRIPTORS, so that they are recorded,
+// too. A program may close them: we still write to files that are mapped by then.
 #pragma once
 #include <cstdint>
 
 namespace aiflame::reach {
 
-// Opens the descriptors, unless they are held already. `library`: the path of this library.
+// Opens the descriptors, unless they are open already. `library`: the path of this library.
 void keep(const char* library) noexcept;
 
 // In a new program: takes the descriptors named by `variable` (the value of AIFLAME_DESCRIPTORS, or nullptr) that are still open, if they belong to
 // the profile that it is to be recorded into: a recorded program may record others.
 void inherit(const char* variable, const char* profile) noexcept;
 
-// Whether they are or were held: paths may lead elsewhere now.
+// Whether the descriptors are or were open: paths may lead elsewhere now.
 bool needed() noexcept;
 
-// AIFLAME_DESCRIPTORS=… for a new program; nullptr where none is held any more.
+// AIFLAME_DESCRIPTORS=… for a new program; nullptr if none is open any more.
 const char* variable() noexcept;
 
 // A path by which a new program finds this library under any root folder, as long as /proc is mounted; nullptr when there is none.

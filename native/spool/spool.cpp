@@ -180,7 +180,8 @@ void map_ahead() noexcept {
   constexpr uint64_t kLong = 4 << 20, kShort = 64 << 10;
   using namespace schema;
   for (uint32_t number : {StackNode::kTable, CpuSample::kTable, CodeRecord::kTable}) tables[number].map_ahead(kLong);
-  for (uint32_t number : {ProcessEnd::kTable, ThreadRecord::kTable, ThreadEnd::kTable, ModuleRecord::kTable, MarkRecord::kTable, NoteRecord::kTable})
+  for (uint32_t number : {ProcessEnd::kTable, ThreadRecord::kTable, ThreadEnd::kTable, ModuleRecord::kTable, MarkRecord::kTable, NoteRecord::kTable,
+                          ClockRecord::kTable, LoopTurn::kTable})
     tables[number].map_ahead(kShort);
   strings.map_ahead(kLong);
 }

@@ -20,22 +20,22 @@ struct NativeStack {
   const uint64_t* sps;  // a frame lies between its sp and its caller's
   const FrameWord* words;
   uint32_t count;
-  uint32_t same;  // so many of the outermost are those of the call before
+  uint32_t same;  // number of outermost frames that are unchanged since the call before
   Ending ending;
 };
 
-// A frame that a walk reached from the one inside.
+// A frame that a walk reached from the frame inside of it.
 struct Caller {
   uint64_t pc, sp;
-  uint64_t bp_slot;  // where its rbp was read, 0: it is that of the frame inside
-  uint64_t by_bp;    // the rbp of the frame inside, where that led to this one; else 0
+  uint64_t bp_slot;  // address from which its rbp was read, 0: it has the rbp of the frame inside
+  uint64_t by_bp;    // the rbp of the frame inside, if the walk used it to find this frame; else 0
 };
 
 class NativeUnwinder {
  public:
   static constexpr uint32_t kMostFrames = 1024;
 
-  // Memory comes from sys::map_memory, so create() may be called in a handler. nullptr when there is none.
+  // Memory comes from sys::map_memory, so create() may be called in a handler. nullptr when there is no memory.
   static NativeUnwinder* create() noexcept;
   static void destroy(NativeUnwinder* unwinder) noexcept;
 

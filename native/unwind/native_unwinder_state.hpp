@@ -10,7 +10,7 @@ struct alignas(32) Rule {
   uint64_t key;  // see key_of()
   FrameWord word;
   eh_frame::Row row;
-  uint32_t caller;  // where the rule of its last caller is kept: most frames have the same caller again
+  uint32_t caller;  // place of its last caller's rule: most frames have the same caller again
 };
 static_assert(sizeof(Rule) == 32);
 
@@ -23,7 +23,7 @@ struct Link {
   enum Flag : uint8_t {
     USES_BP = 1,     // its caller was found by its rbp
     LOSES_BP = 2,    // its caller's rbp is not known
-    FOREIGN = 4,     // its pc is no return address that a rule led to: the same pc later need not be this frame
+    FOREIGN = 4,     // no rule led to its pc as a return address: the same pc may later be another frame
     ONCE = 8,        // its caller was not found only by registers, the return address, a saved rbp and READS_CFA
     READS_CFA = 64,  // a function that aligns its stack keeps where its frame ends in it
     // Of a frame of the last stack:
@@ -37,11 +37,11 @@ struct NativeUnwinder::State {
   static constexpr uint32_t kRules = 4096, kSets = 2048, kWays = 4;
   static constexpr uint32_t kFrames = 1024;
 
-  // In the order in which they were found, so that those of a stack are neighbours; the first is unused. When there is no more room, all are
-  // discarded.
+  // Rules in the order in which walks found them, so that the rules of a stack are neighbours; the first is unused. When there is no more room,
+  // all are discarded.
   Rule rules[kRules];
   uint32_t rules_used;
-  uint32_t rules_generation;  // of modules, when they were found
+  uint32_t rules_generation;  // generation of the modules when the rules were found
   // Places of rules, by address. Addresses of one stack that share a set would evict each other at every walk.
   uint16_t index[kSets][kWays];
   Rule unkept;          // for addresses whose meaning may change at any time
@@ -54,7 +54,7 @@ struct NativeUnwinder::State {
   } bps[kFrames];
   struct {
     uint64_t value, slot;
-  } cfas[kFrames];  // of those with READS_CFA
+  } cfas[kFrames];  // set for frames with READS_CFA
   FrameWord words[kFrames];
   uint32_t kept;  // its frames, if rules alone led to its outermost one; else 0
   uint32_t kept_generation;

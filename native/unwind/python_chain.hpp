@@ -40,7 +40,7 @@ class ChainWalk {
 
   void run(uint64_t thread) noexcept {
     bool good = true;
-    switch (at_.chain) {
+    switch (chain_of(at_)) {
       case Chain::FRAME_OBJECTS:
         good = frame_objects(thread);
         break;
@@ -106,7 +106,7 @@ class ChainWalk {
     // The outermost CFrame is the thread state's own.
     uint64_t callers_frame = is_address(caller) ? load(caller + at_.cframe_current) : 0;
     uint64_t frame = load(cframe + at_.cframe_current);
-    bool shimmed = at_.chain == Chain::CFRAME_SHIMS;
+    bool shimmed = chain_of(at_) == Chain::CFRAME_SHIMS;
     if (shimmed ? shims(frame, &callers_frame) : entry_flags(frame, cframe, &callers_frame)) return true;
     sink_.reset();
     return shimmed ? shims(callers_frame, nullptr) : entry_flags(callers_frame, caller, nullptr);

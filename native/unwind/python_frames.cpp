@@ -11,6 +11,13 @@
 #include <atomic>
 #include <bit>
 
+// Read by the recorder from outside (recorder/looks), once the magic is there.
+struct Published {
+  aiflame::schema::Interpreter interpreter;
+  aiflame::schema::PythonLayout layout;
+};
+extern "C" __attribute__((visibility("default"))) constinit Published aiflame_interpreter{};
+
 namespace aiflame::python {
 
 namespace {
@@ -54,7 +61,7 @@ uint64_t cell_of_first_argument(const RawFrame& frame) noexcept {
 // a cell. The caller stores it before the frame is linked into the chain.
 uint64_t first_argument(const RawFrame& frame) noexcept {
   uint64_t object = safe_load(frame.address + layout.frame_locals) & layout.pointer_mask;
-  if (!object && layout.chain == Chain::FRAME_OBJECTS) object = cell_of_first_argument(frame);
+  if (!object && chain_of(layout) == Chain::FRAME_OBJECTS) object = cell_of_first_argument(frame);
   if (is_address(object) && safe_load(object + layout.object_type) == api.cell_type) object = safe_load(object + layout.cell_content);
   return object;
 }
@@ -210,7 +217,18 @@ class Reader {
   size_t room_, count_ = 0;
 };
 
+void publish() noexcept {
+  schema::Interpreter& out = aiflame_interpreter.interpreter;
+  out.runtime = reinterpret_cast<uint64_t>(api.runtime);
+  out.code_type = api.code_type;
+  out.text_type = api.text_type;
+  out.bytes_type = api.bytes_type;
+  aiflame_interpreter.layout = layout;
+  if (api.runtime) std::atomic_ref(out.magic).store(schema::kInterpreterMagic, std::memory_order_release);
+}
+
 void refuse(const char* reason) noexcept {
+  std::atomic_ref(aiflame_interpreter.interpreter.magic).store(0, std::memory_order_relaxed);
   untold.store(reason, std::memory_order_release);
   status.store(Status::REFUSED, std::memory_order_release);
   generation::end();
@@ -237,6 +255,7 @@ void look_for_interpreter() noexcept {
   layers::use(layout);
   codes::use(layout, {.code = api.code_type, .text = api.text_type, .bytes = api.bytes_type});
   codes::count_freed(api.type_slot);
+  publish();
   status.store(Status::ATTACHED, std::memory_order_release);
   generation::end();
 }

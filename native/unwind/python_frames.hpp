@@ -26,12 +26,12 @@ bool test_self() noexcept;
 // schedule_self_test().
 bool call_soon(int (*function)(void*)) noexcept;
 
-// Whether an interpreter was found and its layout is known. (The self-test may not have run yet.)
+// Whether attach() found an interpreter and knows its layout. (The self-test may not have run yet.)
 bool attached() noexcept;
 // Whether the self-test has passed / has failed.
 bool verified() noexcept;
 bool refused() noexcept;
-// PY_VERSION_HEX >> 16 of the interpreter, 0 when there is none that we can read.
+// PY_VERSION_HEX >> 16 of the interpreter, 0 if the process has none that we can read.
 uint32_t version() noexcept;
 
 // Places in code from which a thread has called hooks: their meaning need not be looked up again while no code object is freed. Zeroed memory is an
@@ -54,7 +54,7 @@ size_t walk(PythonFrame* out, size_t room, PlacesMet* met = nullptr) noexcept;
 // The data from which walk() finds frames, innermost first: while are_same() holds, and walked_from() and generation::current() do not change, it
 // finds the same frames. 0 when there is no room.
 size_t reads(Read* out, size_t room, PlacesMet* met) noexcept;
-// Compares the words outermost first, as the walk does: each word is certain to exist if those that led to it have not changed.
+// Compares the words outermost first, as the walk does: a word certainly exists if the words that led to it have not changed.
 bool are_same(const Read* reads, size_t count) noexcept;
 // The state of the calling thread; 0 when it runs no Python.
 uint64_t walked_from() noexcept;

@@ -9,7 +9,12 @@ namespace {
 // Taken with offsetof() from the headers of 3.10.13, 3.11.7 and 3.12.1, x86_64; a minor version keeps its layout.
 constexpr Layout k3_10 = {
     .version = 0x030a,
-    .chain = Chain::FRAME_OBJECTS,
+    .chain = static_cast<uint16_t>(Chain::FRAME_OBJECTS),
+    .runtime_interpreters = 32,
+    .interpreter_next = 0,
+    .interpreter_threads = 8,
+    .thread_previous = 0,
+    .thread_next = 8,
     .thread_frame = 24,
     .thread_cframe = 48,
     .thread_root_cframe = 264,
@@ -38,9 +43,15 @@ constexpr Layout k3_10 = {
 
 constexpr Layout k3_11 = {
     .version = 0x030b,
-    .chain = Chain::ENTRY_FLAGS,
+    .chain = static_cast<uint16_t>(Chain::ENTRY_FLAGS),
+    .runtime_interpreters = 40,
+    .interpreter_next = 0,
+    .interpreter_threads = 16,
+    .thread_previous = 0,
+    .thread_next = 8,
     .thread_cframe = 56,
     .thread_id = 152,
+    .thread_native_id = 160,
     .cframe_current = 8,
     .cframe_previous = 16,
     .frame_code = 32,
@@ -69,8 +80,14 @@ constexpr Layout k3_11 = {
 
 constexpr Layout k3_12 = {
     .version = 0x030c,
-    .chain = Chain::CFRAME_SHIMS,
+    .chain = static_cast<uint16_t>(Chain::CFRAME_SHIMS),
+    .runtime_interpreters = 40,
+    .interpreter_next = 0,
+    .interpreter_threads = 72,
+    .thread_previous = 0,
+    .thread_next = 8,
     .thread_cframe = 56,
+    .thread_native_id = 144,
     .cframe_current = 0,
     .cframe_previous = 8,
     .frame_code = 0,
@@ -101,6 +118,7 @@ constexpr Layout k3_12 = {
 
 // Where the sub-structs of _Py_DebugOffsets, the first member of _PyRuntime, begin, in words (Include/internal/pycore_runtime.h of
 // 3.13, pycore_debug_offsets.h of 3.14). Inside those that we read, a later version only appends.
+constexpr uint32_t kInterpreters = 5, kInterpreter = 6;
 struct Words {
   uint32_t thread, frame, code, object, tuple, bytes, text;
 };
@@ -111,8 +129,14 @@ Layout from_debug_offsets(uint32_t version, const uint64_t* at, const Words& wor
   auto offset = [at](uint32_t word) { return static_cast<uint16_t>(at[word]); };
   return {
       .version = version,
-      .chain = Chain::SHIMS,
+      .chain = static_cast<uint16_t>(Chain::SHIMS),
+      .runtime_interpreters = offset(kInterpreters),
+      .interpreter_next = offset(kInterpreter + 2),
+      .interpreter_threads = offset(kInterpreter + 3),
+      .thread_previous = offset(words.thread + 1),
+      .thread_next = offset(words.thread + 2),
       .thread_frame = offset(words.thread + 4),
+      .thread_native_id = offset(words.thread + 6),
       .frame_code = offset(words.frame + 2),
       .frame_instruction = offset(words.frame + 3),
       .frame_previous = offset(words.frame + 1),

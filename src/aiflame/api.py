@@ -4,16 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from typing import Protocol
+
     import polars as pl
 
+    from aiflame.analyze.findings.listing import Listing
     from aiflame.attribute.tree import Tree
     from aiflame.profile.folder.meta import Meta
     from aiflame.profile.tables.interface import OpenedProfile
     from aiflame.recorder.options import RecordOptions
+
+    class SupportsText(Protocol):
+        """IPython's pretty printer."""
+
+        def text(self, text: str) -> None: ...
+
+
+MOST_EMBEDDED = 4 << 20
 
 
 @contextmanager
@@ -32,7 +44,7 @@ def open(path: str | Path | None = None, progress: Callable[[float], None] | Non
     all ranks, or those named."""
     from aiflame.profile.opening import newest, open_profile
     from aiflame.profile.ranks.ranked import Ranked, some_ranks
-    from aiflame.resolve import complete
+    from aiflame.resolve.complete import complete
 
     def align(job: Ranked) -> Ranked:
         from aiflame.analyze.ranks.aligned import by_meetings
@@ -46,8 +58,13 @@ def open(path: str | Path | None = None, progress: Callable[[float], None] | Non
 class Profile:
     """A profile to ask questions of."""
 
+    embed = MOST_EMBEDDED
+    """At most this many bytes of report go into the output of a notebook's cell, and so into its file."""
+
     def __init__(self, store: OpenedProfile) -> None:
         self.store = store
+        self.cells: dict[str, str] = {}
+        """Names of a notebook's cells, by the files that IPython compiled them as."""
 
     @property
     def path(self) -> Path:
@@ -72,3 +89,25 @@ class Profile:
         from aiflame.attribute.trees.build import default_metric, tree
 
         return tree(self.store, metric or default_metric(self.store), by, detail)
+
+    def __repr__(self) -> str:
+        return f"<aiflame.Profile {str(self.path)!r}>"
+
+    @cached_property
+    def _first_findings(self) -> Listing:
+        """IPython asks for HTML and for text."""
+        from aiflame.render.report.inline import first_findings
+
+        return first_findings(self.store)
+
+    def _repr_html_(self) -> str:
+        """In a notebook: the first findings, and the report."""
+        from aiflame.render.report.inline import inline
+
+        return inline(self.store, self._first_findings, self.embed, self.cells)
+
+    def _repr_pretty_(self, printer: SupportsText, cycle: bool) -> None:
+        """In IPython without a notebook: the first findings."""
+        from aiflame.render.report.inline import plain
+
+        printer.text(plain(self.store, self._first_findings, self.cells))

@@ -1,4 +1,4 @@
-"""JSON that a terminal shows as it is: names in it may be a stranger's."""
+"""JSON that a terminal shows as it is: names in it may be a stranger's. And the versions of the documents that commands write."""
 
 from __future__ import annotations
 
@@ -7,9 +7,21 @@ import re
 
 from .errors import MOVES_THE_CURSOR
 
+SCHEMAS = {
+    **dict.fromkeys(("record", "demo", "doctor", "open", "flame", "annotate", "diff", "gate", "tally", "ranks", "intra"), 1),
+    **dict.fromkeys(("findings", "top"), 2),
+    **dict.fromkeys(("report", "timeline", "export", "completion", "version"), 1),
+}
+"""Documents by their command, each with its version. It rises when a key is removed, renamed or gets another meaning."""
+
+
+def schema(name: str) -> str:
+    """The value of `schema`, the first key of a document."""
+    return f"aiflame.{name}/{SCHEMAS[name]}"
+
 
 def json_text(value: object, indent: int | None = None, separators: tuple[str, str] | None = None) -> str:
     """Readable text beyond ASCII stays; control characters, and those that turn the direction of writing, are escaped. A reader of JSON
     gets every text as it was."""
     text = json.dumps(value, ensure_ascii=False, indent=indent, separators=separators)
-    return re.sub(MOVES_THE_CURSOR, lambda found: found[0] if found[0] == "\n" else f"\\u{ord(found[0]):04x}", text)
+    return re.sub(MOVES_THE_CURSOR, lambda match: match[0] if match[0] == "\n" else f"\\u{ord(match[0]):04x}", text)

@@ -85,11 +85,11 @@ else:
 
     def _init(names, defaults, *, after, frozen):
         head, lines = ["self"], []
-        known = {"_set": object.__setattr__, "_missing": _missing}
+        namespace = {"_set": object.__setattr__, "_missing": _missing}
         for name in names:
             value = name
             if name in defaults:
-                known[f"_of_{name}"] = defaults[name].make if isinstance(defaults[name], _Field) else defaults[name]
+                namespace[f"_of_{name}"] = defaults[name].make if isinstance(defaults[name], _Field) else defaults[name]
                 lazy = isinstance(defaults[name], _Field)
                 head.append(f"{name}=_missing" if lazy else f"{name}=_of_{name}")
                 value = f"_of_{name}() if {name} is _missing else {name}" if lazy else name
@@ -98,8 +98,8 @@ else:
             lines.append(f" _set(self, {name!r}, {value})" if frozen else f" self.{name} = {value}")
         if after:
             lines.append(" self.__post_init__()")
-        exec(f"def __init__({', '.join(head)}):\n" + ("\n".join(lines) or " pass"), known)
-        return known["__init__"]
+        exec(f"def __init__({', '.join(head)}):\n" + ("\n".join(lines) or " pass"), namespace)
+        return namespace["__init__"]
 
     _missing = object()
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -33,6 +35,32 @@ class Run:
 
 
 Recorder = Callable[..., Run]
+
+
+def recorder(folder: Path) -> Recorder:
+    """Runs a command in this folder under `aiflame record`, as a person does."""
+
+    def run(
+        *command: str | Path,
+        options: tuple[str, ...] = (),
+        env: dict[str, str] | None = None,
+        stdin: str | None = None,
+        timeout: float = 600,
+    ) -> Run:
+        path = folder / f"run{len(list(folder.glob('run*.aiflame')))}.aiflame"
+        result = subprocess.run(
+            [PYTHON, "-m", "aiflame.cli.main", "record", "-o", str(path), *options, "--", *map(str, command)],
+            env={**os.environ, **(env or {})},
+            input=stdin,
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            cwd=folder,
+            check=False,
+        )
+        return Run(result.returncode, result.stdout, result.stderr, path)
+
+    return run
 
 
 def under(tree: Tree, name: str) -> np.ndarray:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -16,6 +17,8 @@ import pytest
 from recording import kernels, time_under
 
 import aiflame
+from aiflame.agents.access import Access
+from aiflame.agents.tools import Tools
 from aiflame.api import Profile
 from aiflame.attribute.tree import Kind, Tree
 from aiflame.demo.cpu_device import CpuDevice
@@ -33,6 +36,16 @@ def run_demo(folder: Path, *options: str, **environment: str) -> subprocess.Comp
     command = [sys.executable, "-c", code, "demo", *options]
     surroundings = {**os.environ, **environment}
     return subprocess.run(command, cwd=folder, env=surroundings, capture_output=True, text=True, timeout=600, check=False)
+
+
+def test_with_json_stdout_is_one_document(tmp_path: Path) -> None:
+    """The workload's own lines go to stderr."""
+    process = run_demo(tmp_path, "--device", "cpu", "--seconds", "0.5", "--json")
+    assert process.returncode == 0, process.stderr
+    document = json.loads(process.stdout)
+    assert (document["schema"], document["device"]) == ("aiflame.demo/1", "cpu")
+    assert (tmp_path / document["profile"]).is_dir() and (tmp_path / document["flame_graph"]).is_file()
+    assert "multiplied two" in process.stderr
 
 
 @pytest.fixture(scope="module")
@@ -173,3 +186,14 @@ def test_a_wrong_product_ends_the_workload() -> None:
 @pytest.mark.parametrize("wrong", [("--device", "abacus"), ("--seconds", "-1")])
 def test_a_wrong_call_ends_with_status_2(wrong: tuple[str, str], tmp_path: Path) -> None:
     assert run_demo(tmp_path, *wrong).returncode == 2
+
+
+def test_an_agent_gets_its_line_and_a_fix_in_two_thousand_tokens(cpu_demo: tuple[Path, str]) -> None:
+    """The CPU has no stalls; tests/gpu asks the same of a GPU."""
+    tools = Tools(Access.to([cpu_demo[0]]))
+    text = tools.findings()
+    assert len(text) <= 8000
+    first = json.loads(text)["findings"][0]
+    assert first["fix"] and re.search(r"cpu_device\.py:\d+$", first["untrusted"]["line"])
+    evidence = json.loads(tools.findings(id=first["id"]))["untrusted"]["rows"]
+    assert evidence[0]["name"].startswith("matmul.cpp:")

@@ -96,6 +96,6 @@ def test_a_sum_belongs_to_the_layer_with_all_ops_that_used_the_tensor(record: Re
     middle = ((pl.col("begin_ns") + pl.col("end_ns")) // 2).alias("time_ns")
     sums = profile.table("gradient_sums").sort("begin_ns").select("process", "thread", middle, "autograd", sequence="last")
     of_layers = layers(profile)
-    found = origins(profile, sums.with_columns(stack=pl.lit(0), gpu=pl.lit(False)), of_layers, ops(profile))
+    of_sums = origins(profile, sums.with_columns(stack=pl.lit(0), gpu=pl.lit(False)), of_layers, ops(profile))
     path = [".".join(each) for each in names(of_layers.forest)]
-    assert [path[node] for node in found.layer.tolist()] == STEP * 2 * STEPS
+    assert [path[node] for node in of_sums.layer.tolist()] == STEP * 2 * STEPS

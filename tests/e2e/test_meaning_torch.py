@@ -111,7 +111,7 @@ def test_results_and_output_are_the_same_as_ever(train: Callable[..., Training])
     assert not len(training.table("notes")), training.table("notes")["text"].to_list()
 
 
-@pytest.mark.timed
+@pytest.mark.timed(alone=True)
 def test_workers_of_a_parallel_region_are_where_it_was_launched(train: Callable[..., Training]) -> None:
     training = train("--threads", "2", "--steps", "150")
     samples = training.samples()

@@ -56,6 +56,20 @@ def test_standard_streams_pass_through_untouched(record: Recorder) -> None:
     assert "err\n" in run.stderr
 
 
+def test_findings_come_on_stderr_when_the_program_has_ended(record: Recorder) -> None:
+    run = record(PYTHON, "-c", f"print('out')\n{BUSY.format(seconds=1)}raise SystemExit(3)", options=("--findings",))
+    assert (run.status, run.stdout) == (3, "out\n")
+    assert " of CPU time " in run.stderr and "hot-" in run.stderr
+    assert run.stderr.index("next: aiflame open") < run.stderr.index(" of CPU time ")
+    assert run.profile().table("cpu_samples").height > 50
+
+
+def test_without_anything_sampled_findings_say_how_to_record(record: Recorder) -> None:
+    run = record("true", options=("--findings", "--cpu-rate", "0"))
+    assert run.status == 0
+    assert "it was recorded with --cpu-rate 0; record without it" in " ".join(run.stderr.split())
+
+
 def test_a_program_that_no_tick_meets_was_recorded(record: Recorder) -> None:
     run = record("true")
     assert "nothing was recorded" not in run.stderr

@@ -61,8 +61,8 @@ def test_a_sealed_profile_has_no_secret_of_a_command_line_or_of_the_environment(
     profile = aiflame.open(run.path)
     assert profile.table("processes")["command"].str.contains("--token=").any(), "the command lines are there"
     assert not (run.path / "spool").exists()
-    texts = dict(everything(run.path))
-    assert len(texts) > 10
+    texts = {name: text for name, text in everything(run.path) if not name.startswith("tables/sources/")}
+    assert len(texts) > 10, "all but the program's own text, in which they are written out"
     leaks = {(name, canary) for name, text in texts.items() for canary in CANARIES if canary.encode() in text}
     assert leaks == set()
     assert not any(canary in run.stderr + run.stdout for canary in CANARIES)
@@ -87,3 +87,14 @@ def test_the_search_looks_into_packed_files(tmp_path: Path) -> None:
     texts = dict(everything(tmp_path))
     assert CHILD.encode() in texts["t.parquet: texts"] and HEADER.encode() in texts["t.parquet: texts"]
     assert SHELL.encode() in texts["c.gz: unpacked"]
+
+
+@pytest.mark.parametrize("options", [(), ("--no-sources",)], ids=["by default", "--no-sources"])
+def test_text_of_the_program_is_kept_unless_it_is_asked_not_to_be(record: Recorder, tmp_path: Path, options: tuple[str, ...]) -> None:
+    program = tmp_path / "program.py"
+    program.write_text("total = 0\nfor number in range(9_000_000):\n    total += number  # PLANTED\n")
+    os.utime(program, (1, 1))
+    profile = record(sys.executable, program, options=options).profile().store
+    texts = dict(profile.table("sources").rows()) if profile.has("sources") else {}
+    assert (str(program) in texts) == (not options)
+    assert not (options and texts)

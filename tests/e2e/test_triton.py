@@ -52,7 +52,7 @@ def launches(run: Run) -> dict[str, int]:
 
 
 def test_two_specializations_have_their_names_and_the_binary_when_asked_for(scene: Scene) -> None:
-    """Whatever is in Triton's cache already."""
+    """With any contents of Triton's cache."""
     expected = {"vadd_bs128_w4_s2": 3, "vadd_bs256_w8_s2": 2}
     plain, named = ([{"name": name, "entry": True} for name in names] for names in (("vadd", "vadd"), expected))
     assert scene("two") == (expected, plain)

@@ -36,7 +36,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if HERE in item.path.parents:
             item.add_marker(pytest.mark.timed)
-            if not devices():
+            if not devices() and not (item.path.name == "test_planted_gpu_causes.py" and os.environ.get("AIFLAME_GPU_PROFILES")):
                 item.add_marker(pytest.mark.skip(reason="no CUDA device on this machine"))
 
 
@@ -44,16 +44,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def record(tmp_path_factory: pytest.TempPathFactory) -> Recorder:
     """Runs a program of tests/gpu/programs under `aiflame record`; the same program with the same arguments once a session."""
     folder = tmp_path_factory.mktemp("gpu")
-    done: dict[tuple[str, ...], GpuRun] = {}
+    runs: dict[tuple[str, ...], GpuRun] = {}
 
     def run(program: str, *arguments: str | Path, options: tuple[str, ...] = (), timeout: float = 90) -> GpuRun:
         key = (program, *map(str, arguments), *options)
-        if key not in done:
-            path = folder / f"run{len(done)}.aiflame"
+        if key not in runs:
+            path = folder / f"run{len(runs)}.aiflame"
             command = [PYTHON, "-m", "aiflame.cli.main", "record", "-o", str(path), *options, "--", *_command(program, arguments)]
             finished = subprocess.run(command, capture_output=True, text=True, timeout=timeout, cwd=folder, check=False)
-            done[key] = GpuRun(Run(finished.returncode, finished.stdout, finished.stderr, path))
-        return done[key]
+            runs[key] = GpuRun(Run(finished.returncode, finished.stdout, finished.stderr, path))
+        return runs[key]
 
     return run
 
@@ -93,12 +93,12 @@ _outcomes: dict[str, dict[str, str]] = {}
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    """With AIFLAME_GPU_RESULTS, what passed and what did not is written there as JSON, test by test: a crash costs what comes after it."""
+    """With AIFLAME_GPU_RESULTS, outcomes are written there as JSON after each test: a crash costs only the later ones."""
     if report.when != "call" and report.outcome == "passed":
         return
     _outcomes[report.nodeid] = {"outcome": report.outcome, "why": report.longreprtext[-3000:]}
     if output := os.environ.get("AIFLAME_GPU_RESULTS"):
-        counts = {kind: sum(found["outcome"] == kind for found in _outcomes.values()) for kind in ("passed", "failed", "skipped")}
+        counts = {kind: sum(outcome["outcome"] == kind for outcome in _outcomes.values()) for kind in ("passed", "failed", "skipped")}
         Path(output).write_text(json.dumps({"machine": _machine(), **counts, "tests": _outcomes}, indent=1) + "\n")
 
 

@@ -21,7 +21,7 @@ MILLISECOND = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a person sees of a program's end."""
+    """A program's end as a person sees it."""
 
     status: int
     stdout: str
@@ -57,7 +57,7 @@ class GpuRun:
         return int(tree.values[metric][inside].sum())
 
     def unattributed(self, metric: str) -> float:
-        """The share of what could not be placed."""
+        """The share of values without a place."""
         tree = self.tree(metric)
         lost = _below(tree, tree.kinds() == Kind.UNATTRIBUTED)
         return int(tree.values[metric][lost].sum()) / max(tree.total(metric), 1)
@@ -66,14 +66,14 @@ class GpuRun:
         """Frame names from the outside in → their own value."""
         tree = self.tree(metric)
         names = tree.frames["name"].to_list()
-        found: dict[tuple[str, ...], int] = {}
+        stacks: dict[tuple[str, ...], int] = {}
         for node in np.flatnonzero(tree.values[metric]).tolist():
             value, stack = int(tree.values[metric][node]), []
             while node > 0:
                 stack.append(names[tree.frame[node]])
                 node = int(tree.parent[node])
-            found[tuple(reversed(stack))] = value
-        return found
+            stacks[tuple(reversed(stack))] = value
+        return stacks
 
     def kernels(self) -> pl.DataFrame:
         """Kernel records with their names and devices."""
@@ -113,5 +113,5 @@ def _below(tree: Tree, marked: NDArray[np.bool_]) -> NDArray[np.bool_]:
 
 def appear_in_order(stack: tuple[str, ...], *names: str) -> bool:
     """Whether the names are in the stack, each inside the one before."""
-    rest = iter(stack)
-    return all(name in rest for name in names)
+    callees = iter(stack)
+    return all(name in callees for name in names)

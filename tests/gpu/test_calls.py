@@ -25,9 +25,9 @@ def run(record: Recorder) -> GpuRun:
     return run
 
 
-def told(run: GpuRun) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(run.result.stdout)
-    return found
+def counts_of(run: GpuRun) -> dict[str, Any]:
+    counts: dict[str, Any] = json.loads(run.result.stdout)
+    return counts
 
 
 def calls(run: GpuRun) -> pl.DataFrame:
@@ -37,8 +37,8 @@ def calls(run: GpuRun) -> pl.DataFrame:
 
 def test_calls_of_the_runtime_are_those_of_the_program(run: GpuRun) -> None:
     rows = calls(run).filter(pl.col("called").str.starts_with("cuda"))
-    assert Counter(rows["called"]) == told(run)["called"]
-    assert told(run)["failed"] == 0
+    assert Counter(rows["called"]) == counts_of(run)["called"]
+    assert counts_of(run)["failed"] == 0
     assert rows["thread"].n_unique() == 1
 
 
@@ -53,7 +53,7 @@ def test_calls_of_the_driver_are_those_that_the_runtime_did_not_make(run: GpuRun
 
 def test_a_call_that_failed_says_so(run: GpuRun) -> None:
     rows = calls(run).filter(pl.col("called").str.starts_with("cuda")).sort("begin_ns")
-    assert told(run)["refused"] == [OUT_OF_MEMORY, OUT_OF_MEMORY, 0]
+    assert counts_of(run)["refused"] == [OUT_OF_MEMORY, OUT_OF_MEMORY, 0]
     failed = rows.filter(pl.col("failed") != 0)
     assert failed.select("called", "result", "bytes").rows() == [("cudaMalloc", OUT_OF_MEMORY, TOO_MUCH)]
     assert rows.filter(pl.col("called") == "cudaGetLastError")["result"].to_list() == [OUT_OF_MEMORY, 0]
@@ -61,7 +61,7 @@ def test_a_call_that_failed_says_so(run: GpuRun) -> None:
 
 def test_calls_have_their_bytes(run: GpuRun) -> None:
     bytes_of = dict(calls(run).group_by("called").agg(pl.col("bytes").sum()).rows())
-    called = told(run)["called"]
+    called = counts_of(run)["called"]
     assert bytes_of["cudaMemcpyAsync"] == called["cudaMemcpyAsync"] * BYTES
     assert bytes_of["cudaMemsetAsync"] == called["cudaMemsetAsync"] * BYTES // 2
     assert bytes_of["cudaLaunchKernel"] == bytes_of["cudaGetDevice"] == 0
@@ -69,7 +69,7 @@ def test_calls_have_their_bytes(run: GpuRun) -> None:
 
 def test_each_kernel_has_one_launch(run: GpuRun) -> None:
     kernels = run.kernels()
-    assert len(kernels) == told(run)["called"]["cudaLaunchKernel"] + DIRECT
+    assert len(kernels) == counts_of(run)["called"]["cudaLaunchKernel"] + DIRECT
     launches = run.profile.table("launches").select("process", "correlation", "stack")
     joined = kernels.select("process", "correlation").join(launches, on=["process", "correlation"], how="inner")
     assert len(joined) == len(kernels)
@@ -80,4 +80,4 @@ def test_nothing_is_traced_by_default(record: Recorder) -> None:
     run = record("calls.py")
     assert run.result.status == 0, run.run.stderr
     assert calls(run).is_empty()
-    assert len(run.kernels()) == told(run)["called"]["cudaLaunchKernel"] + DIRECT
+    assert len(run.kernels()) == counts_of(run)["called"]["cudaLaunchKernel"] + DIRECT

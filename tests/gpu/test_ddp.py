@@ -1,4 +1,4 @@
-"""DistributedDataParallel on NCCL, two GPUs: what both ranks asked for, what ran for it, and who waited for whom."""
+"""DistributedDataParallel on NCCL, two GPUs: the calls of both ranks, the kernels that ran for them, and which rank waited for which."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ REDUCE = "ncclDevKernel_AllReduce"
 @dataclass(frozen=True)
 class Job:
     run: GpuRun
-    told: list[dict[str, Any]]
+    reports: list[dict[str, Any]]
     """By each rank."""
 
     @cached_property
@@ -48,13 +48,13 @@ class Job:
 
     @cached_property
     def ranks(self) -> dict[str, Any]:
-        """What `aiflame ranks` says."""
-        done = subprocess.run(
+        """The JSON of `aiflame ranks`."""
+        process = subprocess.run(
             [*AIFLAME, "ranks", str(self.run.run.path), "--json"], capture_output=True, text=True, timeout=120, check=False
         )
-        assert done.returncode == 0, done.stderr
-        found: dict[str, Any] = json.loads(done.stdout)
-        return found
+        assert process.returncode == 0, process.stderr
+        answer: dict[str, Any] = json.loads(process.stdout)
+        return answer
 
 
 @pytest.fixture(scope="module", params=["one recorder", "a recorder for each rank"])
@@ -65,16 +65,16 @@ def job(two_devices: None, request: pytest.FixtureRequest, tmp_path_factory: pyt
     each = request.param == "a recorder for each rank"
     command = [*TORCHRUN, "--no-python", *record, PYTHON, *program] if each else [*record, *TORCHRUN, *program]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=240, cwd=folder, env=environment, check=False)
-    assert done.returncode == 0, done.stderr
-    run = GpuRun(Run(done.returncode, done.stdout, done.stderr, path))
+    process = subprocess.run(command, capture_output=True, text=True, timeout=240, cwd=folder, env=environment, check=False)
+    assert process.returncode == 0, process.stderr
+    run = GpuRun(Run(process.returncode, process.stdout, process.stderr, path))
     return Job(run, [json.loads((folder / f"{rank}.json").read_text()) for rank in RANKS])
 
 
 def test_torch_and_nccl_tell_each_all_reduce_of_both_ranks_with_its_bytes(job: Job) -> None:
     assert sorted(job.processes) == list(RANKS)
     for rank in RANKS:
-        asked = sorted(job.told[rank]["all_reduces"])
+        asked = sorted(job.reports[rank]["all_reduces"])
         of_torch, of_nccl = job.calls(CallBackend.TORCH, rank), job.calls(CallBackend.NCCL, rank)
         assert sorted(of_torch.filter(pl.col("call") == "nccl:all_reduce")["bytes"]) == asked
         assert sorted(of_nccl.filter(pl.col("call").str.starts_with("ncclAllReduce"))["bytes"]) == asked
@@ -84,22 +84,22 @@ def test_torch_and_nccl_tell_each_all_reduce_of_both_ranks_with_its_bytes(job: J
 def test_each_all_reduce_is_a_kernel_of_its_rank(job: Job) -> None:
     kernels = job.run.kernels().filter(pl.col("name").str.contains(REDUCE))
     counts = dict(kernels.group_by("process").len().rows())
-    assert counts == {job.processes[rank]: len(job.told[rank]["all_reduces"]) for rank in RANKS}
+    assert counts == {job.processes[rank]: len(job.reports[rank]["all_reduces"]) for rank in RANKS}
 
 
 def test_kernels_of_nccl_are_communication(job: Job) -> None:
     tree = job.run.profile.tree("gpu-time", by="phase")
     names = tree.frames["name"].to_list()
-    found = []
+    kernels = []
     for node in range(1, len(tree)):
         path, at = [], node
         while at > 0:
             path.append(names[tree.frame[at]])
             at = int(tree.parent[at])
         if any(name.startswith("ncclDevKernel") for name in path):
-            found.append(path)
-    assert found
-    assert all("Communication" in path for path in found), found
+            kernels.append(path)
+    assert kernels
+    assert all("Communication" in path for path in kernels), kernels
 
 
 def test_what_a_rank_did_adds_up(job: Job) -> None:
@@ -113,7 +113,7 @@ def test_what_a_rank_did_adds_up(job: Job) -> None:
 
 
 def test_ranks_meet_in_each_all_reduce(job: Job) -> None:
-    assert job.ranks["met"] >= len(job.told[0]["all_reduces"])
+    assert job.ranks["met"] >= len(job.reports[0]["all_reduces"])
 
 
 def test_the_rank_that_sleeps_is_named_with_phase_layer_and_cause(job: Job) -> None:
@@ -122,7 +122,7 @@ def test_the_rank_that_sleeps_is_named_with_phase_layer_and_cause(job: Job) -> N
     assert (first["rank"], first["name"], why["phase"], why["cause"]) == (SLEEPER, "all-reduce", "Backward", "wait")
     assert "layers.2" in why["layer"]
     same = [first, *(one for one in others if one["rank"] == SLEEPER and "layers.2" in one["why"]["layer"])]
-    steps = job.told[SLEEPER]["steps"] - FIRST_STEPS
+    steps = job.reports[SLEEPER]["steps"] - FIRST_STEPS
     assert sum(one["times"] for one in same) >= steps
     assert sum(one["lost_ns"] for one in same) >= steps * SLEPT_NS * 0.8
     assert f"Rank {SLEEPER} comes last" in job.ranks["findings"][0]["sentence"]
@@ -130,4 +130,4 @@ def test_the_rank_that_sleeps_is_named_with_phase_layer_and_cause(job: Job) -> N
 
 def test_the_other_rank_waits_in_its_kernels(job: Job) -> None:
     (waited,) = (row["waited_ns"] for row in job.ranks["rows"] if row["rank"] != SLEEPER)
-    assert waited >= (job.told[0]["steps"] - FIRST_STEPS) * SLEPT_NS * 0.8
+    assert waited >= (job.reports[0]["steps"] - FIRST_STEPS) * SLEPT_NS * 0.8

@@ -11,7 +11,7 @@ KERNELS = 100
 def ended_as_alone(record: Recorder, alone: Alone, way: str) -> GpuRun:
     run = record("endings.py", way)
     expected = alone("endings.py", way)
-    status = expected.status if expected.status >= 0 else 128 - expected.status  # a shell's way of telling a signal
+    status = expected.status if expected.status >= 0 else 128 - expected.status  # a shell's code for a signal
     assert run.result.stdout == expected.stdout
     assert run.result.status in (expected.status, status), run.run.stderr
     return run

@@ -1,4 +1,4 @@
-"""Energy on a real GPU: what trees add up to is what the device's own counter says, and work takes more than rest."""
+"""Energy on a real GPU: trees add up to the same energy as the device's own counter, and work takes more than rest."""
 
 from __future__ import annotations
 
@@ -47,19 +47,19 @@ def test_a_tree_adds_up_to_the_counter(working: GpuRun) -> None:
 
 
 def test_it_is_what_the_program_itself_reads_of_the_counter(working: GpuRun) -> None:
-    """Of the seconds between its two readings: what the counter had grown by then, by our looks."""
-    told = json.loads(working.result.stdout)
+    """Over the seconds between its two readings, the counter grew by as much in our looks as in the program's."""
+    readings = json.loads(working.result.stdout)
     counter = read(working, "energy").to_dict(as_series=False)
-    at = [value_at(counter["time_ns"], counter["value"], moment) for moment in (told["begin_ns"], told["end_ns"])]
-    assert at[1] - at[0] == pytest.approx((told["end_mj"] - told["begin_mj"]) / 1000, rel=0.02)
+    at = [value_at(counter["time_ns"], counter["value"], moment) for moment in (readings["begin_ns"], readings["end_ns"])]
+    assert at[1] - at[0] == pytest.approx((readings["end_mj"] - readings["begin_mj"]) / 1000, rel=0.02)
 
 
 def test_a_kernel_that_keeps_a_device_busy_takes_more_than_rest(working: GpuRun) -> None:
-    told = json.loads(working.result.stdout)
+    readings = json.loads(working.result.stdout)
     busy = working.total("energy", "spin") / working.total("gpu-time", "spin")
-    rest = idle(working) / (whole_ns(working) - working.total("gpu-time", "spin"))
-    assert busy > 1.1 * rest
-    assert working.total("gpu-time", "spin") >= 0.8 * told["worked_s"] * 1e9
+    idle_power = idle(working) / (whole_ns(working) - working.total("gpu-time", "spin"))
+    assert busy > 1.1 * idle_power
+    assert working.total("gpu-time", "spin") >= 0.8 * readings["worked_s"] * 1e9
 
 
 def test_idle_energy_stands_by_itself(working: GpuRun) -> None:

@@ -1,4 +1,4 @@
-"""Records inside Triton kernels, on a real GPU: they come out, and the program does what it does without them."""
+"""Records inside Triton kernels, on a real GPU: they come out, and the program behaves as without them."""
 
 from __future__ import annotations
 
@@ -42,24 +42,24 @@ def printed(result: Result) -> str:
 def test_launches_are_timed_inside_and_results_stay_equal(record: Recorder, alone: Callable[..., Result], spec: str) -> None:
     run = recorded(record, "plain", spec)
     assert printed(run.result) == printed(alone("intra_program.py", "plain", LAUNCHES))
-    found = captured(run)
-    assert {name for name, _ in found} >= {"gemm"}
-    assert all(numbers == TAKEN for _, numbers in found), found
+    captures = captured(run)
+    assert {name for name, _ in captures} >= {"gemm"}
+    assert all(numbers == TAKEN for _, numbers in captures), captures
 
 
 def test_an_autotuner_measures_kernels_as_they_are(record: Recorder, alone: Callable[..., Result]) -> None:
     """Launches of an autotuner's are neither taken nor counted: those that are taken are the program's own."""
     run = recorded(record, "tuned", "auto")
     assert printed(run.result) == printed(alone("intra_program.py", "tuned", LAUNCHES))
-    (found,) = captured(run)
-    assert found[1] == TAKEN
+    (kernel,) = captured(run)
+    assert kernel[1] == TAKEN
 
 
 def test_a_captured_graph_has_the_kernel_as_it_is(record: Recorder, alone: Callable[..., Result]) -> None:
     run = recorded(record, "graph", "auto")
     assert printed(run.result) == printed(alone("intra_program.py", "graph", LAUNCHES))
-    (found,) = captured(run)
-    assert found[1] == {1, 2}, "launch 4 and 8 were captured"
+    (kernel,) = captured(run)
+    assert kernel[1] == {1, 2}, "launch 4 and 8 were captured"
 
 
 def test_kernels_of_inductor(record: Recorder, alone: Callable[..., Result]) -> None:
@@ -72,15 +72,15 @@ def test_only_kernels_that_are_named_are_timed(record: Recorder) -> None:
     assert {name for name, _ in captured(recorded(record, "plain", "regions:^soft"))} == {"softmax"}
 
 
-@pytest.mark.parametrize(("what", "kernel", "grid"), [("million", "softmax", 1 << 20), ("millions", "counts", 1 << 25)])
+@pytest.mark.parametrize(("program", "kernel", "grid"), [("million", "softmax", 1 << 20), ("millions", "counts", 1 << 25)])
 def test_of_millions_of_ctas_the_last_are_recorded(
-    record: Recorder, alone: Callable[..., Result], what: str, kernel: str, grid: int
+    record: Recorder, alone: Callable[..., Result], program: str, kernel: str, grid: int
 ) -> None:
     """They go round in a quarter of the memory that there is for records."""
-    run = record("intra_program.py", what, LAUNCHES, options=("--intra", f"auto:^{kernel}$", "--intra-memory", "32M"), timeout=200)
-    assert printed(run.result) == printed(alone("intra_program.py", what, LAUNCHES))
-    (found,) = captured(run)
-    assert found[1] == TAKEN
+    run = record("intra_program.py", program, LAUNCHES, options=("--intra", f"auto:^{kernel}$", "--intra-memory", "32M"), timeout=200)
+    assert printed(run.result) == printed(alone("intra_program.py", program, LAUNCHES))
+    ((_, numbers),) = captured(run)
+    assert numbers == TAKEN
     launches = run.profile.table("intra_launches")
     assert (launches["grid"] == grid).all()
     assert launches["ctas"].is_between(10_000, (8 << 20) // 128).all(), launches["ctas"].to_list()
@@ -96,9 +96,9 @@ def test_what_was_recorded_is_told(record: Recorder) -> None:
     run = recorded(record, "plain", "auto")
     launches = run.profile.table("intra_launches")
     assert (launches["end_ns"] > launches["start_ns"]).all(), "each launch is a kernel that ran"
-    told = next(one for one in intra(run.profile.store) if one.name == "gemm")
-    assert told.in_scopes == pytest.approx(1, abs=0.03)
-    assert told.changes.plain_launches == LAUNCHES - len(TAKEN)
+    kernel = next(one for one in intra(run.profile.store) if one.name == "gemm")
+    assert kernel.in_scopes == pytest.approx(1, abs=0.03)
+    assert kernel.changes.plain_launches == LAUNCHES - len(TAKEN)
     tree = run.tree("gpu-time")
     assert (tree.kinds() == Kind.GPU_SCOPE).any()
     assert tree.total("gpu-time") >= int((launches["end_ns"] - launches["start_ns"]).sum())
@@ -118,12 +118,12 @@ def test_who_of_the_roles_is_waited_for_is_told(record: Recorder, alone: Callabl
         pytest.skip("roles of another GPU's are compiled otherwise")
     run = recorded(record, "specialized", "auto")
     assert printed(run.result) == printed(alone("intra_program.py", "specialized", LAUNCHES))
-    told = next(one for one in intra(run.profile.store) if one.name == "gemm_specialized")
-    assert {role.name for role in told.roles} == {"producer", "consumer", "consumer #2"}
-    assert told.path is not None
-    assert sum(part.share for part in told.path.parts) == pytest.approx(1)
-    assert told.overlap is not None
-    assert 0 < told.overlap.copies_ns <= told.overlap.window_ns
+    kernel = next(one for one in intra(run.profile.store) if one.name == "gemm_specialized")
+    assert {role.name for role in kernel.roles} == {"producer", "consumer", "consumer #2"}
+    assert kernel.path is not None
+    assert sum(part.share for part in kernel.path.parts) == pytest.approx(1)
+    assert kernel.overlap is not None
+    assert 0 < kernel.overlap.copies_ns <= kernel.overlap.window_ns
 
 
 def _is_hopper() -> bool:

@@ -1,4 +1,4 @@
-"""Steps, phases and layers on a GPU: what is found without markers against markers placed by hand (examples/llama)."""
+"""Steps, phases and layers on a GPU: names worked out without markers against markers placed by hand (examples/llama)."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ STEPS = ("--steps", "20")
 def test_steps_phases_and_layers_are_where_the_markers_say(record: Recorder) -> None:
     run = record(MARKED, *STEPS)
     assert run.result.status == 0, run.run.stderr
-    found = gpu_agreement(run.profile.store)
-    assert found.items > 20 * 100
-    assert min(found.step, found.phase) >= 0.99, f"{found}"
-    assert found.layer >= 0.95, f"{found}"
+    agreement = gpu_agreement(run.profile.store)
+    assert agreement.items > 20 * 100
+    assert min(agreement.step, agreement.phase) >= 0.99, f"{agreement}"
+    assert agreement.layer >= 0.95, f"{agreement}"
 
 
 def test_layers_are_where_the_markers_say(record: Recorder) -> None:
     run = record(MARKED, *STEPS)
-    found = gpu_agreement(run.profile.store)
-    assert found.all >= 0.99, f"{found}"
+    agreement = gpu_agreement(run.profile.store)
+    assert agreement.all >= 0.99, f"{agreement}"
 
 
 def test_compiled_steps_and_phases_are_where_the_markers_say(record: Recorder) -> None:
     run = record(MARKED, "--compile", *STEPS, timeout=180)
     assert run.result.status == 0, run.run.stderr
-    found = gpu_agreement(run.profile.store)
-    assert min(found.step, found.phase) >= 0.95, f"{found}"
+    agreement = gpu_agreement(run.profile.store)
+    assert min(agreement.step, agreement.phase) >= 0.95, f"{agreement}"
     assert layers_known(run.profile.store) >= 0.95
 
 

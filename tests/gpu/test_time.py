@@ -11,8 +11,8 @@ from aiflame.profile.schema.enums import CopyKind
 
 SECONDS = "1.5"
 OFTEN = ("--gpu-sampling", str(1 << 20))
-"""Cycles. By itself a GPU of this size is looked at every four milliseconds, everywhere in the same moment: of what runs for a second or
-two, that shows a share to five or ten percent."""
+"""Cycles. By itself a GPU of this size is looked at every four milliseconds, everywhere in the same moment: for a program of a second or
+two, that gives a share to within five or ten percent."""
 
 
 @pytest.fixture
@@ -69,7 +69,7 @@ def test_a_replayed_kernel_hangs_under_its_capture_under_its_replay(record: Reco
     assert total == pytest.approx(50 * 3 * MILLISECOND, rel=0.05)
 
 
-# CUPTI names no launch of what the body of a condition runs.
+# CUPTI names no launch for kernels in the body of a condition.
 @pytest.mark.parametrize(("way", "around"), [("child", ("main", "d", "[graph replay]")), ("if", ("[graph replay]",))])
 def test_a_graph_within_a_graph_leads_to_its_capture(record: Recorder, way: str, around: tuple[str, ...]) -> None:
     run = record("graph_nested.py", way, "50")
@@ -89,8 +89,8 @@ def test_copies_and_fills_have_their_bytes(record: Recorder) -> None:
     run = record("copies.py")
     assert run.result.stdout == "True\n", run.run.stderr
     copies = run.profile.table("copies")
-    found = {CopyKind(kind): (len(rows), int(rows["bytes"].sum())) for (kind,), rows in copies.group_by("kind")}
-    assert found == {
+    by_kind = {CopyKind(kind): (len(rows), int(rows["bytes"].sum())) for (kind,), rows in copies.group_by("kind")}
+    assert by_kind == {
         CopyKind.HOST_TO_DEVICE: (10, 10 * (3 << 20)),
         CopyKind.DEVICE_TO_DEVICE: (10, 10 * (2 << 20)),
         CopyKind.DEVICE_TO_HOST: (10, 10 * (1 << 20)),

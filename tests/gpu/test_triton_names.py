@@ -32,17 +32,17 @@ def launches(run: GpuRun) -> dict[str, int]:
 
 def printed(run: GpuRun) -> dict[str, Any]:
     assert run.result.status == 0, run.run.stderr
-    found: dict[str, Any] = json.loads(run.result.stdout.splitlines()[-1])
-    return found
+    output: dict[str, Any] = json.loads(run.result.stdout.splitlines()[-1])
+    return output
 
 
 @pytest.mark.parametrize("label", ["compiled", "from the cache"])
 def test_two_specializations_have_their_names(record: Recorder, cache: Path, label: str) -> None:
     run = record("triton_kernels.py", cache, label, timeout=200)
     assert printed(run)["equal"] and printed(run)["entries"] == ["vadd", "vadd"]
-    found = launches(run)
-    assert [found[name] for name in NAMES] == [30, 10 + 5]
-    assert "vadd" not in found
+    counts = launches(run)
+    assert [counts[name] for name in NAMES] == [30, 10 + 5]
+    assert "vadd" not in counts
 
 
 @pytest.mark.parametrize("label", ["compiled", "from the cache"])

@@ -1,4 +1,4 @@
-"""What a guest noticed of being recorded: a line for each thing that differs from the run alone."""
+"""Differences between a guest's recorded run and its run alone, a line each."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ _LINES = 6
 
 def changes(guest: Guest, alone: Observation, recorded: Observation) -> list[str]:
     """Empty: the program ran as it does alone, and its recording is not silently empty."""
-    found = []
+    lines = []
     if alone.status != recorded.status:
-        found.append(f"{status_words(alone.status)} alone, {status_words(recorded.status)} recorded")
+        lines.append(f"{status_words(alone.status)} alone, {status_words(recorded.status)} recorded")
     for name in ("stdout", "stderr"):
         before, after = (scrubbed(guest, getattr(observation, name)) for observation in (alone, recorded))
         if before != after:
-            found.append(f"{name} differs: {_difference(before, after)}")
-    found += _files_changed(guest, alone, recorded)
+            lines.append(f"{name} differs: {_difference(before, after)}")
+    lines += _files_changed(guest, alone, recorded)
     if alone.left_running != recorded.left_running:
-        found.append(f"{alone.left_running} processes go on alone, {recorded.left_running} recorded")
-    return found + _recording_problems(guest, recorded)
+        lines.append(f"{alone.left_running} processes go on alone, {recorded.left_running} recorded")
+    return lines + _recording_problems(guest, recorded)
 
 
 def status_words(status: int | None) -> str:
@@ -39,9 +39,9 @@ def status_words(status: int | None) -> str:
 
 
 def scrubbed(guest: Guest, text: str) -> str:
-    """Without what may differ: whole lines that may or may not be there leave no trace."""
+    """The text without the parts that may differ: whole lines that may or may not be there leave no trace."""
     for expression in guest.may_differ:
-        text = re.sub(expression, lambda found: "" if found.group().endswith("\n") else "…", text, flags=re.MULTILINE)
+        text = re.sub(expression, lambda match: "" if match.group().endswith("\n") else "…", text, flags=re.MULTILINE)
     return text
 
 
@@ -53,14 +53,14 @@ def _difference(before: str, after: str) -> str:
 
 def _files_changed(guest: Guest, alone: Observation, recorded: Observation) -> list[str]:
     lost, new = sorted(alone.files.keys() - recorded.files.keys()), sorted(recorded.files.keys() - alone.files.keys())
-    found = [f"files not written: {', '.join(lost[:_LINES])}"] if lost else []
-    found += [f"files that the program did not write alone: {', '.join(new[:_LINES])}"] if new else []
+    lines = [f"files not written: {', '.join(lost[:_LINES])}"] if lost else []
+    lines += [f"files that the program did not write alone: {', '.join(new[:_LINES])}"] if new else []
     differ = [
         name
         for name in alone.files.keys() & recorded.files.keys()
         if alone.files[name] != recorded.files[name] and not any(fnmatch(name, pattern) for pattern in guest.files_may_differ)
     ]
-    return found + ([f"files written otherwise: {', '.join(sorted(differ)[:_LINES])}"] if differ else [])
+    return lines + ([f"files written otherwise: {', '.join(sorted(differ)[:_LINES])}"] if differ else [])
 
 
 def _recording_problems(guest: Guest, recorded: Observation) -> list[str]:

@@ -1,4 +1,4 @@
-"""Programs of our own (`exotic/*.c`) that do what few programs do and some always will."""
+"""Programs of our own (`exotic/*.c`) that do rare things which some programs always will do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a guest is: a program that is run alone and recorded, and must not notice the difference."""
+"""A guest: a program that is run alone and recorded, and must not notice the difference."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ class NotMadeError(Exception):
 class Guest:
     name: str
     command: tuple[str, ...]
-    """Words may contain `{python}` (the guests' Python), `{programs}` (our scripts) and `{made}` (what `make` built)."""
+    """Words may contain `{python}` (the guests' Python), `{programs}` (our scripts) and `{made}` (the folder that `make` filled)."""
     make: tuple[tuple[str, ...], ...] = ()
     """Commands that prepare it, run once, unrecorded, in `{made}`."""
     needs: tuple[str, ...] = ()
-    """What it cannot run without: a program (`redis-server`), a package (`import jax`), a file (`/usr/lib/x.so`), or `root`."""
+    """Its requirements: a program (`redis-server`), a package (`import jax`), a file (`/usr/lib/x.so`), or `root`."""
     may_differ: tuple[str, ...] = ()
-    """Expressions for what differs from run to run in its output: times, process ids, addresses."""
+    """Expressions for the parts of its output that differ from run to run: times, process ids, addresses."""
     files_may_differ: tuple[str, ...] = ()
     """Patterns of files that it writes and whose contents differ from run to run."""
     environment: tuple[tuple[str, str], ...] = ()
@@ -42,21 +42,21 @@ class Guest:
         """Why it cannot be run here; empty: it can."""
         return next((reason for need in self.needs if (reason := _missing(need))), "")
 
-    def prepared(self, made: Path) -> tuple[str, ...]:
+    def prepared(self, folder: Path) -> tuple[str, ...]:
         """Its command, after it was made in the folder `made`."""
-        made.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(parents=True, exist_ok=True)
         for words in self.make:
-            variables = self.variables(made)
-            done = subprocess.run(_filled(words, made), cwd=made, env=variables, capture_output=True, text=True, check=False)
-            if done.returncode:
-                raise NotMadeError(f"{' '.join(words)} ended with status {done.returncode}: {done.stderr.strip().splitlines()[-1:]}")
-        return _filled(self.command, made)
+            variables = self.variables(folder)
+            process = subprocess.run(_filled(words, folder), cwd=folder, env=variables, capture_output=True, text=True, check=False)
+            if process.returncode:
+                raise NotMadeError(f"{' '.join(words)} ended with status {process.returncode}: {process.stderr.strip().splitlines()[-1:]}")
+        return _filled(self.command, folder)
 
-    def variables(self, made: Path) -> dict[str, str]:
+    def variables(self, folder: Path) -> dict[str, str]:
         inherited = {name: value for name, value in os.environ.items() if not name.startswith(("AIFLAME_", "LD_PRELOAD", "PYTEST_"))}
         path = f"{ENVIRONMENTS / 'python' / 'bin'}:{inherited.get('PATH', os.defpath)}"
         own = {
-            name: word for (name, _), word in zip(self.environment, _filled([value for _, value in self.environment], made), strict=True)
+            name: word for (name, _), word in zip(self.environment, _filled([value for _, value in self.environment], folder), strict=True)
         }
         return {**inherited, "PATH": path, **own}
 
@@ -67,8 +67,8 @@ def python() -> str:
     return str(own) if own.exists() else sys.executable
 
 
-def _filled(words: tuple[str, ...] | list[str], made: Path) -> tuple[str, ...]:
-    places = {"{python}": python(), "{programs}": str(HERE / "programs"), "{exotic}": str(HERE / "exotic"), "{made}": str(made)}
+def _filled(words: tuple[str, ...] | list[str], folder: Path) -> tuple[str, ...]:
+    places = {"{python}": python(), "{programs}": str(HERE / "programs"), "{exotic}": str(HERE / "exotic"), "{made}": str(folder)}
     filled = []
     for word in words:
         for place, value in places.items():
@@ -81,8 +81,8 @@ def _missing(need: str) -> str:
     if need == "root":
         return "" if os.geteuid() == 0 else "needs root"
     if need.startswith("import "):
-        found = subprocess.run([python(), "-c", need], capture_output=True, check=False).returncode == 0
-        return "" if found else f"no Python package {need.removeprefix('import ')}"
+        installed = subprocess.run([python(), "-c", need], capture_output=True, check=False).returncode == 0
+        return "" if installed else f"no Python package {need.removeprefix('import ')}"
     if need.startswith("/"):
         return "" if Path(need).exists() else f"no file {need}"
     return (

@@ -2,7 +2,7 @@
 
     killed.py [--moments 50] [--seed N] [--only WORD ...]
 
-What was recorded is counted in the spool's files, by a few lines that share nothing with the reader that is tested.
+Records are counted in the spool's files, by a few lines that share nothing with the tested reader.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ CASES = tuple(Case(*row) for row in itertools.product(("recorder", "program", "b
 
 
 def run(case: Case, moment_s: float, folder: Path) -> list[str]:
-    """What is wrong with one recording that loses somebody so long after its start; empty: nothing."""
+    """The faults of one recording whose recorder or program is killed so long after its start."""
     recording = _Recording(case, folder)
     try:
         return recording.killed_at(moment_s)
@@ -169,12 +169,12 @@ class _Recording:
     def _processes(self) -> list[int]:
         """Of the program, children among them."""
         named = f"AIFLAME_PROFILE={self._path}".encode()
-        found = []
+        pids = []
         for process in Path("/proc").glob("[0-9]*"):
             with contextlib.suppress(OSError):
                 if named in (process / "environ").read_bytes().split(b"\0"):
-                    found.append(int(process.name))
-        return found
+                    pids.append(int(process.name))
+        return pids
 
     def _lived(self) -> list[int]:
         return [int(line) for line in self._log.read_text().splitlines()] if self._log.exists() else []

@@ -28,7 +28,7 @@ RESULTS = REPOSITORY / "build" / "guests.json"
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """A guest's row: a cell for each way, and what changed."""
+    """A guest's row: a cell for each way, and the differences."""
 
     name: str
     cells: tuple[str, ...]
@@ -72,15 +72,15 @@ def run(guest: Guest, ways: tuple[Way, ...] = WAYS, keep: Path | None = None) ->
         if keep is None:
             shutil.rmtree(workplace, ignore_errors=True)
     alone, *others = observations
-    found = [(way, changes(guest, alone, other)) for way, other in zip(ways[1:], others, strict=True)]
+    changed = [(way, changes(guest, alone, other)) for way, other in zip(ways[1:], others, strict=True)]
     cells = [
         table.alone_cell(alone),
-        *(table.recorded_cell(alone, other, bool(lines)) for other, (_, lines) in zip(others, found, strict=True)),
+        *(table.recorded_cell(alone, other, bool(lines)) for other, (_, lines) in zip(others, changed, strict=True)),
     ]
     for way, other in zip(ways, observations, strict=True):
         for note in other.recording.notes if other.recording else ():
             print(f"    {guest.name}, {way.name}, note: {note}", flush=True)
-    return Result(guest.name, tuple(cells), tuple(f"{way.name}: {line}" for way, lines in found for line in lines))
+    return Result(guest.name, tuple(cells), tuple(f"{way.name}: {line}" for way, lines in changed for line in lines))
 
 
 def _arguments() -> argparse.Namespace:

@@ -1,4 +1,4 @@
-"""Runs a guest in one way and says what a person could see of it."""
+"""Runs a guest in one way and reports all of it that a person could see."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ _BUSY_NS = 500_000_000
 """A process that used more than this must have samples, or a note that says why it has none."""
 
 _LINGER_S = 2.0
-"""What ends so soon after the prompt is back does not go on: managers and workers notice a moment later that their parent has gone."""
+"""A process that ends so soon after the prompt is back has not stayed behind: managers and workers notice a moment later that their parent
+has gone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +43,7 @@ WAYS = (ALONE, RECORDED, FAST)
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """What a profile holds."""
+    """The contents of a profile."""
 
     samples: int
     sampled: int
@@ -65,7 +66,7 @@ class Observation:
     stdout: str
     stderr: str
     files: Mapping[str, str]
-    """What it left in its working directory: path, and the hash of the contents."""
+    """Its files left in the working directory: path, and the hash of the contents."""
     seconds: float
     """From when the command was started to its end."""
     prompt_seconds: float
@@ -136,11 +137,11 @@ def _run(
 
 
 def _files(folder: Path) -> dict[str, str]:
-    found = {}
+    hashes = {}
     for path in sorted(folder.rglob("*")):
         if path.is_file() and not path.is_symlink():
-            found[str(path.relative_to(folder))] = hashlib.sha256(path.read_bytes()).hexdigest()[:16]
-    return found
+            hashes[str(path.relative_to(folder))] = hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+    return hashes
 
 
 def _recording(profile: Path, stderr: str, watch: Watch) -> Recording:
@@ -150,7 +151,7 @@ def _recording(profile: Path, stderr: str, watch: Watch) -> Recording:
         pids = opened.table("processes")["pid"].to_list()
         samples = opened.table("cpu_samples").filter(pl.col("clock") == 0)
         degraded = opened.meta.degraded
-    except Exception as error:  # whatever it is: a profile that cannot be read is a finding, and the matrix goes on
+    except Exception as error:  # of any type: a profile that cannot be read is a finding, and the matrix goes on
         return Recording(0, 0, 0, 0, 0, tuple(said), (), f"{type(error).__name__}: {error}")
     sampled = {pids[process] for process in samples["process"].unique().to_list() if process < len(pids)}
     silent = {seen.pid for seen, cpu in watch.cpu_ns.items() if cpu > _BUSY_NS and not {seen.pid, watch.inner_pids.get(seen)} & sampled}

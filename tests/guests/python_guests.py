@@ -1,4 +1,4 @@
-"""Python's packages: servers, compilers, profilers, debuggers, and what computes in threads and processes of its own."""
+"""Python's packages: servers, compilers, profilers, debuggers, and packages that compute in threads and processes of their own."""
 
 from __future__ import annotations
 

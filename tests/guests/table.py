@@ -1,4 +1,4 @@
-"""The table of docs/guests.md: what a guest did alone, and how it fared recorded."""
+"""The table of docs/guests.md: each guest's run alone, and how it fared recorded."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ def recorded_cell(alone: Observation, recorded: Observation, changed: bool) -> s
 def write(page: Path, rows: Sequence[Sequence[str]]) -> None:
     """Puts the table between its two marks in the page."""
     text = page.read_text()
-    before, found, rest = text.partition(_BEGIN)
-    after = rest.partition(_END)[2]
-    assert found, f"{page} has no mark for the table"
+    before, mark, tail = text.partition(_BEGIN)
+    after = tail.partition(_END)[2]
+    assert mark, f"{page} has no mark for the table"
     lines = [_line(("guest", *(way.name for way in WAYS))), _line(["---"] * (len(WAYS) + 1)), *(_line(row) for row in rows)]
     page.write_text("\n".join([before + _BEGIN, *lines, _END]) + after)
 

@@ -28,5 +28,5 @@ def test_a_program_runs_recorded_as_it_runs_alone(guest: Guest, folder: Path) ->
     if reason := guest.missing():
         pytest.skip(reason)
     alone = observe(guest, ALONE, folder)
-    found = {way.name: changes(guest, alone, observe(guest, way, folder)) for way in (RECORDED, FAST)}
-    assert not any(found.values()), found
+    changed = {way.name: changes(guest, alone, observe(guest, way, folder)) for way in (RECORDED, FAST)}
+    assert not any(changed.values()), changed

@@ -1,4 +1,4 @@
-"""What is compared would be noticed: guests that do change when they are recorded, and recordings that are silently empty."""
+"""The comparison notices guests that do change when they are recorded, and recordings that are silently empty."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ SCRIPTS = {
 def test_a_program_that_changes_is_noticed(name: str, tmp_path: Path) -> None:
     script, expected = SCRIPTS[name]
     guest = Guest(name, ("sh", "-c", script))
-    found = changes(guest, observe(guest, ALONE, tmp_path), observe(guest, RECORDED, tmp_path))
-    assert len(found) == 1, found
-    assert found[0].startswith(expected), found
+    changed = changes(guest, observe(guest, ALONE, tmp_path), observe(guest, RECORDED, tmp_path))
+    assert len(changed) == 1, changed
+    assert changed[0].startswith(expected), changed
 
 
 def test_a_program_that_does_not_end_is_ended_with_its_children(tmp_path: Path) -> None:

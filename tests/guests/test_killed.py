@@ -1,4 +1,5 @@
-"""Nothing is lost when the recorder or the program is killed, whoever opens the profile meanwhile: some moments; `killed.py` has fifty."""
+"""Nothing is lost when the recorder or the program is killed, also while a reader has the profile open: some moments; `killed.py` has
+fifty."""
 
 from __future__ import annotations
 

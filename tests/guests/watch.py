@@ -38,7 +38,7 @@ class Watch:
     cpu_ns: dict[Seen, int] = field(default_factory=dict)
     """CPU time of each process as last seen: that of its last tenth of a second may lack."""
     inner_pids: dict[Seen, int] = field(default_factory=dict)
-    """What each calls itself, in a namespace of its own perhaps."""
+    """The process id of each inside its own namespace."""
     _thread: threading.Thread | None = None
     _over: threading.Event = field(default_factory=threading.Event)
 
@@ -61,7 +61,7 @@ class Watch:
             time.sleep(_EVERY)
 
     def kill_what_is_left(self) -> list[Seen]:
-        """Ends what is left of the tree: daemons, and everything when time is out. What was ended."""
+        """Ends the rest of the tree: daemons, and everything when time is out. Returns the processes that it ended."""
         ended = []
         with contextlib.suppress(FileNotFoundError):
             self._look()
@@ -112,15 +112,15 @@ class Watch:
         for name in os.listdir("/proc"):
             if name.isdecimal() and (fields := _stat(int(name))):
                 table[Seen(int(name), int(fields[19]))] = fields
-        known = {seen.pid for seen in self.cpu_ns if seen in table}
+        pids = {seen.pid for seen in self.cpu_ns if seen in table}
         grown = True
         while grown:
-            new = {seen.pid for seen, fields in table.items() if seen.pid not in known and int(fields[1]) in known}
-            known |= new
+            new = {seen.pid for seen, fields in table.items() if seen.pid not in pids and int(fields[1]) in pids}
+            pids |= new
             grown = bool(new)
         total = 0
         for seen, fields in table.items():
-            if seen.pid in known:
+            if seen.pid in pids:
                 self.cpu_ns[seen] = (int(fields[11]) + int(fields[12])) * _TICK_NS
                 total += _memory(seen.pid)
                 self.inner_pids.setdefault(seen, _inner_pid(seen.pid))

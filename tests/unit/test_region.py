@@ -162,9 +162,9 @@ def test_a_generator_is_in_its_region_while_it_makes_a_value(bridge: Bridge) -> 
             yield str(error)
 
     assert inspect.isgeneratorfunction(batches)
-    made: Any = batches()
-    assert [next(made), made.send("sent"), made.throw(ValueError("thrown"))] == [1, "sent", "thrown"]
-    assert next(made, "over") == "over"
+    generator: Any = batches()
+    assert [next(generator), generator.send("sent"), generator.throw(ValueError("thrown"))] == [1, "sent", "thrown"]
+    assert next(generator, "over") == "over"
     assert bridge.all == " ".join(["+batches -"] * 4)
 
 
@@ -178,9 +178,9 @@ def test_a_generator_that_is_closed_ends_in_its_region(bridge: Bridge) -> None:
         finally:
             ended.append(bridge.all)
 
-    made: Any = batches()
-    next(made)
-    made.close()
+    generator: Any = batches()
+    next(generator)
+    generator.close()
     assert ended == ["+batches - +batches"]
 
 
@@ -197,16 +197,16 @@ def test_an_asynchronous_generator_does_what_it_did(bridge: Bridge) -> None:
             ended.append(True)
 
     async def use() -> list[Any]:
-        made: Any = stream()
-        values = [await made.__anext__(), await made.asend("sent")]
-        await made.aclose()
+        generator: Any = stream()
+        values = [await generator.__anext__(), await generator.asend("sent")]
+        await generator.aclose()
         return values + [value async for value in stream()]
 
     assert inspect.isasyncgenfunction(stream)
     assert asyncio.run(use()) == [1, "sent", 1, None]
     assert ended == [True, True]
-    told = bridge.told["MainThread"]
-    assert told == ["+stream", "-"] * (len(told) // 2)
+    marks = bridge.told["MainThread"]
+    assert marks == ["+stream", "-"] * (len(marks) // 2)
 
 
 def test_threads_have_regions_of_their_own(bridge: Bridge) -> None:

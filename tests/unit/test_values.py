@@ -73,5 +73,5 @@ def test_its_own_functions_are_quick_and_do_the_same() -> None:
 def test_it_imports_nothing() -> None:
     code = "import importlib.util as u, sys; s = u.spec_from_file_location('values', sys.argv[1]); m = u.module_from_spec(s)"
     code += "; before = set(sys.modules); s.loader.exec_module(m); print(set(sys.modules) - before - {'__future__'})"
-    done = subprocess.run([sys.executable, "-I", "-S", "-c", code, values.__file__], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "set()"
+    process = subprocess.run([sys.executable, "-I", "-S", "-c", code, values.__file__], capture_output=True, text=True, check=True)
+    assert process.stdout.strip() == "set()"

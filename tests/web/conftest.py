@@ -8,6 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from report_flame import Opened as FlameGraphs
+from report_flame import flames
+from report_pages import reports
 from report_profiles import training
 from report_visits import Opener, visits
 from viewer import Viewer
@@ -35,6 +38,13 @@ def browser() -> Iterator[Any]:
         started = driver.chromium.launch(executable_path=program, args=list(FLAGS))
         yield started
         started.close()
+
+
+@pytest.fixture
+def flame(browser: Any, tmp_path: Path) -> FlameGraphs:
+    """Opens flame graphs of reports."""
+    with reports(browser, tmp_path, ".flame-stage canvas") as opener:
+        yield flames(opener)
 
 
 @pytest.fixture

@@ -37,7 +37,7 @@ class Opened:
         self.page.get_by_placeholder("Search or type").wait_for()
 
     def problems(self) -> list[tuple[Any, ...]]:
-        """What the viewer's own statistics call an error or lost data."""
+        """Rows of the viewer's own statistics that report an error or lost data."""
         return self.sql("select name, idx, value from stats where severity in ('error', 'data_loss') and value > 0")
 
 
@@ -73,7 +73,7 @@ def opened(browser: Any, trace: Path) -> Iterator[Opened]:
         context = browser.new_context(viewport={"width": 1400, "height": 900})
         page = context.new_page()
         page.set_default_timeout(120_000)
-        # Whatever the UI would like to ask of the network is not there.
+        # Requests of the UI to the network are refused.
         page.route("**/*", lambda route: route.continue_() if route.request.url.startswith(address) else route.abort())
         page.goto(f"{address}/#!/?url={address}{_TRACE}")
         page.wait_for_function("() => self.app?.trace?.engine")

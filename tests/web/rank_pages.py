@@ -20,13 +20,13 @@ SLEEPS = Made(sleeps={(2, 1): 20})
 
 
 def many_ranks(folder: Path, many: int) -> Path:
-    """A page of so many ranks, made of four recorded ones: all but rank 2 do what rank 0 does."""
+    """A page of so many ranks, made of four recorded ones: all but rank 2 are copies of rank 0."""
     partial = here(sources([job(folder / "job.aiflame", SLEEPS)])[0], 1 << 30, processes=1)
     facts = tuple(replace(partial.facts[2 if rank == 2 else 0], rank=rank, source=str(rank)) for rank in range(many))
     partial = Partial(facts)
     block = ranks_block(rank_page(partial, answer(partial)), 0)
     summary = {"metric": "cpu-time", "metrics": [{"name": "cpu-time"}]}
-    told = {"blocks": ["ranks"], "summary": summary, "findings": [], "steps": [], "panels": [], "started_ns": 0}
+    page_head = {"blocks": ["ranks"], "summary": summary, "findings": [], "steps": [], "panels": [], "started_ns": 0}
     path = folder / "many.html"
-    path.write_text("".join(report_page("many", told, [("ranks", block)])), encoding="utf-8")
+    path.write_text("".join(report_page("many", page_head, [("ranks", block)])), encoding="utf-8")
     return path

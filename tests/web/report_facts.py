@@ -1,4 +1,4 @@
-"""Blocks of facts made by hand: what ran from where, with which values, written as the report's page reads it."""
+"""Blocks of facts made by hand: sites, their paths and values, written as the report's page reads it."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Leaf:
 
 @dataclass
 class Site:
-    """What ran from one place: a path in each segment."""
+    """Work launched from one place: a path in each segment."""
 
     paths: Mapping[str, Path]
     leaves: Sequence[Leaf]
@@ -121,9 +121,9 @@ def facts(
     }
     for name, forest in forests.items():
         numbers[f"{name}.parent"], numbers[f"{name}.frame"] = forest.parent, forest.frame
-    told = head(metrics, bins, bin_ns, GROUPINGS | BY_STEP if steps else GROUPINGS)
+    block_head = head(metrics, bins, bin_ns, GROUPINGS | BY_STEP if steps else GROUPINGS)
     arrays = {name: np.array(values, dtype=np.int64) for name, values in numbers.items()}
-    return block({**told, "window_ns": window_ns, "period_log2": period_log2}, {**frame_columns(list(frames)), **arrays})
+    return block({**block_head, "window_ns": window_ns, "period_log2": period_log2}, {**frame_columns(list(frames)), **arrays})
 
 
 def head(
@@ -172,21 +172,24 @@ def kernel(name: str, full: str = "") -> tuple[Frame, ...]:
 
 
 def small() -> list[Site]:
-    """By construction, in ns of GPU time: gemm 600 (of which mlp 400, attn 200), softmax 250 in attn, idle 150: 1000 in all."""
+    """By construction, in ns of GPU time: gemm 600 (of which mlp 400, attn 200), softmax 250 in attn, idle 150: 1000 in all.
+
+    train.py → main → train → mlp → linear → gemm 400; attn → linear → gemm 200, attn → softmax 250; beside main: [GPU idle] 150.
+    """
     layer = {name: (Frame("layers.0", Kind.LAYER), Frame(name, Kind.LAYER)) for name in ("mlp", "attn")}
     phase = (Frame("Forward", Kind.PHASE),)
     op = {name: (Frame(f"aten::{name}", Kind.OP),) for name in ("mm", "softmax")}
     line = (Frame("gemm.py:41", Kind.GPU_LINE, "/app/gemm.py", 41),)
 
-    def site(names: tuple[str, ...], ran: str, where: str, what: str, leaves: list[Leaf], **more: object) -> Site:
+    def site(names: tuple[str, ...], kernel_name: str, where: str, what: str, leaves: list[Leaf], **more: object) -> Site:
         paths = {
             "process": process(),
             "code": python("main", "train", *names),
-            "kernel": kernel(ran, f"void {ran}<float>()"),
+            "kernel": kernel(kernel_name, f"void {kernel_name}<float>()"),
             "phase": phase,
             "layer": layer[where],
             "op": op[what],
-            "family": (Frame("gemm" if ran == "gemm" else "attention", Kind.FAMILY),),
+            "family": (Frame("gemm" if kernel_name == "gemm" else "attention", Kind.FAMILY),),
         }
         return Site(paths, leaves, **more)  # type: ignore[arg-type]
 
@@ -257,3 +260,14 @@ def large(nodes: int, seed: int = 7, names: int = 20_000) -> bytes:
         "leaf.gpu-time": value,
     }
     return block(head(("gpu-time",)), columns, frozenset({"code.parent", "site.code", "leaf.site", "site.group"}))
+
+
+def device() -> dict[str, bytes]:
+    """The block of the small tree."""
+    return {"facts.device": facts(small())}
+
+
+def stacks(values: dict[str, int], kind: Kind = Kind.PYTHON) -> bytes:
+    """`a;b` → value"""
+    paths = {stack: tuple(Frame(name, kind) for name in stack.split(";")) for stack in values}
+    return facts([Site({"code": paths[stack]}, [Leaf({"gpu-time": value}, (), 1)]) for stack, value in values.items()])

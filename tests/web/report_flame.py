@@ -1,4 +1,4 @@
-"""An open flame graph of a report, and what a person sees and does there."""
+"""An open flame graph of a report, used as a person does: with eyes, pointer and keys."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ class Flame:
         return {bar["name"] for bar in self.bars()}
 
     def shares(self) -> dict[str, float]:
-        """What each name has of the picture's width, in %."""
+        """Each name's share of the picture's width, in %."""
         wide = self.width()
-        found: dict[str, float] = {}
+        shares: dict[str, float] = {}
         for bar in self.bars():
-            found[bar["name"]] = round(found.get(bar["name"], 0) + 100 * bar["width"] / wide, 1)
-        return found
+            shares[bar["name"]] = round(shares.get(bar["name"], 0) + 100 * bar["width"] / wide, 1)
+        return shares
 
     def row(self, depth: int) -> list[str]:
         """Names of a depth from left to right."""
@@ -80,12 +80,12 @@ class Flame:
         self.page.keyboard.press("Escape")
         self.settle()
 
-    def select(self, what: str, value: str) -> None:
-        self.page.select_option(f".flame-tools select[name={what}]", value)
+    def select(self, menu: str, value: str) -> None:
+        self.page.select_option(f".flame-tools select[name={menu}]", value)
         self.settle()
 
     def search(self, pattern: str) -> str:
-        """Types it, and returns what the page says it matched."""
+        """Types it, and returns the page's line about matches."""
         self.page.fill(".flame-search", pattern)
         self.settle()
         return self.text(".flame-matched")

@@ -1,4 +1,4 @@
-"""An open report, and what a person does with the pictures in it."""
+"""An open report, and the ways in which a person uses the pictures in it."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ class Report:
         self.settle()
 
     def settle(self) -> None:
-        """Waits until what is drawn no longer changes. A busy machine's browser may draw long after it was asked to."""
-        look = """canvas => new Promise((told) => requestAnimationFrame(() => requestAnimationFrame(
-          () => told(canvas.dataset.drawn + location.hash + canvas.toDataURL()))))"""
+        """Waits until the picture no longer changes. A busy machine's browser may draw long after it was asked to."""
+        look = """canvas => new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(
+          () => resolve(canvas.dataset.drawn + location.hash + canvas.toDataURL()))))"""
         before = None
         for _ in range(100):
             self.page.wait_for_timeout(60)
@@ -49,11 +49,11 @@ class Report:
         raise AssertionError("the picture never comes to rest")
 
     def drawn(self) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(self.page.eval_on_selector(self.canvas, "canvas => canvas.dataset.drawn"))
-        return found
+        picture: dict[str, Any] = json.loads(self.page.eval_on_selector(self.canvas, "canvas => canvas.dataset.drawn"))
+        return picture
 
     def state(self) -> dict[str, str]:
-        """What the address says."""
+        """The view's state in the address."""
         return dict(parse_qsl(self.page.evaluate("location.hash")[1:]))
 
     def at(self, x: float, y: float) -> tuple[float, float]:
@@ -98,13 +98,13 @@ class Report:
         return red, green, blue
 
     def text(self, selector: str) -> str:
-        found: str = self.page.inner_text(selector)
-        return found
+        text: str = self.page.inner_text(selector)
+        return text
 
     def said(self) -> str:
         """To screen readers."""
-        found: str = self.page.text_content("#spoken")
-        return found
+        announcement: str = self.page.text_content("#spoken")
+        return announcement
 
 
 @contextmanager

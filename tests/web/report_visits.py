@@ -1,4 +1,4 @@
-"""A whole report, opened from a file as a person has it, and what they see of it."""
+"""A whole report, opened from a file and looked at as a person would."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from urllib.parse import parse_qsl
 
 PATIENCE_MS = 20_000
 COPIED = "if (navigator.clipboard) navigator.clipboard.writeText = async (text) => { window.copied = text; };"
-"""Runs first: what is copied can be read, whatever a browser without a window permits."""
+"""Runs first: tests can read the copied text, although a browser without a window may have no clipboard."""
 Opener = Callable[..., "Visit"]
 
 
@@ -30,21 +30,23 @@ class Visit:
         self.page.wait_for_selector("html[data-ready]", timeout=PATIENCE_MS)
 
     def state(self) -> dict[str, str]:
-        """What the address says."""
+        """The view's state in the address."""
         return dict(parse_qsl(self.page.evaluate("location.hash")[1:]))
 
     def wait_for_state(self, **state: str) -> None:
         """Until the address says so: it does a moment after the page."""
-        told = "state => Object.entries(state).every(([name, value]) => new URLSearchParams(location.hash.slice(1)).get(name) === value)"
-        self.page.wait_for_function(told, arg=state, timeout=PATIENCE_MS)
+        in_address = (
+            "state => Object.entries(state).every(([name, value]) => new URLSearchParams(location.hash.slice(1)).get(name) === value)"
+        )
+        self.page.wait_for_function(in_address, arg=state, timeout=PATIENCE_MS)
 
     def text(self, selector: str) -> str:
-        found: str = self.page.inner_text(selector)
-        return found
+        text: str = self.page.inner_text(selector)
+        return text
 
     def texts(self, selector: str) -> list[str]:
-        found: list[str] = self.page.locator(selector).all_inner_texts()
-        return found
+        texts: list[str] = self.page.locator(selector).all_inner_texts()
+        return texts
 
     def click(self, selector: str) -> None:
         self.page.click(selector)
@@ -59,12 +61,12 @@ class Visit:
 
     def view(self) -> str:
         """The one that is shown."""
-        found: str = self.page.get_attribute(".view:not([hidden])", "data-of")
-        return found
+        name: str = self.page.get_attribute(".view:not([hidden])", "data-of")
+        return name
 
     def style(self, selector: str, name: str) -> str:
-        found: str = self.page.eval_on_selector(selector, f"one => getComputedStyle(one).{name}")
-        return found
+        value: str = self.page.eval_on_selector(selector, f"one => getComputedStyle(one).{name}")
+        return value
 
     def request_failed(self, request: Any) -> None:
         """One that the page's policy forbids was never made."""
@@ -72,7 +74,7 @@ class Visit:
             self.requests.remove(request.url)
 
     def failed(self) -> str:
-        """The line that says what went wrong."""
+        """The line with the page's error."""
         self.page.wait_for_selector("#failed:not([hidden]) span", timeout=PATIENCE_MS)
         return self.text("#failed span")
 
@@ -88,23 +90,23 @@ def visits(browser: Any) -> Iterator[Opener]:
         """`before`: a script that runs first; `ready`: wait until the first screen is there."""
         context = browser.new_context(**{"viewport": {"width": 1280, "height": 800}, "color_scheme": "light", **options})
         context.set_default_timeout(PATIENCE_MS)
-        found = Visit(context.new_page(), where if isinstance(where, str) else where.as_uri(), expected=expected)
-        found.page.on("console", lambda message: found.errors.append(message.text))
-        found.page.on("pageerror", lambda error: found.errors.append(str(error)))
-        found.page.on("request", lambda request: found.requests.append(request.url.split("#")[0]))
-        found.page.on("requestfailed", found.request_failed)
-        opened.append((found, context))
+        seen = Visit(context.new_page(), where if isinstance(where, str) else where.as_uri(), expected=expected)
+        seen.page.on("console", lambda message: seen.errors.append(message.text))
+        seen.page.on("pageerror", lambda error: seen.errors.append(str(error)))
+        seen.page.on("request", lambda request: seen.requests.append(request.url.split("#")[0]))
+        seen.page.on("requestfailed", seen.request_failed)
+        opened.append((seen, context))
         if before:
-            found.page.add_init_script(before)
+            seen.page.add_init_script(before)
         if ready:
-            found.open(state)
+            seen.open(state)
         else:
-            found.page.goto(found.address + state)
-        return found
+            seen.page.goto(seen.address + state)
+        return seen
 
     yield visit
-    for found, context in opened:
+    for seen, context in opened:
         context.close()
-        assert [error for error in found.errors if not any(part in error for part in found.expected)] == []
-        own = [url for url in found.requests if url != "about:blank" and not url.startswith(("blob:", "data:"))]
-        assert not [url for url in own if not url.startswith(found.address)]
+        assert [error for error in seen.errors if not any(part in error for part in seen.expected)] == []
+        own = [url for url in seen.requests if url != "about:blank" and not url.startswith(("blob:", "data:"))]
+        assert not [url for url in own if not url.startswith(seen.address)]

@@ -380,7 +380,7 @@ def test_a_difference_is_red_and_blue_and_the_base_can_be_seen(view: View, diffe
 
 
 def test_two_hundred_thousand_stacks_stay_quick_to_draw(view: View, tmp_path: Path) -> None:
-    """However large the file, what is drawn at once stays small; zooming brings out frames that were too narrow before."""
+    """However large the file, the picture drawn at once stays small; zooming brings out frames that were too narrow before."""
     path = tmp_path / "many.svg"
     svg.write(trees.many_stacks(), "cpu-time", path, "Many", "")
     viewer = view(path)

@@ -43,3 +43,18 @@ def test_in_a_picture_they_are_text(view: Callable[..., Any], hostile: dict[str,
     seen.open()
     assert any(SEEN in shown for shown in seen.names())
     assert seen.page.evaluate("[window.harmed ?? 0, document.getElementsByTagName('img').length]") == [0, 0]
+
+
+@pytest.mark.parametrize("name", ["training", "kernels", "spool"])
+def test_in_a_notebook_they_are_text(browser: Any, hostile: dict[str, Path], tmp_path: Path, name: str) -> None:
+    html = aiflame.open(hostile[name])._repr_html_()
+    (tmp_path / "notebook.html").write_text(f"<!doctype html><meta charset=utf-8><title>notebook</title>{html}", encoding="utf-8")
+    context = browser.new_context()
+    page = context.new_page()
+    page.goto((tmp_path / "notebook.html").as_uri())
+    report = page.frame_locator("iframe")
+    report.locator("html[data-ready]").wait_for(state="attached")
+    assert page.evaluate("[window.harmed ?? 0, document.querySelectorAll('script, img, iframe').length]") == [0, 1]
+    assert report.locator("body").evaluate("window.harmed ?? 0") == 0
+    assert SEEN in page.locator(".aiflame b").inner_text() or SEEN in report.locator("body").inner_text()
+    context.close()

@@ -1,4 +1,5 @@
-"""Source and SASS in a real browser: bars, what belongs together, the way to the hottest, and what is said where something is missing."""
+"""Source and SASS in a real browser: bars, lines lit with their instructions, the way to the hottest, and a message where something is
+missing."""
 
 from __future__ import annotations
 
@@ -42,11 +43,11 @@ def inlined(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def rows(visit: Visit, pane: str) -> list[list[str]]:
     """Name, share and text of each line."""
-    found: list[list[str]] = visit.page.eval_on_selector_all(
+    cells: list[list[str]] = visit.page.eval_on_selector_all(
         f"{pane} .line",
         "lines => lines.map((line) => ['.line-name', '.share', 'code'].map((part) => line.querySelector(part).textContent))",
     )
-    return found
+    return cells
 
 
 def lit(visit: Visit, pane: str) -> list[str]:
@@ -109,9 +110,9 @@ def test_the_legend_names_reasons_most_frequent_first_and_explains_them(visit: O
         ["wait", "5.0%"],
     ]
     assert "global, local" in seen.page.get_attribute(".stall-legend li >> nth=0", "title")
-    told = line(seen, SOURCES, "3").locator(".share").get_attribute("title")
-    assert "60 samples, 60.0% of the kernel's; in 50.0% nothing was issued" in told
-    assert "100.0% long_scoreboard" in told
+    title = line(seen, SOURCES, "3").locator(".share").get_attribute("title")
+    assert "60 samples, 60.0% of the kernel's; in 50.0% nothing was issued" in title
+    assert "100.0% long_scoreboard" in title
 
 
 def test_a_line_lights_its_instructions_and_an_instruction_its_lines(visit: Opener, inlined: Path) -> None:
@@ -155,11 +156,11 @@ def test_keys_go_from_the_hottest_to_the_next(visit: Opener, inlined: Path) -> N
     seen = visit(inlined, "#view=code")
     ready(seen, SOURCES)
     line(seen, SASS, "0040").click()
-    found = []
+    offsets = []
     for key in "nnnnnp":
         seen.press(key)
-        found += lit(seen, SASS)
-    assert found == ["0010", "0020", "0000", "0030", "0010", "0030"]
+        offsets += lit(seen, SASS)
+    assert offsets == ["0010", "0020", "0000", "0030", "0010", "0030"]
 
 
 def test_code_that_was_inlined_counts_where_it_came_in(visit: Opener, inlined: Path) -> None:
@@ -214,17 +215,17 @@ def test_a_kernel_that_was_never_met_says_so(visit: Opener, inlined: Path) -> No
 
 
 @pytest.mark.parametrize(
-    ("code", "told", "panes"),
+    ("code", "message", "panes"),
     [
         ((0, "EXIT", (), {"wait": 5}), "no source lines: the kernel was compiled without a line table", [SASS]),
         ((0, "", (("k", CODE, 1),), {"wait": 5}), "no SASS: nvdisasm was not found", [SOURCES, SASS]),
     ],
 )
-def test_what_is_missing_is_one_line(visit: Opener, tmp_path: Path, code: Any, told: str, panes: list[str]) -> None:
+def test_what_is_missing_is_one_line(visit: Opener, tmp_path: Path, code: Any, message: str, panes: list[str]) -> None:
     write(with_symbols(sampled(tmp_path / "p.aiflame", Sampled("k", [code]), sources={CODE: "one\n"})), tmp_path / "r.html")
     seen = visit(tmp_path / "r.html", "#view=code")
     ready(seen)
-    assert [text.startswith(told) for text in seen.texts(".kernel-head .degraded")] == [True]
+    assert [text.startswith(message) for text in seen.texts(".kernel-head .degraded")] == [True]
     assert [pane for pane in (SOURCES, SASS) if seen.page.locator(pane).count()] == panes
 
 

@@ -40,10 +40,10 @@ def wild(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def share(visit: Visit, selector: str) -> float:
     """Of its parent's width."""
-    found: float = visit.page.eval_on_selector(
+    width: float = visit.page.eval_on_selector(
         selector, "one => one.getBoundingClientRect().width / one.parentElement.getBoundingClientRect().width"
     )
-    return found
+    return width
 
 
 def test_the_first_screen_says_what_ran(visit: Opener, report: Path) -> None:
@@ -52,6 +52,8 @@ def test_the_first_screen_says_what_ran(visit: Opener, report: Path) -> None:
     facts = seen.text(".ran .facts")
     for part in ("took\n5 s", "device\nNVIDIA H200", "1 process, 1 thread", "box, 64 cores", "GPU time"):
         assert part in facts
+    assert seen.text(".ran .scope").startswith("Steps 1 to 5: ")
+    assert "aiflame report --whole-run" in seen.text(".ran .scope")
     assert seen.page.title() == "p.aiflame"
     assert seen.page.locator(".degraded").count() == 0
 
@@ -105,7 +107,7 @@ def test_bars_of_phases_and_layers_lead_to_the_flame_graph_grouped_so(visit: Ope
     seen = visit(report)
     assert seen.texts(".panel h2") == ["By phase GPU time", "By layer GPU time", "By kernel GPU time"]
     row = seen.page.locator(".panel", has_text="By layer").locator(".bar-row").first
-    assert row.inner_text().split() == ["layers.*.attn", "100.0%", "420", "µs"]
+    assert row.inner_text().split() == ["layers.*.attn", "100.0%", "350", "µs"]
     row.click()
     assert seen.state() == {"view": "flame", "metric": "gpu-time", "by": "layer", "search": "^attn$"}
     seen.page.go_back()
@@ -151,9 +153,9 @@ def test_a_link_to_a_view_opens_it(visit: Opener, report: Path) -> None:
 def test_keys_are_listed_and_those_of_the_view(visit: Opener, report: Path) -> None:
     seen = visit(report, "#view=code")
     seen.press("?")
-    told = seen.text("dialog.help")
-    assert [title for title in TITLES if title not in told] == []
-    assert "the next hottest" in told
+    text = seen.text("dialog.help")
+    assert [title for title in TITLES if title not in text] == []
+    assert "the next hottest" in text
     seen.press("Escape")
     assert seen.page.locator("dialog[open]").count() == 0
 
@@ -181,7 +183,7 @@ def test_light_and_dark_follow_the_system_until_chosen(visit: Opener, report: Pa
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_text_can_be_read(visit: Opener, report: Path, theme: str) -> None:
-    """WCAG AA: 4.5 to 1, for text on what is behind it."""
+    """WCAG AA: 4.5 to 1, for text on its background."""
     seen = visit(report, color_scheme=theme)
     low = seen.page.evaluate(
         """() => {
@@ -246,14 +248,14 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("what", list(REFUSED))
-def test_nothing_that_gets_into_the_page_reaches_the_network(visit: Opener, report: Path, what: str) -> None:
+@pytest.mark.parametrize("request_kind", list(REFUSED))
+def test_nothing_that_gets_into_the_page_reaches_the_network(visit: Opener, report: Path, request_kind: str) -> None:
     seen = visit(report, expected=("Content Security Policy", "Failed to load", "Refused to"))
     violated = seen.page.evaluate(
         f"""() => new Promise((resolve) => {{
           document.addEventListener("securitypolicyviolation", (event) => resolve(event.effectiveDirective));
           setTimeout(() => resolve("allowed"), 5000);
-          {REFUSED[what]}
+          {REFUSED[request_kind]}
         }})"""
     )
     assert violated != "allowed"
@@ -279,8 +281,8 @@ def test_hostile_names_are_shown_as_they_are_but_for_what_rearranges_text(visit:
 
 def damaged(report: Path, path: Path, name: str, data: str) -> Path:
     """The report with other data in a block; with none, without the block."""
-    before, _, rest = report.read_text(encoding="utf-8").partition(f'<script type="text/plain" class="block" data-name="{name}">')
-    _, _, after = rest.partition("</script>")
+    before, _, tail = report.read_text(encoding="utf-8").partition(f'<script type="text/plain" class="block" data-name="{name}">')
+    _, _, after = tail.partition("</script>")
     block = f'<script type="text/plain" class="block" data-name="{name}">{data}</script>'
     path.write_text(f"{before}{block if data else ''}{after}")
     return path
@@ -289,10 +291,12 @@ def damaged(report: Path, path: Path, name: str, data: str) -> Path:
 UNREADABLE = [("", "this file has no data called tables"), ("AAAA", "tables is damaged"), ("?", "not correctly encoded")]
 
 
-@pytest.mark.parametrize(("data", "told"), UNREADABLE)
-def test_data_that_cannot_be_read_is_a_line_and_the_rest_works(visit: Opener, report: Path, tmp_path: Path, data: str, told: str) -> None:
+@pytest.mark.parametrize(("data", "message"), UNREADABLE)
+def test_data_that_cannot_be_read_is_a_line_and_the_rest_works(
+    visit: Opener, report: Path, tmp_path: Path, data: str, message: str
+) -> None:
     seen = visit(damaged(report, tmp_path / "r.html", "tables", data), "#view=tables")
-    assert told in seen.failed()
+    assert message in seen.failed()
     seen.click("#failed button")
     assert seen.page.locator("#failed").is_hidden()
     seen.press("5")

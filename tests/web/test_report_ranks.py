@@ -49,7 +49,7 @@ def headings(visit: Visit, table: str) -> list[str]:
 
 
 def of(visit: Visit, table: str, name: str) -> list[str]:
-    """The texts of a column, whatever it is sorted by."""
+    """The texts of a column, in any order of sorting."""
     at = [heading.rstrip(" ↑↓") for heading in headings(visit, table)].index(name)
     return [row[at] for row in cells(visit, table)]
 

@@ -1,4 +1,4 @@
-"""The report's tables in a real browser: sorted, filtered, copied, of any length, and a row leads to what it is about."""
+"""The report's tables in a real browser: sorted, filtered, copied, of any length, and a row leads to its frame, line or time."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from report_profiles import HOSTILE, hostile
+from report_profiles import HOSTILE, hostile, training
 from report_visits import COPIED, Opener, Visit
 from small_program import SYMBOLS
 from stories import Story, train
@@ -117,7 +117,7 @@ def test_columns_are_sorted_by_keys_too(visit: Opener, tmp_path: Path) -> None:
 
 
 def test_rows_of_certain_names_are_a_chip_that_can_be_taken_away(visit: Opener, tmp_path: Path) -> None:
-    """Also what lies inside of a name: `layer.9` in `layer`."""
+    """Also names inside of one of them: `layer.9` in `layer`."""
     seen = visit(small(tmp_path / "r.html"), "#view=tables&column=name&only=alpha;layer")
     shows(seen, ["alpha", "layer.10", "layer.9"])
     assert seen.text(".table-chip").replace("\n", "") == "Name: alpha, layer×"
@@ -274,12 +274,12 @@ def test_a_saved_file_has_all_rows_that_match_and_no_formulas(visit: Opener, tmp
         seen.page.click("text=Save CSV")
     assert saving.value.suggested_filename == "functions.csv"
     saved = Path(saving.value.path()).read_bytes().decode()
-    found = [row[0] for row in csv.reader(io.StringIO(saved, newline=""))][1:]
-    assert len(found) == len(names)
-    assert not [name for name in found if name[0] in "=+-@\t\r"]
-    assert [name for name in found if name.startswith("'") and "cmd" not in name] == ["'+1", "'-1+2", "'@SUM(A1)"]
-    assert HOSTILE[0] in found
-    assert HOSTILE[-1] in found
+    saved_names = [row[0] for row in csv.reader(io.StringIO(saved, newline=""))][1:]
+    assert len(saved_names) == len(names)
+    assert not [name for name in saved_names if name[0] in "=+-@\t\r"]
+    assert [name for name in saved_names if name.startswith("'") and "cmd" not in name] == ["'+1", "'-1+2", "'@SUM(A1)"]
+    assert HOSTILE[0] in saved_names
+    assert HOSTILE[-1] in saved_names
 
 
 LEADS = {
@@ -290,8 +290,16 @@ LEADS = {
     "steps": {"view": "flame", "metric": "gpu-time", "by": "step", "search": "^Step\\.0$"},
     "gaps": {"view": "timeline"},
     "functions": {"view": "flame", "metric": "cpu-time", "by": "code", "search": "^train$"},
-    "lines": {"view": "flame", "metric": "cpu-time", "by": "code", "detail": "line", "search": "train\\.py:12$"},
+    "lines": {"view": "source", "metric": "cpu-time", "place": "/app/train.py:12"},
 }
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of the whole run: its CPU samples lie before its steps."""
+    folder = tmp_path_factory.mktemp("tables")
+    write(training(folder), folder / "r.html", whole_run=True)
+    return folder / "r.html"
 
 
 @pytest.mark.parametrize("table", list(LEADS))

@@ -1,4 +1,4 @@
-"""The report's timeline in a real browser: from the whole run to single kernels and back, and what it tells of them."""
+"""The report's timeline in a real browser: from the whole run to single kernels and back, with the facts of each."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-from made_timelines import MS, ORIGIN, stream, training
+from made_timelines import MS, ORIGIN, stream, training, waiting
 from report_facts import Leaf, Site, facts, kernel, process
 from report_pages import Opener, Report, reports
 
@@ -38,8 +38,8 @@ def run() -> dict[str, bytes]:
 def lane(report: Report, label: str) -> float:
     """Where it is drawn, from the top of the canvas."""
     drawn = report.drawn()
-    found: float = next(row["y"] for row in drawn["rows"] if row["text"] == label)
-    return found - float(drawn["top"])
+    row_y: float = next(row["y"] for row in drawn["rows"] if row["text"] == label)
+    return row_y - float(drawn["top"])
 
 
 def x_of(report: Report, time: float) -> float:
@@ -106,8 +106,8 @@ def test_a_click_tells_all_of_a_kernel(timeline: Opener, run: dict[str, bytes]) 
     report.click(x_of(report, 310_000), lane(report, "Stream 7"))
     report.settle()
     details = report.text(".tl-details")
-    for told in ("gemm_bf16", "125 µs", "python train.py › NVIDIA H200 › Stream 7", "model.py:57 forward", "128", "layers.0.mlp"):
-        assert told in details
+    for detail in ("gemm_bf16", "125 µs", "python train.py › NVIDIA H200 › Stream 7", "model.py:57 forward", "128", "layers.0.mlp"):
+        assert detail in details
     assert "gemm_bf16, 125 µs, step 0, layer layers.0.mlp" in report.said()
     assert report.state()["slice"].isdigit()
     report.press("Escape")
@@ -194,8 +194,8 @@ def test_a_drag_on_the_ruler_says_what_ran_in_it(timeline: Opener, run: dict[str
 
 
 def test_a_selected_time_opens_as_bins_in_the_flame_graph(timeline: Opener, run: dict[str, bytes]) -> None:
-    ran = Site({"process": process(), "kernel": kernel("gemm")}, [Leaf({"gpu-time": 100})], moments=dict.fromkeys(range(100), MS))
-    report = timeline({**run, "facts.device": beginning(facts([ran]), ORIGIN - 10 * MS)}, "#view=timeline&mark=5000000-7500000")
+    gemm = Site({"process": process(), "kernel": kernel("gemm")}, [Leaf({"gpu-time": 100})], moments=dict.fromkeys(range(100), MS))
+    report = timeline({**run, "facts.device": beginning(facts([gemm]), ORIGIN - 10 * MS)}, "#view=timeline&mark=5000000-7500000")
     report.page.click(".tl-flame")
     report.page.wait_for_function("() => location.hash.includes('view=flame')")
     assert report.state()["range"] == "15-17"
@@ -216,6 +216,16 @@ def test_arrow_keys_go_from_slice_to_slice(timeline: Opener, run: dict[str, byte
     report.press("Enter")
     begin, end = shown(report)
     assert (begin, end) == pytest.approx((MS, 2 * MS), abs=50_000)
+
+
+def test_arrow_keys_in_quick_succession_each_go_one_slice_on(timeline: Opener, run: dict[str, bytes]) -> None:
+    report = timeline(run, STEP)
+    report.click(x_of(report, 310_000), lane(report, "Stream 7"))
+    report.settle()
+    first = int(report.state()["slice"])
+    press_twice = """key => [1, 2].forEach(() => document.body.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true })))"""
+    report.page.evaluate(press_twice, "ArrowRight")
+    report.page.wait_for_function("slice => new URLSearchParams(location.hash.slice(1)).get('slice') === slice", arg=str(first + 2))
 
 
 def test_a_click_on_a_title_folds_it(timeline: Opener, run: dict[str, bytes]) -> None:
@@ -368,3 +378,11 @@ def test_the_pointer_is_told_what_was_counted(timeline: Opener, counted: dict[st
     report.page.wait_for_function("() => document.querySelector('.tl-tip').textContent.includes('power: 400 W')")
     report.move(x_of(report, 10 * MS), lane(report, "power"))
     report.page.wait_for_function("() => document.querySelector('.tl-tip').textContent.includes('power: 100 W')")
+
+
+def test_a_wait_has_its_colour_and_the_legend_adds_up(timeline: Opener, run: dict[str, bytes]) -> None:
+    report = timeline({"timeline": timeline_block(waiting())}, "#view=timeline")
+    assert report.page.locator(".tl-legend li").all_inner_texts() == ["running 35.0%", "waiting 65.0%"]
+    colors = report.page.eval_on_selector_all(".tl-legend i", "all => all.map((one) => one.style.backgroundColor)")
+    assert len(set(colors)) == 2
+    assert timeline(run, STEP).page.locator(".tl-legend").is_hidden()

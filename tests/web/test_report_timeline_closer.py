@@ -1,4 +1,4 @@
-"""The timeline of a served report: what is looked at closely is read again, with everything that ran there."""
+"""The timeline of a served report: a stretch under a closer look is read again, with everything that ran there."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def launched() -> Timeline:
 
 
 class Made:
-    """Stands for a report: a timeline that was made coarse, and what it says when it is asked for more."""
+    """Stands for a report: a timeline that was made coarse, and its answers to requests for more."""
 
     title = "train.py"
     names = ("timeline",)
@@ -82,13 +82,13 @@ def launches() -> Timeline:
 
 
 @pytest.fixture
-def made(launches: Timeline) -> Made:
+def source(launches: Timeline) -> Made:
     return Made(launches)
 
 
 @pytest.fixture
-def served(browser: Any, made: Made) -> Iterator[Callable[[str], Report]]:
-    with Server(made) as server:  # type: ignore[arg-type]
+def served(browser: Any, source: Made) -> Iterator[Callable[[str], Report]]:
+    with Server(source) as server:  # type: ignore[arg-type]
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         context = browser.new_context(viewport={"width": 1200, "height": 760}, color_scheme="light")
@@ -102,7 +102,7 @@ def served(browser: Any, made: Made) -> Iterator[Callable[[str], Report]]:
             return report
 
         yield open_at
-        made.answers.set()
+        source.answers.set()
         context.close()
         server.stop()
         thread.join()
@@ -130,13 +130,13 @@ def told(report: Report, time: float, where: str) -> str:
     return report.text(".tl-tip")
 
 
-def test_what_is_coarse_stays_until_it_was_read_closer(served: Callable[[str], Report], made: Made) -> None:
-    made.answers.clear()
+def test_what_is_coarse_stays_until_it_was_read_closer(served: Callable[[str], Report], source: Made) -> None:
+    source.answers.clear()
     report = served(CLOSE)
     wait_for_note(report, "reading closer…")
     assert "calls" not in rows(report)
     assert "kernels" in told(report, KERNEL, "Stream 7"), "many as one"
-    made.answers.set()
+    source.answers.set()
     report.settle()
     assert note(report) == ""
     assert rows(report) == ["python train.py", "MainThread", "steps", "calls", "NVIDIA H200", "Stream 7"]
@@ -146,10 +146,10 @@ def test_what_is_coarse_stays_until_it_was_read_closer(served: Callable[[str], R
     assert "cudaLaunchKernel" in told(report, CALL, "calls")
 
 
-def test_the_whole_run_is_shown_as_it_was_and_a_zoom_reads_closer_and_back(served: Callable[[str], Report], made: Made) -> None:
+def test_the_whole_run_is_shown_as_it_was_and_a_zoom_reads_closer_and_back(served: Callable[[str], Report], source: Made) -> None:
     report = served("#view=timeline")
     report.settle()
-    assert (rows(report), made.asked) == (["python train.py", "MainThread", "steps", "NVIDIA H200", "Stream 7"], [])
+    assert (rows(report), source.asked) == (["python train.py", "MainThread", "steps", "NVIDIA H200", "Stream 7"], [])
     assert "60,001 slices" in report.text(".tl-hint")
     assert "without calls" in report.text(".tl-hint")
     x = x_of(report, 50 * MS)
@@ -164,19 +164,19 @@ def test_the_whole_run_is_shown_as_it_was_and_a_zoom_reads_closer_and_back(serve
     assert "merged" in report.text(".tl-hint")
 
 
-def test_what_is_near_needs_no_other_answer_and_only_that_is_asked_for(served: Callable[[str], Report], made: Made) -> None:
+def test_what_is_near_needs_no_other_answer_and_only_that_is_asked_for(served: Callable[[str], Report], source: Made) -> None:
     report = served(CLOSE)
     report.settle()
-    ((begin, end),) = made.asked
+    ((begin, end),) = source.asked
     assert begin <= ORIGIN + 20_000_000 - 600
     assert end >= ORIGIN + 20_040_000
     assert end - begin < MANY * PACE * 0.6
     report.press("d", "d", "w")
-    assert len(made.asked) == 1
+    assert len(source.asked) == 1
 
 
-def test_what_is_not_looked_at_any_more_is_given_up(served: Callable[[str], Report], made: Made) -> None:
-    made.answers.clear()
+def test_what_is_not_looked_at_any_more_is_given_up(served: Callable[[str], Report], source: Made) -> None:
+    source.answers.clear()
     report = served(CLOSE)
     wait_for_note(report, "reading closer…")
     failed: list[str] = []
@@ -188,10 +188,10 @@ def test_what_is_not_looked_at_any_more_is_given_up(served: Callable[[str], Repo
             break
         report.page.wait_for_timeout(50)
     assert "closer?begin=" in failed[0]
-    made.answers.set()
+    source.answers.set()
     report.settle()
     assert "1.4 µs" in told(report, 100.0213 * MS, "Stream 7")
-    assert made.asked[-1][0] <= ORIGIN + 100_000_000 <= made.asked[-1][1]
+    assert source.asked[-1][0] <= ORIGIN + 100_000_000 <= source.asked[-1][1]
 
 
 def test_a_step_is_as_long_as_it_is_however_little_of_it_was_read(served: Callable[[str], Report]) -> None:
@@ -223,16 +223,16 @@ def test_a_selected_time_counts_kernels_that_were_read(served: Callable[[str], R
     report = served(CLOSE)
     report.settle()
     report.drag((x_of(report, 20.0102 * MS), 10), (x_of(report, 20.0199 * MS), 10))
-    found = {row[0]: row[3] for row in (line.split("\t") for line in report.text(".tl-details").split("\n")) if len(row) == 4}
-    assert (found["gemm"], found["softmax"]) == ("2", "3")
+    counts = {row[0]: row[3] for row in (line.split("\t") for line in report.text(".tl-details").split("\n")) if len(row) == 4}
+    assert (counts["gemm"], counts["softmax"]) == ("2", "3")
 
 
-def test_what_cannot_be_read_is_one_line_and_the_picture_stays(served: Callable[[str], Report], made: Made) -> None:
-    made.fails = "7,000,000 records are in this stretch of time"
+def test_what_cannot_be_read_is_one_line_and_the_picture_stays(served: Callable[[str], Report], source: Made) -> None:
+    source.fails = "7,000,000 records are in this stretch of time"
     report = served(CLOSE)
     wait_for_note(report, "not read closer: 7,000,000 records")
     assert "kernels" in told(report, KERNEL, "Stream 7")
-    made.fails = ""
+    source.fails = ""
     report.press("w")
     assert "1.4 µs" in told(report, KERNEL, "Stream 7")
     assert shown(report)[0] > 20 * MS
@@ -269,9 +269,9 @@ def test_counters_are_read_closer_too(browser: Any) -> None:
             self.asked.append((begin, end))
             return timeline_block(self.timeline, window=(begin, end), counted=counted)
 
-    made = Counted(timeline)
-    made.coarse = timeline_block(timeline, counted=counted)
-    with Server(made) as server:  # type: ignore[arg-type]
+    source = Counted(timeline)
+    source.coarse = timeline_block(timeline, counted=counted)
+    with Server(source) as server:  # type: ignore[arg-type]
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         context = browser.new_context(viewport={"width": 1200, "height": 760})
@@ -286,4 +286,4 @@ def test_counters_are_read_closer_too(browser: Any) -> None:
         context.close()
         server.stop()
         thread.join()
-    assert made.asked
+    assert source.asked

@@ -1,4 +1,4 @@
-"""`aiflame timeline` in the real Perfetto UI: what its SQL counts is what the profile's tables have."""
+"""`aiflame timeline` in the real Perfetto UI: its SQL counts as many slices as the profile's tables have rows."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ def training(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def open_training(browser: Any, training: Path) -> Iterator[Opened]:
-    with opened(browser, traced(training)) as found:
-        yield found
+    with opened(browser, traced(training)) as viewer:
+        yield viewer
 
 
 def test_the_viewer_counts_what_the_tables_have(open_training: Opened, training: Path) -> None:
@@ -60,8 +60,8 @@ def test_the_viewer_counts_what_the_tables_have(open_training: Opened, training:
     counts = dict(open_training.sql("select category, count(*) from slice group by 1"))
     for category, table in (("kernel", "kernels"), ("copy", "copies"), ("call", "launches"), ("wait", "syncs"), ("region", "regions")):
         assert counts[category] == len(profile.table(table)) > 0, table
-    made = timeline(profile).slices.group_by("kind").len()
-    assert counts == {SliceKind(kind).name.lower(): count for kind, count in made.rows()}
+    slices = timeline(profile).slices.group_by("kind").len()
+    assert counts == {SliceKind(kind).name.lower(): count for kind, count in slices.rows()}
     assert open_training.problems() == []
 
 
@@ -72,16 +72,16 @@ def test_every_kernel_has_its_arrow_from_its_launch(open_training: Opened, train
            join slice o on flow.slice_out = o.id join slice i on flow.slice_in = i.id order by 1, 2"""
     )
     assert {pair[2:] for pair in pairs} == {("call", "kernel"), ("call", "copy")}
-    ran = pl.concat([profile.table(name).select("correlation", "start_ns") for name in ("kernels", "copies")])
-    joined = profile.table("launches").join(ran, on="correlation").select("begin_ns", "start_ns").sort("begin_ns", "start_ns")
+    executions = pl.concat([profile.table(name).select("correlation", "start_ns") for name in ("kernels", "copies")])
+    joined = profile.table("launches").join(executions, on="correlation").select("begin_ns", "start_ns").sort("begin_ns", "start_ns")
     assert [pair[:2] for pair in pairs] == joined.rows()
 
 
 def test_slices_nest_as_in_the_timeline(open_training: Opened, training: Path) -> None:
-    made = timeline(aiflame.open(training).store)
-    expected = made.slices.select("begin_ns", pl.col("end_ns") - pl.col("begin_ns"), "depth", made.names.gather(made.slices["name"])).sort(
-        pl.all()
-    )
+    drawn = timeline(aiflame.open(training).store)
+    expected = drawn.slices.select(
+        "begin_ns", pl.col("end_ns") - pl.col("begin_ns"), "depth", drawn.names.gather(drawn.slices["name"])
+    ).sort(pl.all())
     assert open_training.sql("select ts, dur, depth, name from slice order by 1, 2, 3, 4") == expected.rows()
     parents = dict(
         open_training.sql(
@@ -121,8 +121,8 @@ def test_a_kernel_says_what_it_is_of(open_training: Opened) -> None:
 
 
 def test_counters_have_all_their_points(open_training: Opened, training: Path) -> None:
-    made = timeline(aiflame.open(training).store)
-    expected = made.tracks.join(made.points, on="track").group_by("name").len().sort("name").rows()
+    drawn = timeline(aiflame.open(training).store)
+    expected = drawn.tracks.join(drawn.points, on="track").group_by("name").len().sort("name").rows()
     assert (
         open_training.sql("select t.name, count(*) from counter c join counter_track t on c.track_id = t.id group by 1 order by 1")
         == expected
@@ -143,8 +143,8 @@ def test_the_kernel_that_is_selected_shows_its_arrow(open_training: Opened) -> N
     open_training.page.evaluate("(id) => self.app.trace.selection.selectSqlEvent('slice', id)", kernel[0])
     open_training.page.get_by_text("Preceding Flows").wait_for()
     details = open_training.page.locator(".pf-details-shell")
-    for told in ("flash_fwd", "cudaLaunchKernel", "layer", "stack", "registers"):
-        details.get_by_text(told).first.wait_for(state="attached")
+    for detail in ("flash_fwd", "cudaLaunchKernel", "layer", "stack", "registers"):
+        details.get_by_text(detail).first.wait_for(state="attached")
 
 
 @pytest.fixture
@@ -155,9 +155,9 @@ def program() -> Any:
 
 
 def counted(browser: Any, profile: OpenedProfile) -> dict[str, int]:
-    with opened(browser, traced(profile.path)) as found:
-        assert found.problems() == []
-        return dict(found.sql("select category, count(*) from slice group by 1"))
+    with opened(browser, traced(profile.path)) as viewer:
+        assert viewer.problems() == []
+        return dict(viewer.sql("select category, count(*) from slice group by 1"))
 
 
 def test_a_replayed_graph_is_one_call_with_many_arrows(browser: Any, tmp_path: Path, program: Any) -> None:
@@ -167,37 +167,38 @@ def test_a_replayed_graph_is_one_call_with_many_arrows(browser: Any, tmp_path: P
             start = 1_000 * replay + 50 + 20 * node
             program.kernel(launch, start, start + 30, node=node + 1)  # a graph's kernels may overlap
     profile = program.profile(tmp_path)
-    with opened(browser, traced(profile.path)) as found:
-        arrows = found.sql("select o.ts, count(*) from flow join slice o on flow.slice_out = o.id group by 1 order by 1")
+    with opened(browser, traced(profile.path)) as viewer:
+        arrows = viewer.sql("select o.ts, count(*) from flow join slice o on flow.slice_out = o.id group by 1 order by 1")
         assert arrows == [(1_000 * replay + 10, 7) for replay in range(3)]
-        assert found.sql("select min(dur), max(dur), max(depth), count(*) from slice where category = 'kernel'") == [(30, 30, 0, 21)]
-        assert found.problems() == []
+        assert viewer.sql("select min(dur), max(dur), max(depth), count(*) from slice where category = 'kernel'") == [(30, 30, 0, 21)]
+        assert viewer.problems() == []
 
 
 def test_hostile_names_are_only_names(browser: Any, tmp_path: Path, program: Any) -> None:
-    rest = {"thread": 1, "kind": RegionKind.NESTED, "api": RegionApi.NVTX}
+    columns = {"thread": 1, "kind": RegionKind.NESTED, "api": RegionApi.NVTX}
     program.rows(
-        "regions", *({**rest, "name": name, "category": name, "domain": name, "begin_ns": 10 * at + 1} for at, name in enumerate(HOSTILE))
+        "regions",
+        *({**columns, "name": name, "category": name, "domain": name, "begin_ns": 10 * at + 1} for at, name in enumerate(HOSTILE)),
     )
     program.rows("region_ends", *({"region": at + 1, "thread": 1, "end_ns": 10 * at + 5} for at in range(len(HOSTILE))))
     program.rows("counters", *({"name": name, "thread": 1, "value": 0, "time_ns": 3} for name in HOSTILE))
     for name in HOSTILE:
         program.kernel(program.launch(60, 60), 70, 80, name, device=name)
     profile = program.profile(tmp_path)
-    with opened(browser, traced(profile.path)) as found:
+    with opened(browser, traced(profile.path)) as viewer:
         dialogs: list[str] = []
 
         def dismiss(dialog: Any) -> None:
             dialogs.append(dialog.message)
             dialog.dismiss()
 
-        found.page.on("dialog", dismiss)
-        found.wait_until_drawn()
-        found.page.evaluate("self.app.commands.runCommand('dev.perfetto.ExpandAllGroups')")
-        found.page.wait_for_timeout(500)
-        names = {name for (name,) in found.sql("select name from slice where category = 'region'")}
+        viewer.page.on("dialog", dismiss)
+        viewer.wait_until_drawn()
+        viewer.page.evaluate("self.app.commands.runCommand('dev.perfetto.ExpandAllGroups')")
+        viewer.page.wait_for_timeout(500)
+        names = {name for (name,) in viewer.sql("select name from slice where category = 'region'")}
         assert names == {HOSTILE[0], "nul\u2400inside", HOSTILE[2], "x" * 4096 + "…", HOSTILE[4]}
-        assert found.problems() == []
+        assert viewer.problems() == []
         assert dialogs == []
 
 

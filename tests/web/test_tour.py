@@ -1,4 +1,4 @@
-"""The tour of docs/tour.md: who has never seen the tool finds the slow layer, line and stall from the first screen in three clicks."""
+"""The tour of docs/tour.md: a newcomer finds the slow layer, line and stall from the first screen in three clicks."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ def shows_the_line_and_the_stall(visit: Visit) -> None:
 def test_the_first_screen_names_layer_line_and_stall(visit: Opener, report: Path) -> None:
     page = visit(report)
     assert f"layers.{SLOW}.attn takes 7.6 times what its sisters take" in page.text(".finding:nth-child(1)")
-    told = finding(page, KERNEL).inner_text()
-    assert f"held up by {REASON}" in told
-    assert f"attention.py:{LINE}" in told
+    sentence = finding(page, KERNEL).inner_text()
+    assert f"held up by {REASON}" in sentence
+    assert f"attention.py:{LINE}" in sentence
 
 
 def test_findings_lead_to_the_layer_and_to_the_line_in_three_clicks(visit: Opener, report: Path) -> None:
@@ -70,7 +70,7 @@ def test_the_gpu_is_told_within_steps_and_over_the_whole_run(visit: Opener, repo
     first, second = page.texts(".device")
     assert "busy 93.0%" in first
     assert second.startswith("whole run, 44.2 ms")
-    assert "within steps, without the first" in page.text(".occupancy .head")
+    assert "within steady steps" in page.text(".occupancy .head")
 
 
 def test_the_slowest_step_is_marked_where_one_is_slower(visit: Opener, report: Path, tmp_path: Path) -> None:

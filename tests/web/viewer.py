@@ -1,4 +1,4 @@
-"""An open flame graph, and what a person sees of it."""
+"""An open flame graph, looked at and used as a person would."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Viewer:
         return self.page.eval_on_selector(".af-search", "field => field.value")
 
     def search(self, pattern: str) -> str:
-        """Types it, and returns what the page says it matched."""
+        """Types it, and returns the page's line about matches."""
         self.page.fill(".af-search", pattern)
         return self.matched()
 

@@ -11,7 +11,8 @@ bool enable_callbacks(CUpti_SubscriberHandle subscriber) noexcept;
 void CUPTIAPI on_callback(void* user, CUpti_CallbackDomain domain, CUpti_CallbackId id, const void* data);
 // The callback to use where calls are traced, too.
 void CUPTIAPI on_traced_callback(void* user, CUpti_CallbackDomain domain, CUpti_CallbackId id, const void* data);
-// CUPTI's id of a call, as tables have it: ids may begin anew when another tool has ended CUPTI, so each subscription has its own.
+// The id for the tables of a call with this CUPTI id. CUPTI may count from the beginning after another tool has ended it, so ids include the
+// subscription's number.
 uint64_t correlation(uint32_t id) noexcept;
 // The calling thread is inside a call that CUPTI reported to us: CUPTI's and the driver's locks may be held.
 bool in_callback() noexcept;
@@ -35,11 +36,11 @@ void disable_activity() noexcept;
 void flush_activity(bool all) noexcept;
 // Once all is flushed: times of records are converted when they are delivered.
 void give_clock_back() noexcept;
-// A stream as tables have it: the default stream of each context has the same number.
+// The number of a stream in our tables: the default streams of all contexts have the same.
 uint32_t stream_number(uint32_t context, uint32_t stream) noexcept;
-// CUPTI has buffers of ours.
+// CUPTI holds buffers that we lent it.
 bool has_lent_buffers() noexcept;
-// CUPTI has filled a buffer: ours, or one of another user's.
+// CUPTI has filled a buffer: ours, or another tool's.
 void CUPTIAPI on_buffer_full(CUcontext context, uint32_t stream, uint8_t* buffer, size_t bytes, size_t used);
 
 // graphs.cpp
@@ -49,7 +50,8 @@ void on_graph_node(CUpti_CallbackId id, const CUpti_GraphData& graph) noexcept;
 void on_module_loaded(const CUpti_ModuleResourceData& module) noexcept;
 void forget_cubins() noexcept;
 
-// cuda.cpp, from the worker: a recording that is full, or whose disk is, has ended without a word to CUPTI, which is slow for nothing.
+// cuda.cpp. The worker calls this: a recording that has reached its size limit or filled the disk ends without switching off CUPTI, which would
+// go on slowing the program.
 void stop_if_recording_ended() noexcept;
 
 // worker.cpp: the thread that drains and flushes.

@@ -9,19 +9,19 @@
 
 namespace aiflame::cuda::sampling {
 
-// Begins to sample it, when no other context of its device is sampled, and never a second time once that has ended. In the callback of its
-// creation, or for one that exists; again for the same context does nothing.
+// Begins to sample the context, unless another context of its device is sampled or sampling of this one has ended before. Call it in the callback of
+// the context's creation, or later; a second call does nothing.
 void context_created(CUcontext context, uint32_t device) noexcept;
-// Before that, where the context must be new: CUPTI may not have reported the end of an earlier one at the same address.
+// Call this first if the context must be new: CUPTI may not have reported the end of an earlier context at the same address.
 void context_is_new(CUcontext context) noexcept;
-// In the callback that announces its end: the last samples are written.
+// Writes the context's last samples. Call it in the callback that announces the context's end.
 void context_ending(CUcontext context) noexcept;
 
-// Fetches the samples of every context that is due, or of all; the time until the next is due, ns.
-// From one thread, outside of callbacks.
+// Fetches the samples of every context that is due, or of all contexts. Returns the time until the next is due, in ns. Call it from one thread,
+// outside of callbacks.
 uint64_t drain(bool all) noexcept;
 
-// The last samples of every context are written; CUPTI is not called afterwards until a context is created.
+// Writes the last samples of every context. Then we do not call CUPTI until the program creates a context.
 void stop() noexcept;
 // A context is sampled.
 bool any() noexcept;

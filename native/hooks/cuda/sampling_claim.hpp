@@ -1,20 +1,20 @@
-// One process samples a device: with a second one, CUPTI fails to fetch samples in one of them, ends itself there, and the records of all
-// kernels from then on are lost (seen on an H200: most of six processes at once).
+// Only one process may sample a device. With a second one, CUPTI fails to fetch samples in one of the two, ends itself there, and loses the
+// records of all kernels from then on (observed on an H200, in most of six concurrent processes).
 #pragma once
 #include <cstdint>
 
 namespace aiflame::cuda::sampling {
 
-// Of all processes that aiflame records on this machine (of one network namespace).
+// One process's claim to a device, among all processes in this network namespace that aiflame records.
 class Claim {
  public:
-  // False: another process has it. True where that cannot be found out.
+  // False: another process has the device. True also if we cannot find out.
   bool take(uint32_t ordinal) noexcept;
-  // Also in the child of a fork, where it remains the parent's.
+  // Also for the child of a fork: the parent keeps its claim.
   void release() noexcept;
 
  private:
-  bool taken_;  // zeroed memory is nothing taken
+  bool taken_;  // zeroed memory is a Claim that holds nothing
   long socket_;
 };
 

@@ -20,14 +20,14 @@ namespace {
 constexpr uint32_t kMostKinds = 256;
 constinit std::atomic<uint32_t> entering{0};  // threads in a wrapper, whose effects are not counted yet
 constinit std::atomic<uint32_t> subscribers{0};
-constinit std::atomic<uint64_t> kinds[kMostKinds / 64]{};  // activities that they have switched on
+constinit std::atomic<uint64_t> kinds[kMostKinds / 64]{};  // activities that other tools have switched on
 // Kinds that other tools have switched on in one context: its address and the kind. A kind without a place here counts as on in all
 // contexts.
 constexpr uint32_t kMostInContexts = 128;
 AIFLAME_LARGE constinit std::atomic<uint64_t> in_contexts[kMostInContexts]{};
 
-// The other tool's two functions for buffers, and the buffers that it has lent. CUPTI returns a buffer to the callback that was registered
-// last, so that we must send each to its owner.
+// The other tool's two functions for buffers, and the buffers that it has lent. CUPTI returns all buffers to the callback that was registered
+// last, so we must pass the other tool's buffers on.
 constexpr uint32_t kMostLent = 4096;
 constinit std::atomic<CUpti_BuffersCallbackRequestFunc> request{nullptr};
 constinit std::atomic<CUpti_BuffersCallbackCompleteFunc> complete{nullptr};
@@ -38,8 +38,8 @@ constinit std::atomic<uint32_t> lent_count{0};
 constinit std::atomic<CUpti_TimestampCallbackFunc> their_clock{nullptr};
 char name[128];
 
-// The other tool has left when nothing of its was on for this long. Its last records may come after its last switch: it flushes them itself, or we do
-// when it takes too long.
+// The other tool has left when it had nothing switched on for this long. Its last records may come after it has switched off: it flushes them
+// itself, or we do when it takes too long.
 constexpr uint32_t kPauseMs = 100, kMostPauses = 50;
 constinit std::atomic<bool> waiting{false};
 // We stepped aside for another tool, or could not begin beside it: only then do we wait, since most users of CUPTI never run beside us. The driver
@@ -127,7 +127,7 @@ void* wait_for_the_last(void*) noexcept {
     uint32_t pauses = 0;
     do pause();
     while (!is_there() && lent_count.load() && ++pauses < kMostPauses);
-    // A buffer of theirs, or one of ours with their records: we do not write those.
+    // CUPTI still holds a buffer of theirs, or one of ours with their records, which we do not write.
     if (!is_there() && (lent_count.load() || has_lent_buffers()) && may_return()) flush_activity(true);
     if (!is_there()) regain();
     if (++tries == kMostTries) owed.store(false);
@@ -137,7 +137,7 @@ void* wait_for_the_last(void*) noexcept {
   return nullptr;
 }
 
-// In a thread of its own: the tool that leaves may be in one of CUPTI's callbacks, and may have more to do there.
+// Waits in a thread of its own: the tool that leaves may be in one of CUPTI's callbacks, and may have more to do there.
 void come_back_later() noexcept {
   if (!to_return() || waiting.exchange(true)) return;
   if (!hooks::start_helper_thread(wait_for_the_last)) waiting.store(false);
@@ -268,7 +268,7 @@ CUptiResult ActivityRegisterCallbacks(Call call, CUpti_BuffersCallbackRequestFun
   request.store(their_request);
   registered_with.store(&call.real);
   CUptiResult result = call.real.ActivityRegisterCallbacks(on_buffer_wanted, on_buffer_full);
-  // Kinds that they switched on before wrote into buffers of ours: from here on they write into theirs.
+  // Kinds that the other tool had switched on wrote into our buffers so far; from here on they write into its own.
   if (is_ours(call.real) && has_lent_buffers()) cupti().ActivityFlushAll(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);
   return result;
 }

@@ -1,8 +1,8 @@
 // From a callback of ours out to the call of CUDA.
 //
 // Frames inside CUPTI and the driver lie between: six or more, which say nothing about the program and are a fifth of a launch's stack.
-// They are the same ones launch after launch. A walk's result is kept as a way: its return addresses, and how far above the callback's
-// caller each lies. Where all of them are in their places again, the unwinder starts at the end of the way.
+// They repeat launch after launch. We store the result of a walk as a way: its return addresses, and how far above the callback's caller
+// each lies. If the next callback's stack has all of them in the same places, the unwinder starts at the end of the way.
 #pragma once
 #include "unwind/frames.hpp"
 

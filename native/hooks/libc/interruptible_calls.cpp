@@ -3,6 +3,7 @@
 #include "hooks/libc/resolve.hpp"
 #include "hooks/shared/exported.hpp"
 #include "sampler/interposed_signals.hpp"
+#include "sampler/loop_turns.hpp"
 
 #include <poll.h>
 #include <sys/epoll.h>
@@ -151,17 +152,21 @@ AIFLAME_EXPORT int pselect(int count, fd_set* read, fd_set* write, fd_set* excep
 }
 
 AIFLAME_EXPORT int epoll_wait(int fd, epoll_event* events, int room, int timeout) {
-  if (!signals::counting()) return real_epoll_wait(fd, events, room, timeout);
+  if (!signals::counting()) return loop_turns::wait(timeout == 0, [&] { return real_epoll_wait(fd, events, room, timeout); });
   Deadline deadline = after_milliseconds(timeout);
-  return undisturbed([&] { return real_epoll_wait(fd, events, room, timeout); },
-                     [&] { return real_epoll_wait(fd, events, room, milliseconds(deadline)); });
+  return loop_turns::wait(timeout == 0, [&] {
+    return undisturbed([&] { return real_epoll_wait(fd, events, room, timeout); },
+                       [&] { return real_epoll_wait(fd, events, room, milliseconds(deadline)); });
+  });
 }
 
 AIFLAME_EXPORT int epoll_pwait(int fd, epoll_event* events, int room, int timeout, const sigset_t* mask) {
-  if (!signals::counting()) return real_epoll_pwait(fd, events, room, timeout, mask);
+  if (!signals::counting()) return loop_turns::wait(timeout == 0, [&] { return real_epoll_pwait(fd, events, room, timeout, mask); });
   Deadline deadline = after_milliseconds(timeout);
-  return undisturbed([&] { return real_epoll_pwait(fd, events, room, timeout, mask); },
-                     [&] { return real_epoll_pwait(fd, events, room, milliseconds(deadline), mask); });
+  return loop_turns::wait(timeout == 0, [&] {
+    return undisturbed([&] { return real_epoll_pwait(fd, events, room, timeout, mask); },
+                       [&] { return real_epoll_pwait(fd, events, room, milliseconds(deadline), mask); });
+  });
 }
 
 AIFLAME_EXPORT int epoll_pwait2(int fd, epoll_event* events, int room, const timespec* timeout, const sigset_t* mask) {

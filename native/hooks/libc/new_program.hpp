@@ -6,7 +6,7 @@
 
 namespace aiflame::hooks {
 
-// Looks at the file once. Touches nothing but the tables: a vfork child may have one.
+// Looks at the file once. Writes to no memory of the process but the tables, so a vfork child may use it.
 class NewProgram {
  public:
   // `search` is a PATH to find `file` in, nullptr for a path as it stands.
@@ -14,11 +14,11 @@ class NewProgram {
   // An open file, as fexecve() takes it.
   explicit NewProgram(int fd) noexcept;
 
-  // Notes, once a program, that it will not be recorded: it is statically linked, or set-user-id.
+  // Writes a note, once for each program, if it will not be recorded: it is statically linked, or set-user-id.
   void tell_if_unreachable() const noexcept;
 
-  // A sanitizer's runtime that it is linked with, by the name that the dynamic linker finds it by; such a library ends the program unless
-  // it comes first. Empty: none.
+  // The sanitizer's runtime that the program is linked with, as the dynamic linker looks it up; such a library ends the program unless it
+  // comes first. Empty: none.
   std::string_view first_library() const noexcept { return first_; }
 
  private:

@@ -6,10 +6,10 @@
 
 namespace aiflame::opencl {
 
-// Puts a tracing function before each function of the table that we know by name: the others stay as they are.
+// Replaces entries of a table of functions by our tracing functions. Entries for which we have none stay.
 void trace_calls(const void** entries, uint32_t count) noexcept;
 
-// Where the program called OpenCL, seen from a function of ours that `here` called: the tracing function, if there is one, leaves no frame.
+// The registers at the program's call of OpenCL, if a tracing function was called by the program and called `here`; else `here`.
 const Registers& program_caller(const Registers& here) noexcept;
 
 }  // namespace aiflame::opencl

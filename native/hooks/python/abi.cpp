@@ -31,6 +31,7 @@ bool find_abi(void* library) noexcept {
   Finder find(library);
   find("PyInterpreterState_Get", &py.current_interpreter);
   find("PyInterpreterState_Main", &py.main_interpreter);
+  find("PyObject_Type", &py.type_of);
   find("PyImport_GetModuleDict", &py.modules);
   find("PyModule_New", &py.new_module);
   find("PyCFunction_NewEx", &py.new_function);
@@ -77,6 +78,7 @@ bool find_abi(void* library) noexcept {
   bool complete = find.complete();
   find("Py_IsFinalizing", &py.is_ending);  // from 3.13
   if (!py.is_ending) find("_Py_IsFinalizing", &py.is_ending);
+  find("PyVectorcall_Function", &py.vectorcall_of);
   find("PyThreadState_Get", &py.thread_state);
   find("PyThreadState_EnterTracing", &py.enter_tracing);
   find("PyThreadState_LeaveTracing", &py.leave_tracing);

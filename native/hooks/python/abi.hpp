@@ -28,6 +28,9 @@ struct Abi {
   void (*enter_tracing)(Object);
   void (*leave_tracing)(Object);
 
+  Object (*type_of)(Object);
+  void* (*vectorcall_of)(Object);  // how an object is called: not an object. nullptr: cannot be asked
+
   Object (*modules)();  // borrowed
   Object (*new_module)(const char*);
   Object (*new_function)(Method*, Object, Object);

@@ -37,7 +37,8 @@ void frame_submit_v3(const Domain* domain, Id*, Timestamp begin, Timestamp end) 
   uint64_t now = now_ns();
   if (end == kNow) end = now;
   if (begin == kNow) begin = now;
-  if (begin > end || end > now) return spool::note("ITT: a frame was submitted whose times are of no clock of ours: such frames are passed over");
+  if (begin > end || end > now)
+    return spool::note("ITT: a frame was submitted whose times come from another clock than ours: such frames are passed over");
   regions::submit(frame_spec(domain), begin, end);
 }
 Timestamp get_timestamp() noexcept { return now_ns(); }

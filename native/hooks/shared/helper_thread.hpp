@@ -3,8 +3,8 @@
 
 namespace aiflame::hooks {
 
-// Starts a detached thread that runs work(nullptr), named `aiflame`, with every signal blocked: the program's signals are none of its
-// business. False when there is none to be had.
+// Starts a detached thread, named `aiflame`, that runs work(nullptr). It blocks every signal: signals of the program must reach the program's
+// threads. False if the thread cannot be made.
 bool start_helper_thread(void* (*work)(void*)) noexcept;
 
 }  // namespace aiflame::hooks

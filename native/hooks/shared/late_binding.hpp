@@ -1,12 +1,13 @@
-// Libraries that were bound before we came, in a program that records itself: their table entries for functions are pointed at ours.
+// In a program that records itself, libraries were bound before our library was loaded: points their table entries for functions at ours.
 #pragma once
 
 namespace aiflame::hooks {
 
-// In every library of the process, entries for functions whose names begin so; `ours` gives the address to call instead, or nullptr.
+// In every library of the process, replaces the entries of functions whose names start with `beginning`: `ours` gives the address to call instead,
+// or nullptr to keep the entry.
 void lead_callers(const char* beginning, void* (*ours)(const char* name) noexcept) noexcept;
 
-// The same for pointers to such functions in a library's data, tables of virtual functions above all; `real` is the present pointer.
+// The same for pointers to such functions in a library's data, mostly tables of virtual functions; `real` is the present pointer.
 void lead_pointers(const char* beginning, void* (*ours)(const char* name, void* real) noexcept) noexcept;
 
 }  // namespace aiflame::hooks

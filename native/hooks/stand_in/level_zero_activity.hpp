@@ -1,8 +1,8 @@
-// From a command in a list to its rows: `launches` when it is given to a device, `kernels` or `copies` when its event says that it is over.
+// Writes the rows of commands: `launches` when a list goes to a device, `kernels` or `copies` when a command's event says that it is over.
 //
-// An event has a command's time stamps if its pool was made so: level_zero.cpp sees to it for all of the program's pools. A command
-// without an event gets one of ours. Level Zero calls nobody back when a command is over: every wait of the program looks for completed
-// commands.
+// An event has a command's time stamps if its pool was made with that flag: level_zero.cpp adds the flag to all pools of the program. A
+// command without an event gets one of ours. Level Zero has no callback for the end of a command: we look for completed commands at every
+// wait of the program.
 #pragma once
 #include "hooks/stand_in/level_zero_handles.hpp"
 #include "sampler/torch_autograd.hpp"
@@ -20,11 +20,11 @@ struct Work {
   uint32_t grid[3], block[3];
 };
 
-// A call that puts a command into a list, before it is made. For an immediate list it is given to the device by this.
+// A call that appends a command to a list; construct it before the call. An immediate list's commands go to the device with this call.
 class Appending {
  public:
   Appending(const Api& api, Handle list, Handle event, const Registers& caller) noexcept;
-  // The event that is to be signaled: the program's, or ours.
+  // The event that the command shall signal: the program's, or ours.
   Handle event() const noexcept { return event_; }
   void done(bool success, const Work& work) noexcept;
 
@@ -37,7 +37,7 @@ class Appending {
   uint64_t begin_ns_ = 0;
 };
 
-// A call that gives lists to a device, before it is made. `queue`: a queue or an immediate list.
+// A call that gives lists to a device; construct it before the call. `queue`: a queue or an immediate list.
 class Executing {
  public:
   Executing(const Api& api, Object* queue, uint32_t count, const Handle* lists) noexcept;
@@ -52,7 +52,7 @@ class Executing {
   uint64_t begin_ns_ = 0;
 };
 
-// Writes the rows of completed commands. SOME, for polls, looks at a few of those in flight, since a poll may be made a million times.
+// Writes the rows of completed commands. SOME, for polls, looks only at the oldest commands in flight: a program may poll a million times.
 enum class Effort { ALL, SOME };
 void collect(const Api& api, Effort effort) noexcept;
 bool in_flight() noexcept;

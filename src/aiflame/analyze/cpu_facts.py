@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import polars as pl
 
 from aiflame.analyze.labels import gathered, phase_names
 from aiflame.analyze.places import place_of, places
+from aiflame.analyze.scope import steady_steps
 from aiflame.attribute.analysis import Analysis
+from aiflame.attribute.arrays import nodes
 from aiflame.attribute.meaning.context import of_samples
 from aiflame.attribute.meaning.fused_split import split_over_ops
+from aiflame.attribute.meaning.steady import in_steps
 from aiflame.attribute.metrics import CLOCK, METRICS
+from aiflame.attribute.prefixes import STEADY
 from aiflame.attribute.stacks.functions import functions
 from aiflame.attribute.stacks.sample_time import sample_ns
 from aiflame.attribute.stacks.waiting import state_frames
 from aiflame.profile.schema.kinds import Kind
 from aiflame.profile.tables.interface import Tables
 
-_KEY = ["process", "thread", "stack", "state", "step", "phase", "layer", "op"]
+_KEY = ["process", "thread", "stack", "state", "step", STEADY, "phase", "layer", "op"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,16 +30,23 @@ class CpuFacts:
     metric: str
     """Of CLOCK."""
     rows: pl.DataFrame
-    """process, thread, stack, step (-1: none), phase, layer, op, waits ("" or `[OpenMP wait]` …), function, function_kind and module (of
-    the innermost function), file, line, caller (innermost line of the program's own source, and its function), value (ns)."""
+    """process, thread, stack, step (-1: none), steady (1: in steady steps), phase, layer, op, waits ("" or `[OpenMP wait]` …), function,
+    function_kind and module (of the innermost function), file, line, caller (innermost line of the program's own source, and its
+    function), own (its author wrote the innermost Python function, too, in that file), value (ns)."""
     steps: pl.DataFrame
     """As `DeviceJoin.steps`."""
     fused: bool
     """Time of compiled code was divided over its source ops: an estimate."""
+    samples: int
+    steady_samples: int
+    """Those in steady steps."""
 
     @property
     def total(self) -> int:
         return int(self.rows["value"].sum())
+
+    def in_steady_steps(self) -> CpuFacts:
+        return replace(self, rows=self.rows.filter(pl.col(STEADY) == 1), samples=self.steady_samples)
 
 
 def cpu_facts(profile: Tables, metric: str) -> CpuFacts:
@@ -44,21 +55,26 @@ def cpu_facts(profile: Tables, metric: str) -> CpuFacts:
     trie, own_lines = functions(profile), places(profile)
     meaning = of_samples(profile, CLOCK[metric])
     weight = sample_ns()
-    samples = meaning.samples.lazy()
+    steady_steps(profile)  # by devices, where there are some
+    placed = in_steps(profile, meaning.samples)
+    samples = placed.lazy()
     measured = samples.group_by(_KEY).agg(value=weight.sum().cast(pl.Int64)).sort(_KEY).collect()
     states, measured = state_frames(trie, measured)
     divided = split_over_ops(measured, measured["value"].to_numpy(), meaning.compiled, meaning.forests)
     process, thread, stack = (measured[name].cast(pl.Int64).to_numpy() for name in ("process", "thread", "stack"))
     place = place_of(profile, process, thread, stack)
-    innermost = trie.frames[trie.frame[trie.of_stacks(process, stack)]]
+    leaf = trie.of_stacks(process, stack)
+    innermost = trie.frames[trie.frame[leaf]]
+    python = trie.frames[trie.frame[nodes.nearest(trie.parent, trie.frames["kind"].eq(int(Kind.PYTHON)).to_numpy()[trie.frame])[leaf]]]
     # A stack may end with a mark for the reason of a wait; else the sample's state has it.
     marked = pl.when(innermost["kind"] == int(Kind.WAIT)).then(innermost["name"])
     waits = pl.select(pl.coalesce(marked, states["name"].gather(measured["ending0"]), pl.lit(""))).to_series()
     rows = (
-        measured.select("process", "thread", "stack", "step")
+        measured.select("process", "thread", "stack", "step", STEADY)
         .with_columns(waits=waits)
         .hstack(innermost.select(function="name", function_kind="kind", module="module"))
-        .hstack(own_lines.rows[place].select("file", "line", caller="function"))
+        .hstack(own_lines.rows[place].select("file", "line", "own", caller="function"))
+        .with_columns(own=pl.col("own") & (pl.col("file") == python["file"]))
     )
     shared = rows[divided.division.item].with_columns(
         phase_names(divided.rows["phase"]),
@@ -66,4 +82,4 @@ def cpu_facts(profile: Tables, metric: str) -> CpuFacts:
         gathered(divided.forests["op"].paths(), divided.rows["op"]),
         value=pl.Series(divided.division.value),
     )
-    return CpuFacts(metric, shared, meaning.steps, len(shared) > len(measured))
+    return CpuFacts(metric, shared, meaning.steps, len(shared) > len(measured), len(placed), int(placed[STEADY].sum()))

@@ -8,7 +8,7 @@ from typing import Literal
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """The view that shows it; unused fields are ""."""
+    """The view that proves the finding; unused fields are ""."""
 
     view: Literal["flame", "kernels", "tables", "timeline", "scope", "ranks"]
     metric: str = ""
@@ -23,9 +23,11 @@ class Evidence:
     place: str = ""
     """`file:line`, with its folders."""
     column: str = ""
-    """Of the table: the one in which `names` are looked for."""
+    """The table's column in which `names` are looked for."""
     names: tuple[str, ...] = ()
-    """Rows that are meant: those with one of these names in the column, or with a name inside of it (`layers.3.attn` in `layers.3`)."""
+    """The finding's rows: each has one of these names in the column, or a name below one of them (`layers.3.attn` below `layers.3`)."""
+    stall: str = ""
+    """The reason for which the kernel's warps wait most."""
 
 
 @dataclass(frozen=True, slots=True)

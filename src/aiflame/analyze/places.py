@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,14 +15,13 @@ from aiflame.attribute.stacks.word_trie import word_trie
 from aiflame.profile.schema.enums import FrameKind
 from aiflame.profile.schema.frame_words import is_frame_of
 from aiflame.profile.tables.interface import Tables
+from aiflame.resolve.python.packages import package
 
-_FOREIGN = re.compile(
-    r"(^|/)(site|dist)-packages/|(^|/)lib(64)?/python\d|^<|^$|(^|/)aiflame/(target|intra)/|/torchinductor_[^/]+/|/c[a-z2-7]{51}\.py$"
-    r"|(^|/)torch/(nn|optim|utils|autograd|cuda|distributed|amp|fx|_\w+|functional\.py)(/|\.py|$)"
-)
-"""Installed packages, the standard library, code without a file (`<frozen …>`, `<string>`), our own hooks, Inductor's generated files, and
-torch wherever it lies."""
+_SCRIPT = r"(^|/)bin/[^/.]+$"
+"""Of a tool, such as pytest, beside its interpreter: its module does nothing but call the tool."""
 NOWHERE = ("", 0, "")
+_BY_EXEC = "<string>"
+"""Mostly methods that `dataclasses` and `collections` write: the author's line is the one that called them."""
 _SCHEMA = {"file": pl.String, "line": pl.Int64, "function": pl.String}
 
 
@@ -51,6 +49,13 @@ def short_place(place: str) -> str:
     return place.rpartition("/")[2]
 
 
+def hottest(rows: pl.DataFrame) -> tuple[str, str]:
+    """The line with the largest sum of values, as `place_text`, and its function. Columns file, line, caller, value."""
+    lines = rows.filter(pl.col("file") != "").group_by("file", "line").agg(pl.col("value").sum(), pl.col("caller").first())
+    lines = lines.sort("value", "file", "line", descending=[True, False, False])
+    return (place_text(lines["file"][0], lines["line"][0]), lines["caller"][0]) if len(lines) else ("", "")
+
+
 @once
 def places(profile: Analysis) -> Places:
     """Innermost line of the program's own files; of a library's where a stack has none of the program's. Threads that native code has
@@ -71,10 +76,20 @@ def places(profile: Analysis) -> Places:
         row_of, on=["file", "line", "function"], how="left", maintain_order="left"
     )
     of_word = row["row"].fill_null(0).cast(pl.Int64).to_numpy()
-    foreign = np.array([bool(_FOREIGN.search(file)) for file in rows["file"]], dtype=np.bool_)
-    own = words.nearest(words.of_nodes(np.where(foreign[of_word], 0, of_word)))
+    rows = rows.with_columns(own=_own())
+    own = words.nearest(words.of_nodes(np.where(rows["own"].to_numpy()[of_word], of_word, 0)))
     of_stack = np.where(own > 0, own, words.nearest(words.of_nodes(of_word)))[1:]
-    return Places(rows.with_columns(own=pl.Series(~foreign)), words.stacks.keys, of_stack)
+    return Places(rows, words.stacks.keys, of_stack)
+
+
+def _own() -> pl.Expr:
+    script = (pl.col("function") == "<module>") & pl.col("file").str.contains(_SCRIPT)
+    return (package() == "") & ~pl.col("file").is_in(["", _BY_EXEC]) & ~script
+
+
+def is_foreign(file: str, function: str) -> bool:
+    """Not the program's own source."""
+    return not pl.DataFrame({"file": [file], "function": [function]}).select(_own()).item()
 
 
 def place_of(profile: Tables, process: Ints, thread: Ints, stack: Ints) -> Ints:

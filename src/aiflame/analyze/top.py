@@ -3,24 +3,32 @@ phases, steps …"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import asdict
+
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from aiflame.analyze.layer_groups import collapsed
+from aiflame.analyze.step_times import Steps
 from aiflame.attribute.arrays import nodes
 from aiflame.attribute.groupings import LISTS, RANK
 from aiflame.attribute.tree import LAUNCHES, Frame, Tree, frame_table
 from aiflame.errors import AiflameError
-from aiflame.json_text import json_text
+from aiflame.json_text import json_text, schema
 from aiflame.profile.schema.kinds import Kind
 
+LINE_KINDS = [int(Kind.CPU_LINE), int(Kind.GPU_LINE)]
 
-def top(tree: Tree, by: str = "function", metric: str | None = None) -> pl.DataFrame:
+
+def top(tree: Tree, by: str = "function", metric: str | None = None, *, alike: bool = False) -> pl.DataFrame:
     """One row for each item, heaviest first: name, kind, self, total, self_percent, total_percent, file, line, module.
 
     `self` is the time in the item itself and sums up to the tree's total; `total` adds its callees, counted once where it
     calls itself. Where the tree knows how often each kernel was launched, there are also launches (by kernel, or by meaning) and mean (by
     kernel). For a list by layer, region, op, phase, family, step or rank the tree must be grouped so.
+    `alike`: layers whose paths differ in their indices alone are one row, `layers.*.mlp`, with the number of them in `layers`.
     """
     if by not in LISTS:
         raise AiflameError(f"cannot list the top by {by!r}: use {', '.join(LISTS)}")
@@ -34,12 +42,17 @@ def top(tree: Tree, by: str = "function", metric: str | None = None) -> pl.DataF
         asked &= tree.parent == 0  # processes that a rank has started belong to it
     at = nodes.nearest(tree.parent, asked)
     frames, frame = _whole_paths(tree, listed.kinds[0], listed.path) if listed.path else (tree.frames, tree.frame)
+    alike &= by == "layer"
+    if alike:
+        frames = frames.with_columns(path="name", name=_group_of_layers())
     items, item_of_frame = _items(frames, by)
     item = np.where(at >= 0, item_of_frame[frame[at]], 0)
 
     own = nodes.gather(item, tree.values[metric], len(items))
-    total = _totals_once(tree, item, at == np.arange(len(tree)), metric, len(items))
+    total = totals_once(tree, item, at == np.arange(len(tree)), metric, len(items))
     total[0] = own[0]  # values outside of all items have no callees
+    if by == "line":  # a function stands in this list for its time without a known line, and for nothing else
+        total[~items["kind"].is_in(LINE_KINDS).to_numpy() & (own == 0)] = 0
     whole = max(tree.total(metric), 1)
     counts = []
     if by == "kernel" and LAUNCHES in tree.metrics:
@@ -48,10 +61,12 @@ def top(tree: Tree, by: str = "function", metric: str | None = None) -> pl.DataF
         items = items.with_columns(launches, mean=mean)
         counts = ["launches", "mean"]
     elif listed.grouped and LAUNCHES in tree.metrics:
-        launched = _totals_once(tree, item, at == np.arange(len(tree)), LAUNCHES.name, len(items))
+        launched = totals_once(tree, item, at == np.arange(len(tree)), LAUNCHES.name, len(items))
         launched[0] = nodes.gather(item, tree.values[LAUNCHES.name], len(items))[0]
         items = items.with_columns(launches=pl.Series(launched))
         counts = ["launches"]
+    if alike:
+        counts = ["layers", *counts]
     return (
         items.with_columns(pl.Series("self", own), pl.Series("total", total))
         .with_columns(self_percent=pl.col("self") * 100 / whole, total_percent=pl.col("total") * 100 / whole)
@@ -61,21 +76,37 @@ def top(tree: Tree, by: str = "function", metric: str | None = None) -> pl.DataF
     )
 
 
-def to_json(answer: pl.DataFrame, tree: Tree, metric: str, rows: int | None = None, steps: pl.DataFrame | None = None) -> str:
+def to_json(
+    answer: pl.DataFrame,
+    tree: Tree,
+    metric: str,
+    rows: int | None = None,
+    steps: pl.DataFrame | None = None,
+    scope: Mapping[str, object] | None = None,
+    by_clock: Steps | None = None,
+) -> str:
     """The answer for programs: {"metric", "unit", "total", "rows": [{"name", "kind", "self", …}]}; by step also {"steps": [{"phase",
-    "total", "min", "median", "max"}]}, over all steps (`phases.over_steps`), the first for whole steps."""
+    "total", "min", "median", "max"}]}, over all steps (`phases.over_steps`), the first for whole steps. docs/json.md has all."""
     listed = answer.head(rows) if rows is not None else answer
     kinds = [Kind(kind).name.lower() for kind in listed["kind"]]
     return json_text(
         {
+            "schema": schema("top"),
+            "scope": scope,
             "metric": metric,
             "unit": tree.metric(metric).unit,
             "total": tree.total(metric),
             "rows": [row | {"kind": kind} for row, kind in zip(listed.to_dicts(), kinds, strict=True)],
             **({"steps": steps.to_dicts()} if steps is not None else {}),
+            **({"clock": asdict(by_clock)} if by_clock is not None else {}),
         },
         indent=1,
     )
+
+
+def _group_of_layers() -> pl.Expr:
+    layer = pl.col("kind") == int(Kind.LAYER)
+    return pl.when(layer).then(collapsed(pl.col("name"))).otherwise("name")
 
 
 def _whole_paths(tree: Tree, kind: Kind, between: str) -> tuple[pl.DataFrame, NDArray[np.int64]]:
@@ -111,13 +142,16 @@ def _items(frames: pl.DataFrame, by: str) -> tuple[pl.DataFrame, NDArray[np.int6
             full_name=empty,
             approximate=pl.lit(False),
         ).with_columns(kind=pl.col("kind").first().over("name"), module=pl.col("module").first().over("name"))
-    same = [column for column in frames.columns if column != "approximate"]
-    items = pl.concat([none, frames]).unique(same, keep="first", maintain_order=True)
+    same = [column for column in frames.columns if column not in ("approximate", "path")]
+    items = pl.concat([none, frames], how="diagonal").unique(same, keep="first", maintain_order=True)
+    if "path" in frames.columns:
+        counted = frames.group_by(same).agg(layers=pl.col("path").n_unique().cast(pl.Int64))
+        items = items.drop("path").join(counted, on=same, how="left", maintain_order="left").with_columns(pl.col("layers").fill_null(1))
     item = frames.join(items.with_row_index("item"), on=same, how="left", maintain_order="left")["item"]
     return items, item.to_numpy().astype(np.int64)
 
 
-def _totals_once(tree: Tree, item: NDArray[np.int64], decides: NDArray[np.bool_], metric: str, size: int) -> NDArray[np.int64]:
+def totals_once(tree: Tree, item: NDArray[np.int64], decides: NDArray[np.bool_], metric: str, size: int) -> NDArray[np.int64]:
     """For each item the totals of its outermost nodes: those with no node of the same item above them."""
     place, count = nodes.preorder(tree.parent)
     own_nodes = np.flatnonzero(decides)

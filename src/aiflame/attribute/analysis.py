@@ -37,7 +37,7 @@ class Analysis:
 
     @staticmethod
     def of(profile: Tables) -> Analysis:
-        """The profile, if it is an analysis; else one that nobody shares."""
+        """The profile itself if it is an analysis; else a new analysis that nobody shares."""
         if isinstance(profile, Analysis):
             return profile
         analysis = Analysis(profile)
@@ -54,14 +54,14 @@ class Analysis:
         return self.profile.scan(name)
 
     def part(self, part: Part[T], build: Callable[[Analysis], T]) -> T:
-        """The part, built by `build` where it is not there yet."""
+        """The part; `build` builds it at its first use."""
         if part not in self._parts:
             self._parts[part] = build(self)
         value: T = self._parts[part]
         return value
 
     def keep(self, part: Part[T], value: T) -> None:
-        """From now on this is the part."""
+        """Replaces the part."""
         self._parts[part] = value
 
     def release(self, part: Part[Any]) -> None:
@@ -97,17 +97,17 @@ class Parts(Generic[K, T]):
         return self.part(argument)(profile)
 
     def part(self, argument: K) -> Part[T]:
-        """To keep or release it."""
+        """The part for one argument, to keep or release it."""
         if argument not in self._of:
             self._of[argument] = Part(lambda analysis: self._build(analysis, argument))
         return self._of[argument]
 
 
 def once(build: Callable[[Analysis], T]) -> Part[T]:
-    """Makes a function of an analysis one that is called once for each."""
+    """A decorator: the function runs once for each analysis, which keeps its result."""
     return Part(build)
 
 
 def once_for(build: Callable[[Analysis, K], T]) -> Parts[K, T]:
-    """Makes a function of an analysis and of one more argument one that is called once for each of both."""
+    """A decorator: the function runs once for each analysis and argument; the analysis keeps its results."""
     return Parts(build)

@@ -44,6 +44,14 @@ class Forest:
         merged, frame, place = nodes.merge_siblings(above, np.concatenate([[0], row]).astype(np.uint32))
         return Forest(distinct, merged, frame), place[1 : size + 1].astype(np.int64)
 
+    def with_roots(self, frames: pl.DataFrame) -> Forest:
+        """With a node more for each of these frames, which stand for themselves; the other nodes keep their numbers."""
+        return Forest(
+            pl.concat([self.frames.select(frames.columns), frames]),
+            np.append(self.parent, np.zeros(len(frames), dtype=np.int32)),
+            np.append(self.frame, len(self.frames) + np.arange(len(frames), dtype=np.uint32)).astype(np.uint32),
+        )
+
     def paths(self) -> list[str]:
         """Of each node the names of its frames from the outermost on, `layers.3.attn`; "" for node 0."""
         names = self.frames["name"].to_list()

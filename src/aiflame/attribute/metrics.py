@@ -8,8 +8,8 @@ from enum import Enum
 
 from aiflame.attribute.tree import BYTES, CPU_TIME, ENERGY, GPU_LATENCY, GPU_STALLS, GPU_TIME, WALL_TIME, Metric
 
-FUNCTION, LINE, INSTRUCTION = DETAILS = ("function", "line", "instruction")
-"""How deep the leaves of a tree go."""
+FUNCTION, LINE, INSTRUCTION, CALL_LINE = DETAILS = ("function", "line", "instruction", "call-line")
+"""How deep the leaves of a tree go. `call-line`: to lines, and each caller has the line of its call below it, on CPUs."""
 WITH_IDLE = ", with idle time"
 """At the end of a metric's label, where idle time of devices is counted in."""
 

@@ -12,13 +12,26 @@ from aiflame.attribute.forest import Forest, NodeIds, TreeBuilder
 from aiflame.attribute.tree import Frame, frame_table
 from aiflame.profile.schema.kinds import Kind
 
+STEADY = "steady"
+"""A column: 1 in steady steps (`meaning.steady`), else 0."""
+STEADY_FRAME = Frame("steady steps", Kind.UNATTRIBUTED)
+
 
 @dataclass(frozen=True, slots=True)
 class Prefix:
     columns: tuple[str, ...]
-    """From the outermost: columns of `context.CONTEXT`, or `family`."""
+    """From the outermost: columns of `context.CONTEXT`, `family` or STEADY."""
     code: bool = False
     """Threads, Python and native functions follow; else only the kernel, or the innermost function."""
+
+
+BY_CODE_AND_MEANING = Prefix(("phase", "layer", "op"), code=True)
+"""Not by step: a step's number belongs to each launch, and would repeat every site once a step."""
+
+
+def in_steady_steps(by: Prefix | None) -> Prefix:
+    """The same grouping with work in steady steps apart: `trees.steady_part` takes it out."""
+    return Prefix((STEADY, *(by.columns if by is not None else ())), by is None or by.code)
 
 
 def add_prefix(builder: TreeBuilder, place: NodeIds, rows: pl.DataFrame, prefix: Prefix, forests: Mapping[str, Forest]) -> NodeIds:
@@ -27,12 +40,15 @@ def add_prefix(builder: TreeBuilder, place: NodeIds, rows: pl.DataFrame, prefix:
         node = rows[column].cast(pl.Int64).to_numpy()
         if column == "step":
             node = node + 1
-        forest = forests[column] if column in forests else _steps(int(node.max(initial=0)))
+        forest = forests.get(column) or (_steps(int(node.max(initial=0))) if column == "step" else _STEADY)
         shared = np.isin(place, np.unique(place[node > 0]))
         none = Forest.of_frames(frame_table([Frame(f"[no {column}]", Kind.UNATTRIBUTED)])[1:])
         without = builder.add(place, none, ((node == 0) & shared).astype(np.int64))
         place = np.where(node == 0, without, builder.add(place, forest, node))
     return place
+
+
+_STEADY = Forest.of_frames(frame_table([STEADY_FRAME])[1:])
 
 
 def _steps(count: int) -> Forest:

@@ -1,14 +1,22 @@
-"""`aiflame annotate`: the source and instructions of one kernel side by side, with the reasons for their waits."""
+"""`aiflame annotate`: the source and instructions of one kernel side by side, with the reasons for their waits; or a source file's lines
+with their CPU time."""
 
 from __future__ import annotations
 
 from argparse import ArgumentTypeError, Namespace
+from collections.abc import Sequence
 from pathlib import Path
 
 from aiflame.analyze.kernel.annotate import annotate
 from aiflame.analyze.kernel.annotate_json import to_json
-from aiflame.analyze.kernel.choice import hottest, kernels
+from aiflame.analyze.kernel.choice import Kernel, hottest, kernels
 from aiflame.analyze.kernel.source_text import SourceTexts
+from aiflame.analyze.source.choice import file_of
+from aiflame.analyze.source.choice import to_json as source_json
+from aiflame.analyze.source.lines import SourceLines, source_lines
+from aiflame.api import Profile
+from aiflame.attribute.metrics import CLOCK
+from aiflame.attribute.trees.build import metrics
 from aiflame.cli.arguments import add_json, add_ranks, add_source_path
 from aiflame.cli.parser import Parser, UsageError, number
 from aiflame.cli.say import say_json
@@ -16,17 +24,28 @@ from aiflame.cli.view import opened, source_folder
 from aiflame.errors import AiflameError
 from aiflame.profile.opening import SUFFIX
 from aiflame.render.terminal.annotate import LEAST_PERCENT, print_annotation
+from aiflame.render.terminal.source_listing import print_source
+from aiflame.resolve.names.readable import clean
 
-DESCRIPTION = "Why is this GPU kernel slow? Shows its source and its instructions side by side, and why warps waited at each."
-EXAMPLES = ("aiflame annotate attention", 'aiflame annotate run.aiflame "^gemm_.*" --sass')
+DESCRIPTION = (
+    "Why is this GPU kernel slow? Shows its source and its instructions side by side, and why warps waited at each; of a source file, "
+    "the CPU time of each line."
+)
+EXAMPLES = (
+    "aiflame annotate train.py",
+    "aiflame annotate attention",
+    'aiflame annotate run.aiflame "^gemm_.*" --sass',
+)
+
+_NAMED = 5
 
 
 def add_arguments(parser: Parser) -> None:
     parser.add_argument(
         "names",
         nargs="*",
-        metavar="[PROFILE] KERNEL",
-        help="the profile (default: the newest one here), and the kernel: its name, a part of it, or a regular expression",
+        metavar="[PROFILE] NAME",
+        help="the profile (default: the newest one here), and a kernel: its name, a part of it, a regular expression; or a source file",
     )
     parser.add_argument("--sass", action="store_true", help="list instructions in the order of the code, each with its source line")
     parser.add_argument(
@@ -34,7 +53,7 @@ def add_arguments(parser: Parser) -> None:
         type=number(0, 100, float),
         default=LEAST_PERCENT,
         metavar="PERCENT",
-        help=f"fold instructions that have less of the samples; 0 shows all (default: {LEAST_PERCENT:g})",
+        help=f"fold instructions with less of the samples, and lines far from those with time; 0 shows all (default: {LEAST_PERCENT:g})",
     )
     parser.add_argument("--cubin", type=_crc, metavar="CRC", help="which of the cubins that have the kernel (default: the hottest)")
     add_source_path(parser)
@@ -45,18 +64,49 @@ def add_arguments(parser: Parser) -> None:
 def run(options: Namespace) -> None:
     names: list[str] = options.names
     if not names:
-        raise UsageError("annotate needs the name of a kernel: aiflame annotate KERNEL; aiflame top --by kernel lists them")
+        raise UsageError("annotate needs the name of a kernel or of a source file: aiflame top --by kernel and --by line list them")
     if len(names) > 2:
-        raise UsageError(f"annotate takes [PROFILE] KERNEL, not {len(names)} names: put the kernel's name in quotes")
+        raise UsageError(f"annotate takes [PROFILE] NAME, not {len(names)} names: put the kernel's name in quotes")
     profile = opened(Path(names[0]) if len(names) == 2 or _is_profile(names[0]) else None, options.ranks)
     if len(names) == 1 and _is_profile(names[0]):
-        raise AiflameError(f"which kernel of {names[0]}? {hottest(kernels(profile.store))}")
+        raise AiflameError(f"which {_offered(profile, names[0])}")
     sources = SourceTexts(profile.store, source_folder(options.source_path))
+    every = kernels(profile.store)
+    if (choice := _source(profile, names[-1], every)) is not None:
+        lines, path = choice
+        if options.json:
+            say_json(source_json(lines, path, sources.of(path)))
+        else:
+            print_source(lines, path, sources.of(path), whole_file=not options.least)
+        return
+    if not every:
+        none = "no GPU kernel ran in this profile, and no file or function of that name took time"
+        raise AiflameError(f"{none}: which {_offered(profile, '')}")
     answer = annotate(profile.store, names[-1], options.cubin, sources)
     if options.json:
         say_json(to_json(answer))
     else:
         print_annotation(answer, options.least, by_code=options.sass)
+
+
+def _source(profile: Profile, name: str, every: Sequence[Kernel]) -> tuple[SourceLines, str] | None:
+    """The CPU time of lines, and the file of that name: where kernels ran, only one that is named as a file."""
+    clock = next((metric for metric in metrics(profile.store) if metric in CLOCK), None)
+    if clock is None or (every and not Path(name).suffix):
+        return None
+    lines = source_lines(profile.store, clock)
+    path = file_of(lines, name)
+    return (lines, path) if path is not None else None
+
+
+def _offered(profile: Profile, of: str) -> str:
+    """The names that a person can ask for: kernels, else source files."""
+    behind = f" of {of}" if of else ""
+    if every := kernels(profile.store):
+        return f"kernel{behind}? {hottest(every)}"
+    clock = next((metric for metric in metrics(profile.store) if metric in CLOCK), None)
+    paths = source_lines(profile.store, clock).files["path"].head(_NAMED).to_list() if clock is not None else []
+    return f"source file{behind}? the hottest are {', '.join(clean(path) for path in paths)}" if paths else f"kernel{behind}? it has none"
 
 
 def _is_profile(name: str) -> bool:

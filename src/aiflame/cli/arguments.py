@@ -40,7 +40,14 @@ def add_selection(parser: Parser) -> None:
     """Options that select the frames to show."""
     parser.add_argument("--focus", default="", metavar="REGEX", help="only frames whose name matches, and their callees")
     parser.add_argument("--raw", action="store_true", help="keep frames of the interpreter, of imports and of start-up")
+    parser.add_argument(
+        "--my-code", action="store_true", help="fold packages, libraries and the standard library into the line of yours that called them"
+    )
     parser.add_argument("--no-idle", action="store_true", help="leave out the time in which a GPU had nothing to do")
+
+
+def add_whole_run(parser: Parser) -> None:
+    parser.add_argument("--whole-run", action="store_true", help="of the whole run; by default of its steady steps, where it has some")
 
 
 def add_baseline(parser: Parser) -> None:

@@ -22,13 +22,18 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
     },
     "read a profile": {
         "open": "show the report in the browser",
+        "findings": "list the largest avoidable costs, and a remedy for each",
         "top": "list the heaviest kernels, functions, layers or lines",
         "flame": "draw the flame graph as one interactive SVG file",
         "annotate": "show a GPU kernel's source and instructions side by side",
         "diff": "compare two recordings: which parts got slower or faster",
+        "gate": "fail where a new version of a program is slower: for CI",
         "tally": "add up calls of runtimes, kernels and bytes moved",
         "ranks": "find the ranks of a parallel job that the others wait for",
         "intra": "look inside Triton kernels: scopes, overlap, waits, roles",
+    },
+    "answer an agent": {
+        "mcp": "answer a coding agent's questions about profiles",
     },
     "write files": {
         "report": "write the report as one HTML file that opens without a network",
@@ -50,7 +55,7 @@ def run(arguments: list[str]) -> int:
     if name == "--version":
         from aiflame.version import VERSION
 
-        print(f"aiflame {VERSION}")
+        print(_versions() if "--json" in options else f"aiflame {VERSION}")
         return 0
     if name in ("-h", "--help"):
         print(overview())
@@ -94,6 +99,13 @@ def overview() -> str:
         "  aiflame open",
     ]
     return "\n".join(lines)
+
+
+def _versions() -> str:
+    from aiflame.json_text import SCHEMAS, json_text, schema
+    from aiflame.version import VERSION
+
+    return json_text({"schema": schema("version"), "version": VERSION, "schemas": {name: schema(name) for name in SCHEMAS}}, indent=1)
 
 
 def _unknown(name: str) -> str:

@@ -5,9 +5,12 @@ from __future__ import annotations
 from argparse import REMAINDER, Namespace
 from pathlib import Path
 
+from aiflame.cli.arguments import add_json
 from aiflame.cli.commands import COMMANDS, load
 from aiflame.cli.parser import Parser
+from aiflame.cli.say import say_json
 from aiflame.errors import AiflameError
+from aiflame.json_text import json_text, schema
 
 DESCRIPTION = "Prints the script that has a shell complete the commands of aiflame, their options and their values. It needs shtab."
 EXAMPLES = (
@@ -20,6 +23,7 @@ SHELLS = ("bash", "zsh")
 
 def add_arguments(parser: Parser) -> None:
     parser.add_choice("shell", choices=SHELLS, metavar="SHELL", help=" or ".join(SHELLS))
+    add_json(parser)
 
 
 def run(options: Namespace) -> None:
@@ -34,7 +38,11 @@ def run(options: Namespace) -> None:
         for action in commands.add_parser(name, prog=f"aiflame {name}", help=help).actions():
             if action.type is Path or action.nargs == REMAINDER:
                 action.complete = shtab.FILE  # type: ignore[attr-defined]
-    print(shtab.complete(whole, options.shell))
+    script = shtab.complete(whole, options.shell)
+    if options.json:
+        say_json(json_text({"schema": schema("completion"), "shell": options.shell, "script": script}, indent=1))
+    else:
+        print(script)
 
 
 class _OfCommand(Parser):

@@ -8,20 +8,21 @@ import subprocess
 import sys
 import tempfile
 from argparse import Namespace
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from enum import Enum
 from pathlib import Path
 
 import aiflame
+from aiflame.analyze.demo_comparison import sentence, ways
 from aiflame.analyze.top import top
 from aiflame.attribute.transforms.filters import without_idle
 from aiflame.attribute.transforms.noise import hide_interpreter_noise
 from aiflame.attribute.tree import CPU_TIME, GPU_TIME
-from aiflame.cli.arguments import add_output
-from aiflame.cli.demo_comparison import sentence, ways
+from aiflame.cli.arguments import add_json, add_output
 from aiflame.cli.parser import Parser, number
-from aiflame.cli.say import say
+from aiflame.cli.say import say, say_json
 from aiflame.errors import AiflameError
+from aiflame.json_text import json_text, schema
 from aiflame.recorder import ProfileLocation, RecordOptions
 from aiflame.recorder import run as record
 from aiflame.render.flame_svg import svg
@@ -54,6 +55,7 @@ def add_arguments(parser: Parser) -> None:
         "--device", choices=devices, metavar="DEVICE", help=f"{', '.join(devices)} (default: the first of these that works here)"
     )
     add_output(parser, str(DEFAULT), "the profile; its flame graph is written beside it")
+    add_json(parser)
     parser.add_argument(
         "--seconds", type=number(0.1, of=float), default=_SECONDS, metavar="S", help=f"how long the workload runs (default: {_SECONDS:g})"
     )
@@ -61,23 +63,35 @@ def add_arguments(parser: Parser) -> None:
 
 def run(options: Namespace) -> None:
     output: Path = options.output
-    chosen = DemoDevice(options.device) if options.device else _best_device()
-    say(f"Recording {options.seconds:g} s of one matrix product in three ways on {_LABELS[chosen]} ...")
+    tell = _nothing if options.json else say
+    chosen = DemoDevice(options.device) if options.device else _best_device(tell)
+    tell(f"Recording {options.seconds:g} s of one matrix product in three ways on {_LABELS[chosen]} ...")
     with _clean_environment():
         command = [sys.executable, "-m", "aiflame.demo.matmul", "--device", chosen.value, "--seconds", str(options.seconds)]
-        status = record(command, ProfileLocation(output, output), RecordOptions(), overwrite=output == DEFAULT).status
+        with _stdout_as_stderr() if options.json else contextlib.nullcontext():
+            status = record(command, ProfileLocation(output, output), RecordOptions(), overwrite=output == DEFAULT).status
         if status != 0:
             raise AiflameError(f"the workload ended with status {status}: see its messages above")
-        _show(output, chosen)
+        _show(output, chosen, as_json=options.json)
 
 
-def _show(path: Path, chosen: DemoDevice) -> None:
+def _nothing(text: str) -> None:
+    """Says nothing: stdout is for one document."""
+
+
+def _show(path: Path, chosen: DemoDevice, *, as_json: bool) -> None:
     metric, question = (CPU_TIME.name, "function") if chosen is DemoDevice.CPU else (GPU_TIME.name, "kernel")
     profile = aiflame.open(path)
     tree = without_idle(hide_interpreter_noise(profile.tree(metric, detail="instruction")))
-    print_top(top(without_idle(hide_interpreter_noise(profile.tree(metric))), question).head(_ROWS), tree, metric, question)
+    answer = top(without_idle(hide_interpreter_noise(profile.tree(metric))), question).head(_ROWS)
     picture = path.with_name(path.name.removesuffix(".aiflame") + ".svg")
     svg.write(tree, metric, picture, title="One matrix product in three ways", subtitle=f"aiflame demo: {tree.metric(metric).label}")
+    if as_json:
+        said = sentence(tree, metric, ways(tree, metric, FUNCTIONS))
+        facts = {"schema": schema("demo"), "device": chosen.value, "profile": str(path), "flame_graph": str(picture), "sentence": said}
+        say_json(json_text(facts, indent=1))
+        return
+    print_top(answer, tree, metric, question)
     say(sentence(tree, metric, ways(tree, metric, FUNCTIONS)))
     say(f"Flame graph: {picture}")
     say(f"The whole report, in a browser: aiflame open {path}")
@@ -87,13 +101,13 @@ def _show(path: Path, chosen: DemoDevice) -> None:
         say(f"Sampled CPU instructions: aiflame flame {path} --metric {CPU_TIME.name} --detail instruction")
 
 
-def _best_device() -> DemoDevice:
+def _best_device(tell: Callable[[str], None]) -> DemoDevice:
     """The first device that can do the work. Prints why the devices before it cannot."""
     for device in (DemoDevice.CUDA, DemoDevice.OPENCL):
         reason = _refusal(device)
         if not reason:
             return device
-        say(f"Not on {_LABELS[device]}: {reason}")
+        tell(f"Not on {_LABELS[device]}: {reason}")
     return DemoDevice.CPU
 
 
@@ -107,6 +121,18 @@ def _refusal(device: DemoDevice) -> str:
         return str(error)
     messages = child.stderr.strip().splitlines()
     return "" if child.returncode == 0 else messages[-1] if messages else f"a first try ended with status {child.returncode}"
+
+
+@contextlib.contextmanager
+def _stdout_as_stderr() -> Iterator[None]:
+    """The workload's own lines go to stderr: stdout is for one document."""
+    before = os.dup(1)
+    try:
+        os.dup2(2, 1)
+        yield
+    finally:
+        os.dup2(before, 1)
+        os.close(before)
 
 
 @contextlib.contextmanager

@@ -15,11 +15,14 @@ PAGES: Mapping[str, tuple[str, ...]] = {
     "record": ("meaning", "regions", "tracing", "telemetry", "intra", "ranks", "guests"),
     "doctor": ("troubleshooting",),
     "open": ("report", "tour"),
+    "findings": ("findings",),
     "annotate": ("annotate",),
     "diff": ("diff",),
+    "gate": ("gate",),
     "tally": ("tracing",),
     "ranks": ("ranks",),
     "intra": ("intra",),
+    "mcp": ("agents",),
     "report": ("report",),
     "timeline": ("timeline",),
 }
@@ -41,7 +44,7 @@ def _lines() -> Iterator[str]:
 def _command(name: str, parser: Parser) -> Iterator[str]:
     yield from ("", f"### aiflame {name}", "", str(parser.description), "")
     yield from (f"    {line}".rstrip() for line in (parser.format_usage().strip(), "", *parser.examples))
-    yield from ("", "| argument or option | what it does |", "| --- | --- |")
+    yield from ("", "| argument or option | effect |", "| --- | --- |")
     yield from (
         f"| `{_escaped(_invocation(action))}` | {_escaped(str(action.help))} |" for action in parser.actions() if action.dest != "help"
     )

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import TextIO
 
 from aiflame.attribute.tree import Tree
-from aiflame.cli.arguments import add_detail, add_grouping, add_metric, add_profile, add_ranks, add_selection
-from aiflame.cli.parser import Parser
+from aiflame.cli.arguments import add_detail, add_grouping, add_json, add_metric, add_profile, add_ranks, add_selection
+from aiflame.cli.parser import Parser, UsageError
+from aiflame.cli.say import say_written
 from aiflame.cli.view import selected
 from aiflame.errors import AiflameError
 from aiflame.exchange import collapsed, speedscope
@@ -31,9 +32,12 @@ def add_arguments(parser: Parser) -> None:
     add_detail(parser)
     add_selection(parser)
     add_ranks(parser)
+    add_json(parser)
 
 
 def run(options: Namespace) -> None:
+    if options.json and options.output is None:
+        raise UsageError("--json describes the file that is written: name one with -o; stacks as JSON: --to speedscope")
     write = _WRITERS[options.to]
     shown = selected(options, options.by)
     if options.output is None:
@@ -45,3 +49,7 @@ def run(options: Namespace) -> None:
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         raise AiflameError(f"cannot write {options.output}: {reason}: choose another place with -o") from None
+    if options.json:
+        metric = shown.tree.metric(shown.metric)
+        facts = {"format": options.to, "metric": shown.metric, "unit": metric.unit, "total": shown.tree.total(shown.metric)}
+        say_written("export", options.output, **facts)

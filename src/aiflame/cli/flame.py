@@ -12,6 +12,7 @@ from aiflame.cli.arguments import (
     add_baseline,
     add_detail,
     add_grouping,
+    add_json,
     add_metric,
     add_output,
     add_profile,
@@ -19,7 +20,7 @@ from aiflame.cli.arguments import (
     add_selection,
 )
 from aiflame.cli.parser import Parser
-from aiflame.cli.say import say
+from aiflame.cli.say import say, say_written
 from aiflame.cli.view import selected
 from aiflame.errors import AiflameError
 from aiflame.render.flame_svg import svg
@@ -47,6 +48,7 @@ def add_arguments(parser: Parser) -> None:
     add_ranks(parser)
     add_base_ranks(parser)
     parser.add_argument("--title", default="Flame graph", metavar="TEXT", help="the title (default: Flame graph)")
+    add_json(parser)
 
 
 def run(options: Namespace) -> None:
@@ -70,6 +72,11 @@ def run(options: Namespace) -> None:
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         raise AiflameError(f"cannot write {options.output}: {reason}: choose another place with -o") from None
+    if options.json:
+        metric = shown.tree.metric(shown.metric)
+        facts = {"profile": shown.of, "metric": shown.metric, "unit": metric.unit, "total": shown.tree.total(shown.metric)}
+        say_written("flame", options.output, **facts)
+        return
     say(options.output)
     if note := idle_note(shown.tree, shown.metric):
         say(note, err=True)

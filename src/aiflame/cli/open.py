@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from argparse import Namespace
 
-from aiflame.cli.arguments import add_base_ranks, add_baseline, add_profile, add_ranks, add_source_path
+from aiflame.cli.arguments import add_base_ranks, add_baseline, add_json, add_profile, add_ranks, add_source_path, add_whole_run
 from aiflame.cli.browser import show
 from aiflame.cli.parser import Parser, number
-from aiflame.cli.say import say
+from aiflame.cli.say import say, say_json
 from aiflame.cli.view import of_ranks, opened, source_folder
+from aiflame.json_text import json_text, schema
 from aiflame.render.report.document import Report
 from aiflame.render.report.server import Server
 
@@ -24,17 +25,23 @@ def add_arguments(parser: Parser) -> None:
     add_baseline(parser)
     parser.add_argument("--no-browser", action="store_true", help="only print the address")
     parser.add_argument("--port", type=number(0, 65535), default=0, metavar="PORT", help="the port on 127.0.0.1 (default: any free one)")
+    add_whole_run(parser)
     add_source_path(parser)
     add_ranks(parser)
     add_base_ranks(parser)
+    add_json(parser)
 
 
 def run(options: Namespace) -> None:
     shown = opened(options.profile, options.ranks)
     before = opened(options.baseline, options.base_ranks).store if options.baseline is not None else None
-    report = Report(shown.store, before, of_ranks(shown, options.ranks), sources=source_folder(options.source_path))
+    sources = source_folder(options.source_path)
+    report = Report(shown.store, before, of_ranks(shown, options.ranks), sources=sources, whole_run=options.whole_run)
     with Server(report, options.port) as server:
-        say(server.address)
+        if options.json:
+            say_json(json_text({"schema": schema("open"), "address": server.address}))
+        else:
+            say(server.address)
         if not options.no_browser:
             for line in show(server.address):
                 say(line, err=True)

@@ -36,7 +36,6 @@ class Parser(argparse.ArgumentParser):
     def __init__(self, prog: str, description: str = "", examples: Sequence[str] = (), usage: str | None = None) -> None:
         formatter = partial(_Formatter, width=min(_columns(), _WIDEST) - 2, max_help_position=28)
         super().__init__(prog, usage, description, formatter_class=formatter, allow_abbrev=False)
-        self.color = False  # CPython 3.14 would colour help; older versions do not
         self._positionals.title = "arguments"
         self._get_optional_actions()[0].help = "show this help"
         self.examples = examples
@@ -137,7 +136,19 @@ def _columns() -> int:
         return _NO_TERMINAL
 
 
+class _NoColors:
+    """Stands for a theme of CPython 3.14: every colour is an empty text."""
+
+    def __getattr__(self, name: str) -> str:
+        return ""
+
+
 class _Formatter(argparse.HelpFormatter):
+    def _set_color(self, color: object, **others: object) -> None:
+        """CPython 3.14 imports its themes here, `dataclasses` and `inspect` with them, for each parser: 12 ms before the program starts."""
+        self._theme = _NoColors()
+        self._decolor = str
+
     def _format_action_invocation(self, action: argparse.Action) -> str:
         """`-o, --output FILE`, as CPython 3.13 and later write it; before, FILE stood behind each of the two."""
         if not action.option_strings or action.nargs == 0:

@@ -32,6 +32,8 @@ def add_arguments(parser: Parser) -> None:
     parser.add_argument("-o", "--output", type=Path, metavar="PROFILE", help="where to write the profile (default: COMMAND-TIME.aiflame)")
     parser.add_argument("--force", action="store_true", help="replace PROFILE if it exists")
     parser.add_argument("-q", "--quiet", action="store_true", help="print no summary")
+    parser.add_argument("--json", action="store_true", help="print the summary as JSON, on stderr: stdout is the program's")
+    parser.add_argument("--findings", action="store_true", help="print the first three findings when the program has ended")
 
     group = parser.add_argument_group("which processes, and for how long")
     group.add_argument("--no-children", action="store_true", help="do not follow child processes")
@@ -58,6 +60,9 @@ def add_arguments(parser: Parser) -> None:
         metavar="HZ",
         help=f"also sample threads that wait, with the reason (HZ left out: {_DEFAULT_WALL_RATE})",
     )
+    group.add_argument(
+        "--no-waits", dest="waits", action="store_false", help="do not look at waiting threads: findings cannot say then why they wait"
+    )
     group.add_argument("--no-python", action="store_true", help="record native frames only")
 
     group = parser.add_argument_group("GPUs")
@@ -79,6 +84,9 @@ def add_arguments(parser: Parser) -> None:
         "--triton-names", action="store_true", help="put readable names of Triton kernels into the binaries, for other tools too"
     )
     group.add_argument("--keep-ir", action="store_true", help="keep the compilers' intermediate code: FX graphs, TTIR, TTGIR, PTX, HLO")
+    group.add_argument(
+        "--no-sources", action="store_true", help="keep no text of source files in the profile: views of a line then need --source-path"
+    )
 
     group = parser.add_argument_group("calls of runtimes")
     group.add_argument(
@@ -113,6 +121,8 @@ def run(options: argparse.Namespace) -> int:
     command = options.command[1:] if options.command[:1] == ["--"] else options.command
     if not command:
         raise UsageError("there is no command to record: aiflame record -- COMMAND ...")
+    if options.findings and options.no_seal:
+        raise UsageError("--findings reads the sealed profile: leave --no-seal out")
     rank, chosen = rank_here(os.environ), parse_ranks(options.ranks) if options.ranks else None
     if chosen is not None:
         if rank is None:
@@ -129,6 +139,7 @@ def run(options: argparse.Namespace) -> int:
         RecordOptions(
             cpu_rate=options.cpu_rate,
             wall_rate=options.wall,
+            waits=options.waits,
             max_bytes=parse_size(options.max_size),
             children=not options.no_children,
             python=not options.no_python,
@@ -139,6 +150,7 @@ def run(options: argparse.Namespace) -> int:
             regions=not options.no_regions,
             triton_names=options.triton_names,
             keep_ir=options.keep_ir,
+            sources=not options.no_sources,
             trace=parse_trace(options.trace),
             trace_stacks=options.trace_stacks,
             intra=parse_intra(
@@ -150,10 +162,12 @@ def run(options: argparse.Namespace) -> int:
         seal_follows=not options.no_seal,
         wait_daemons=options.wait_daemons,
     )
-    from aiflame.cli.recorded import hand_over, summarize
+    from aiflame.cli.recorded import hand_over, show_findings, summarize
 
-    summarize(recording, time.monotonic() - began, quiet=options.quiet)
-    if not options.no_seal and not recording.living:
+    summarize(recording, time.monotonic() - began, quiet=options.quiet, as_json=options.json)
+    if options.findings:
+        show_findings(recording, as_json=options.json)
+    elif not options.no_seal and not recording.living:
         hand_over(recording)
     return leave_as(recording.status)
 

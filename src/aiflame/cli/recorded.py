@@ -10,8 +10,10 @@ from aiflame.profile.spool.glance import Glance, glance
 from aiflame.recorder import ProfileLocation, Recording
 from aiflame.recorder.hand_over import can_seal, start_sealer
 
+FINDINGS = 3
 
-def summarize(recording: Recording, seconds: float, *, quiet: bool) -> None:
+
+def summarize(recording: Recording, seconds: float, *, quiet: bool, as_json: bool = False) -> None:
     """Prints notes and the summary, without sealing. Errors here are ignored: the program's own status matters more."""
     seen = Glance()
     with contextlib.suppress(OSError):
@@ -22,6 +24,9 @@ def summarize(recording: Recording, seconds: float, *, quiet: bool) -> None:
         recording.place.tell(_of_living(recording.living))
     if quiet or not recording.place.speaks:
         return
+    if as_json:
+        _print_json(recording, seconds, seen)
+        return
     processes = f"{seen.processes:,} process{'es' if seen.processes != 1 else ''}"
     samples = f"{'' if seen.all else 'more than '}{seen.samples:,} samples"
     say(
@@ -29,6 +34,27 @@ def summarize(recording: Recording, seconds: float, *, quiet: bool) -> None:
         f" ({recording.bytes / 1e6:.1f} MB recorded); next: aiflame open, aiflame top",
         err=True,
     )
+
+
+def _print_json(recording: Recording, seconds: float, seen: Glance) -> None:
+    """One line on stderr."""
+    from aiflame.json_text import json_text, schema
+
+    rank = recording.place.rank
+    facts = {
+        "schema": schema("record"),
+        "profile": str(recording.place.whole),
+        "rank": rank.rank if rank is not None else None,
+        "status": recording.status,
+        "seconds": round(seconds, 3),
+        "processes": seen.processes,
+        "samples": seen.samples,
+        "counted_all": seen.all,
+        "bytes": recording.bytes,
+        "living": recording.living,
+        "notes": list(seen.notes),
+    }
+    say(json_text(facts), err=True)
 
 
 def _of_living(pids: list[int]) -> str:
@@ -46,6 +72,25 @@ def hand_over(recording: Recording) -> None:
         recording.place.tell(f"{recording.profile} is recorded; open it where polars is installed to seal it")
     else:
         start_sealer(recording.profile, recording.held)
+
+
+def show_findings(recording: Recording, *, as_json: bool = False) -> None:
+    """Seals the profile here, and prints its first findings on stderr. The program's own status matters more than any error here."""
+    place = recording.place
+    if place.rank is not None:
+        place.tell(f"findings are those of all ranks: aiflame findings {place.whole}, when all have ended")
+        hand_over(recording)
+        return
+    try:
+        from aiflame.cli.findings import print_first
+        from aiflame.resolve.files import held_files
+
+        held_files.take({name: str(descriptor) for name, descriptor in recording.held.items()})
+        print_first(recording.profile, FINDINGS, as_json=as_json)
+    except KeyboardInterrupt:
+        hand_over(recording)
+    except Exception as error:  # the next command that opens the profile reports it again
+        place.tell(f"no findings: {error}")
 
 
 def _of_ranks(place: ProfileLocation) -> str:

@@ -5,6 +5,11 @@ from __future__ import annotations
 import sys
 
 from aiflame.errors import harmless
+from aiflame.json_text import json_text, schema
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def say(text: object = "", *, err: bool = False) -> None:
@@ -18,3 +23,8 @@ def say(text: object = "", *, err: bool = False) -> None:
 def say_json(text: str) -> None:
     """A document of `aiflame.json_text`, which has escaped control characters."""
     print(text, flush=True)
+
+
+def say_written(command: str, file: Path, **facts: object) -> None:
+    """The document of a command that wrote a file: its path and size, and facts about it."""
+    say_json(json_text({"schema": schema(command), "file": str(file), "bytes": file.stat().st_size, **facts}, indent=1))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from argparse import Namespace
 
-from aiflame.cli.arguments import add_output, add_profile, add_ranks
+from aiflame.cli.arguments import add_json, add_output, add_profile, add_ranks
 from aiflame.cli.parser import Parser
-from aiflame.cli.say import say
+from aiflame.cli.say import say, say_written
 from aiflame.cli.view import opened
 from aiflame.errors import AiflameError
 from aiflame.memory import keep_freed_memory
@@ -25,6 +25,7 @@ def add_arguments(parser: Parser) -> None:
     add_output(parser, "timeline.pftrace", "the trace")
     parser.add_argument("--no-samples", action="store_true", help="leave out the functions of CPU samples")
     add_ranks(parser)
+    add_json(parser)
 
 
 def run(options: Namespace) -> None:
@@ -36,5 +37,8 @@ def run(options: Namespace) -> None:
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         raise AiflameError(f"cannot write {options.output}: {reason}: choose another place with -o") from None
+    if options.json:
+        say_written("timeline", options.output, slices=slices)
+        return
     say(options.output)
     say(f"{slices:,} slices; open it in https://ui.perfetto.dev, where it stays in your browser", err=True)

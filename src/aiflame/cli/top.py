@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from argparse import Namespace
 
+import numpy as np
+
+from aiflame.analyze.amounts import amount
+from aiflame.analyze.overview.scope_line import host_steps
 from aiflame.analyze.phases import over_steps, phase_times
+from aiflame.analyze.step_times import Steps, over_all, step_times
 from aiflame.analyze.top import to_json, top
 from aiflame.attribute.groupings import CODE, LISTS
-from aiflame.attribute.metrics import OF_GPU
+from aiflame.attribute.metrics import CALL_LINE, CLOCK, OF_GPU
 from aiflame.attribute.tree import GPU_STALLS, Kind
-from aiflame.cli.arguments import add_json, add_metric, add_profile, add_ranks, add_rows, add_selection
+from aiflame.cli.arguments import add_json, add_metric, add_profile, add_ranks, add_rows, add_selection, add_whole_run
 from aiflame.cli.parser import Parser
 from aiflame.cli.say import say_json
-from aiflame.cli.view import selected
-from aiflame.render.terminal.top_table import print_steps, print_top
+from aiflame.cli.view import View, scoped_view
+from aiflame.render.terminal.top_table import print_scope, print_steps, print_top
 
 DESCRIPTION = "What takes the most time? Lists the heaviest kernels, functions, layers or lines, one row each."
 EXAMPLES = (
@@ -21,8 +26,9 @@ EXAMPLES = (
     "aiflame top run.aiflame --by layer",
     "aiflame top --by stall  # the waits of GPU kernels",
     "aiflame top --by step   # the shortest, the median and the longest step",
+    "aiflame top --whole-run  # with start-up, warm-up and the end",
 )
-_DETAIL = {"line": "line", "stall": "instruction"}
+_DETAIL = {"line": CALL_LINE, "stall": "instruction"}
 _ROWS = 20
 
 
@@ -33,6 +39,8 @@ def add_arguments(parser: Parser) -> None:
     )
     add_metric(parser)
     add_rows(parser, _ROWS)
+    parser.add_argument("--each", action="store_true", help="by layer: a row for each, not one for all that are built alike (layers.*.mlp)")
+    add_whole_run(parser)
     add_selection(parser)
     add_ranks(parser)
     add_json(parser)
@@ -42,14 +50,43 @@ def run(options: Namespace) -> None:
     by = options.by or ""
     options.detail = _DETAIL.get(by, "function")
     options.metric = options.metric or (GPU_STALLS.name if by == "stall" else "")
-    shown = selected(options, by if by in LISTS and LISTS[by].grouped else CODE)
+    shown = scoped_view(options, by if by in LISTS and LISTS[by].grouped else CODE)
     of_kernels = shown.metric in OF_GPU and not set(shown.tree.kinds().tolist()).isdisjoint((Kind.GPU_KERNEL, Kind.GPU_COPY))
     question = by or ("kernel" if of_kernels else "function")
-    answer = top(shown.tree, question)
+    by_clock = _by_clock(shown) if question == "step" else None
+    empty = _empty(shown, question, by_clock)
+    answer = top(shown.tree, "function" if empty else question, alike=not options.each).head(0 if empty else options.rows)
     steps = over_steps(phase_times(shown.tree, shown.metric)) if question == "step" else None
+    line = shown.scoped.line if shown.scoped is not None else None
     if options.json:
-        say_json(to_json(answer, shown.tree, shown.metric, options.rows, steps))
+        say_json(to_json(answer, shown.tree, shown.metric, None, steps, line.to_json() if line is not None else None, by_clock))
+        return
+    if shown.scoped is not None:
+        unit = shown.tree.metric(shown.metric).unit
+        beside = [] if options.no_idle else [f"{name}: {amount(value, unit)}" for name, value in shown.scoped.idle]
+        print_scope(shown.scoped.line, by_clock, idle=shown.metric in OF_GPU and not options.no_idle, beside=beside, empty=empty)
+    if empty:
         return
     if steps is not None:
-        print_steps(steps, shown.tree.metric(shown.metric))
-    print_top(answer.head(options.rows), shown.tree, shown.metric, question)
+        print_steps(steps, shown.tree.metric(shown.metric), sampled=shown.metric in CLOCK)
+    print_top(answer, shown.tree, shown.metric, question)
+
+
+def _by_clock(shown: View) -> Steps | None:
+    """The times of all steps, as in the report."""
+    if shown.scoped is None:
+        return None
+    analysis = shown.scoped.analysis
+    return over_all(step_times(host_steps(analysis), analysis.per_step))
+
+
+def _empty(shown: View, question: str, by_clock: Steps | None) -> str:
+    """Why there is nothing to list: a sentence, with a way to see more; "" where there is something."""
+    if shown.scoped is None:
+        return ""
+    label = shown.tree.metric(shown.metric).label
+    if not shown.tree.total(shown.metric) and not shown.scoped.line.whole_run:
+        return f"There is no {label} in these steps: --whole-run lists that of the whole run"
+    if question == "step" and by_clock is not None and not np.isin(shown.tree.kinds(), (Kind.STEP,)).any():
+        return f"No {label} fell into a step, as the steps are too short to be sampled: run more of them, or record with --cpu-rate 1000"
+    return ""

@@ -9,9 +9,11 @@ from pathlib import Path
 
 import aiflame
 from aiflame.analyze.kernel.source_text import SourceFolder
+from aiflame.analyze.overview.scoped_tree import ScopedTree, scoped_tree
 from aiflame.api import Profile
 from aiflame.attribute.transforms.filters import focus, without_idle
 from aiflame.attribute.transforms.noise import hide_interpreter_noise
+from aiflame.attribute.transforms.own_code import own_code
 from aiflame.attribute.tree import Tree
 from aiflame.attribute.trees.build import default_metric
 from aiflame.cli.progress import SealingLine
@@ -30,6 +32,8 @@ class View:
     metric: str
     of: str
     """The profile's name."""
+    scoped: ScopedTree | None = None
+    """None: it shows the whole profile, or no profile at all."""
 
     @property
     def title(self) -> str:
@@ -81,9 +85,21 @@ def selected(options: Namespace, by: str) -> View:
         options.detail or "",
         raw=options.raw,
         only=options.focus,
+        my_code=options.my_code,
         no_idle=options.no_idle,
         ranks=options.ranks,
     )
+
+
+def scoped_view(options: Namespace, by: str) -> View:
+    """As `selected`, of the profile's scope (`analyze.scope`) and without idle time."""
+    if options.profile is not None and options.profile.is_file():
+        return selected(options, by)
+    profile = opened(options.profile, options.ranks)
+    metric = options.metric or default_metric(profile.store)
+    scoped = scoped_tree(profile.store, metric, by, options.detail or None, whole_run=options.whole_run)
+    shown = _folded(scoped.tree, raw=options.raw, my_code=options.my_code)
+    return View(_focused(shown, options.focus, metric), metric, of_ranks(profile, options.ranks), scoped)
 
 
 def view(
@@ -93,23 +109,33 @@ def view(
     detail: str = "",
     raw: bool = False,
     only: str = "",
+    my_code: bool = False,
     no_idle: bool = False,
     ranks: str = "",
 ) -> View:
     if path is not None and path.is_file():
-        tree = collapsed.read(path)
-        chosen, of = tree.metrics[0].name, path.name
+        shown = collapsed.read(path)
+        chosen, of = shown.metrics[0].name, path.name
     else:
         profile = opened(path, ranks)
         chosen = metric or default_metric(profile.store)
-        tree = profile.tree(chosen, by, detail or None)
+        shown = profile.tree(chosen, by, detail or None)
         of = of_ranks(profile, ranks)
-    if not raw:
-        tree = hide_interpreter_noise(tree)
+    shown = _folded(shown, raw=raw, my_code=my_code)
     if no_idle:
-        tree = without_idle(tree)
-    if only:
-        tree = focus(tree, only)
-        if not len(tree.frames) or not tree.total(chosen):
-            raise AiflameError(f"no frame matches {only!r}: try a shorter expression")
-    return View(tree, chosen, of)
+        shown = without_idle(shown)
+    return View(_focused(shown, only, chosen), chosen, of)
+
+
+def _folded(whole: Tree, *, raw: bool, my_code: bool) -> Tree:
+    shown = whole if raw else hide_interpreter_noise(whole)
+    return own_code(shown) if my_code else shown
+
+
+def _focused(whole: Tree, only: str, metric: str) -> Tree:
+    if not only:
+        return whole
+    focused = focus(whole, only)
+    if not len(focused.frames) or not focused.total(metric):
+        raise AiflameError(f"no frame matches {only!r}: try a shorter expression")
+    return focused

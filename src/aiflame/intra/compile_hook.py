@@ -45,7 +45,7 @@ class Recipe:
     shared: bool | None = None
     """Whether records stay in shared memory until a block ends; None: if there is room for them."""
     shared_bytes: int = 0
-    """That room, in bytes of a block."""
+    """Shared memory that is free for records, in bytes of a block."""
     clock_bits: int = 43
     """Bits of a record's clock. With 32 it wraps within seconds, but a record takes fewer instructions."""
 
@@ -70,8 +70,8 @@ blocks are worth more than the last moments of all."""
 SMALLEST_SHARED = 512
 """Bytes of a warp. With less room in shared memory, records go to global memory at once."""
 ROOMY_SEGMENT = 4096
-"""Bytes of a warp. Rings are larger only if those of a launch take at most a quarter of the limit, since they are copied and stored as a
-whole; and some warps get this size, rather than all warps, which do much the same, a smaller one."""
+"""Bytes of a warp. Rings are larger only if all rings of a launch take at most a quarter of the limit, since each is copied and stored as a
+whole. If shared memory is short, fewer warps get rings of this size, rather than all warps smaller ones: warps do much the same."""
 
 
 def fitting(recipe: Recipe, kernel: Any, ctas: int, most_bytes: int, *, go_round: bool = False) -> Recipe:
@@ -299,7 +299,7 @@ def default_warps(count: int) -> tuple[int, ...]:
 
 
 def _kept(scopes: list[Scope], most: int) -> list[Scope]:
-    """The first `most` scopes; those of outermost operations take precedence."""
+    """At most `most` scopes, in their order; outer operations take precedence over inner ones, and earlier over later ones."""
     if len(scopes) <= most:
         return list(scopes)
     depth = {id(scope): len(list(scope.first.enclosing())) for scope in scopes}

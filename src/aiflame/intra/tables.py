@@ -134,7 +134,7 @@ class _Read:
     number: int
     kernel: int
     launch: Launch
-    ran: LaunchTimes | None
+    on_device: LaunchTimes | None
     ctas: Ctas
     recorded: tuple[int, ...]
     edges: Edges
@@ -262,7 +262,7 @@ def _convert(process: int, reads: Sequence[_Read], rows: Rows) -> None:
     """Converts all launches of a device from cycles to nanoseconds of the profile's clock."""
     reads = sorted(reads, key=lambda one: int(one.ctas.begin.min()) if len(one.ctas) else 0)
     paces_of = paces([(one.edges, one.whole) for one in reads], [one.origin for one in reads])
-    shifts = [one.ran.start_ns - int(one.ctas.begin.min()) for one in reads if one.ran and len(one.ctas) and one.has_first]
+    shifts = [one.on_device.start_ns - int(one.ctas.begin.min()) for one in reads if one.on_device and len(one.ctas) and one.has_first]
     usual = int(np.median(shifts)) if shifts else None
     for one, pace in zip(reads, paces_of, strict=True):
         _rows(process, one, pace, _shift(one, usual), rows)
@@ -273,12 +273,12 @@ def _shift(one: _Read, usual: int | None) -> int:
     if not len(one.ctas):
         return 0
     first, last = int(one.ctas.begin.min()), int(one.ctas.end.max())
-    if one.ran is None:
+    if one.on_device is None:
         return usual if usual is not None else one.launch.begin_ns - first
-    at_first = one.ran.start_ns - first
+    at_first = one.on_device.start_ns - first
     if one.has_first:
         return at_first
-    at_last = max(one.ran.end_ns - last, at_first)
+    at_last = max(one.on_device.end_ns - last, at_first)
     if usual is None:
         return at_last if one.launch.went_round else at_first
     return min(max(usual, at_first), at_last)
@@ -319,8 +319,8 @@ def _rows(process: int, one: _Read, pace: Pace, shift: int, rows: Rows) -> None:
         "grid": min(launch.grid[0] * launch.grid[1] * launch.grid[2], (1 << 63) - 1),
         "ctas": len(ctas),
         "bad_ctas": ctas.bad,
-        "start_ns": one.ran.start_ns if one.ran else 0,
-        "end_ns": one.ran.end_ns if one.ran else 0,
+        "start_ns": one.on_device.start_ns if one.on_device else 0,
+        "end_ns": one.on_device.end_ns if one.on_device else 0,
         "begin_ns": int(begin.min()) if len(ctas) else 0,
         "span_ns": int(ctas.end.max() - ctas.begin.min()) if len(ctas) else 0,
         "ns_per_cycle": ns,

@@ -52,7 +52,7 @@ def open_profile(
 ) -> Profile | Ranked:
     """Opens a profile, of one recorder or of many ranks. Without `derive` it has the tables that were recorded, and those derived before.
 
-    For a profile that is still being recorded it gives the tables so far; for another user's, tables in a folder of ours."""
+    A profile that is still being recorded has the tables so far. Tables of another user's profile are written to a folder of ours."""
     folder = _folder_at(Path(path))
     if is_ours(folder):
         refuse_foreign_entries(folder)
@@ -62,14 +62,14 @@ def open_profile(
 
 
 def open_rank(whole: Folder, name: str, *, derive: Derive = _as_sealed) -> Profile:
-    """The profile of one rank, a folder of `whole`, alone: on the clock of its own host."""
+    """The profile of one rank, a folder of `whole`, by itself: its times are on the clock of its own host."""
     return _derived(_open_one(whole.folder(RANKS, name), None), derive)
 
 
-def newest(folder: str | Path) -> Path:
-    """The profile in a folder that was recorded last."""
+def newest(folder: str | Path, allowed: Callable[[Path], bool] | None = None) -> Path:
+    """The profile in a folder that was recorded last; of those that are `allowed`, if that is given."""
     profiles: dict[Path, Folder] = {}
-    for path in Path(folder).glob(f"*{SUFFIX}"):
+    for path in filter(allowed, Path(folder).glob(f"*{SUFFIX}")):
         with contextlib.suppress(AiflameError, OSError):
             if _looks_like_one(profile := Folder.open(path)):
                 profiles[path] = profile
@@ -187,7 +187,7 @@ def _open_ranks(whole: Folder, progress: Progress | None) -> Ranked:
         raise AiflameError(f"{whole.path}: no rank of it can be read: {'; '.join(notes) or 'it has none'}")
     aligned, unknown = _on_one_clock(parts)
     if unknown:
-        notes.append(f"the clocks of {named_ranks(unknown)} and of rank {parts[0].rank} are not known together: their times do not fit")
+        notes.append(f"no clock readings relate {named_ranks(unknown)} to rank {parts[0].rank}: their times do not fit together")
     return Ranked(whole, aligned, notes, complete=not why)
 
 
@@ -208,7 +208,7 @@ def _expected(job: Job | None) -> list[int]:
 
 
 def _on_one_clock(parts: Sequence[Part]) -> tuple[list[Part], list[int]]:
-    """Clocks moved to that of the first, by the time of day; and the ranks of which that is unknown."""
+    """The parts, their clocks moved to the first part's by the time of day; and the ranks without readings of both clocks."""
     ahead: dict[str, int | None] = {}
     for part in parts:
         if ahead.get(part.host) is None:

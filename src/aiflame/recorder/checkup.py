@@ -126,10 +126,13 @@ def _disk() -> Finding:
 
 
 def _debugger() -> Finding:
-    """ptrace_scope decides whether deleted libraries can be read through /proc/PID/map_files."""
+    """ptrace_scope decides whether the calls of waiting threads can be read, and deleted libraries through /proc/PID/map_files."""
     scope = Path("/proc/sys/kernel/yama/ptrace_scope")
     text = f"ptrace_scope {scope.read_text().strip()}" if scope.exists() else "no restriction"
-    return Finding("looking into processes", State.WORKS, f"{text}: not needed, except to keep deleted libraries")
+    if scope.exists() and int(scope.read_text()) >= 2 and os.geteuid() != 0:
+        text += ": waits are not seen (--wall sees them), and deleted libraries are not kept"
+        return Finding("looking into processes", State.LIMITED, text, "sudo sysctl kernel.yama.ptrace_scope=1")
+    return Finding("looking into processes", State.WORKS, f"{text}: waits can be seen, and deleted libraries kept")
 
 
 def _container() -> Finding:

@@ -16,6 +16,7 @@ from aiflame.recorder.library import agent, collector
 from aiflame.recorder.options import RecordOptions
 from aiflame.recorder.place import place_of, rank_here
 from aiflame.recorder.run import prepare
+from aiflame.values import replace
 
 _one_at_a_time = threading.Lock()
 
@@ -30,6 +31,7 @@ def recording(profile: Path, options: RecordOptions, *, overwrite: bool) -> Iter
     try:
         library = ctypes.CDLL(str(collector()))
         where = place_of(profile, sys.orig_argv, rank_here(os.environ))
+        options = replace(options, waits=False)  # nobody looks at us from outside
         page, meta = prepare(where, options, sys.orig_argv, overwrite=overwrite)
         with _agent_variables(options):
             if not library.aiflame_start(os.fsencode(where.profile.absolute())):

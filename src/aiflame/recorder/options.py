@@ -19,6 +19,8 @@ class RecordOptions:
     """Samples a second of CPU time and thread; 0 for none."""
     wall_rate: int = 0
     """Samples a second of wall-clock time and thread; 0 for none."""
+    waits: bool = True
+    """Look at threads that wait, some times a second, where wall-clock time is not sampled."""
     max_bytes: int = 0
     """Bytes that the recording may take on disk; 0 for no limit."""
     children: bool = True
@@ -40,6 +42,8 @@ class RecordOptions:
     """Give specializations of Triton kernels their readable names in the binary, too."""
     keep_ir: bool = False
     """Keep the compilers' intermediate representations."""
+    sources: bool = True
+    """Keep the texts of the source files whose code was sampled."""
     trace: str = DEFAULT
     """Runtimes whose calls are traced: names of `tracing.BACKENDS`, separated by commas."""
     trace_stacks: bool = False
@@ -48,6 +52,10 @@ class RecordOptions:
     """Passes inside Triton kernels, as `intra.parse_intra` gives them; empty: none."""
     telemetry_ms: int = INTERVAL_MS
     """Milliseconds between readings of telemetry; 0: no telemetry."""
+
+    @property
+    def looks_at_waits(self) -> bool:
+        return self.waits and not self.wall_rate and self.cpu_rate > 0
 
     def __post_init__(self) -> None:
         for name, rate in (("--cpu-rate", self.cpu_rate), ("--wall", self.wall_rate)):

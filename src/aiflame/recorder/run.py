@@ -29,6 +29,8 @@ from aiflame.version import VERSION
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from aiflame.recorder.looks.waits import Waits
+    from aiflame.recorder.sources.base import Source
     from aiflame.recorder.telemetry import Telemetry
 
 _OWN_BYTES = 32 << 10
@@ -161,10 +163,11 @@ def _telemetry(place: ProfileLocation, page: ControlPage, options: RecordOptions
     """Telemetry of this recorder. One rank per host reads the whole machine, the others only their own processes."""
     if not options.telemetry_ms:
         return None
-    from aiflame.recorder.sources.memory import Processes
+    from aiflame.recorder.sources.processes import Processes, Scheduling
     from aiflame.recorder.telemetry import Telemetry
 
-    own_processes = None if place.first_on_host() else [Processes(Path("/"), place.folder().folder("spool"))]
+    root, spool = Path("/"), place.folder().folder("spool")
+    own_processes: list[Source] | None = None if place.first_on_host() else [Processes(root, spool), Scheduling(root, spool)]
     return Telemetry(place.folder(), page, options.telemetry_ms, own_processes)
 
 
@@ -190,6 +193,7 @@ class _Watch:
     def __init__(self, place: ProfileLocation, page: ControlPage, notes: list[str], options: RecordOptions) -> None:
         self._place, self._page, self._notes, self._options = place, page, notes, options
         self._telemetry: Telemetry | None = None
+        self._waits: Waits | None = None
         self._keeper = Keeper(place.folder(), page)
         self._looks, self._next_look = 0, 0.0
         self._stop_noted = False
@@ -203,6 +207,11 @@ class _Watch:
         if self._looks == 2 and (telemetry := _telemetry(self._place, self._page, self._options)) is not None:
             self._telemetry = telemetry
             self._telemetry.start()
+        if self._looks == 2 and self._options.looks_at_waits:
+            from aiflame.recorder.looks.waits import Waits
+
+            self._waits = Waits(self._place.folder().folder("spool"), self._page)
+            self._waits.start()
         now = time.monotonic()
         if now >= self._next_look:
             self._next_look = now + 1
@@ -211,7 +220,9 @@ class _Watch:
     def finish(self, *, sealed_soon: bool) -> None:
         self._note_stop()
         self._keeper.finish(all_of_them=not sealed_soon)
-        for note in self._telemetry.finish() if self._telemetry is not None else ():
+        of_telemetry = self._telemetry.finish() if self._telemetry is not None else []
+        of_waits = self._waits.finish() if self._waits is not None else []
+        for note in (*of_telemetry, *of_waits):
             self._notes.append(note)
             self._place.tell(note)
 

@@ -8,9 +8,7 @@ from collections.abc import Callable
 from aiflame.errors import AiflameError
 from aiflame.profile.folder import claims
 from aiflame.profile.tables.store import Profile
-from aiflame.resolve.device.gpu_code import add_instructions
-from aiflame.resolve.files.outside import outside_of
-from aiflame.resolve.symbols import resolve
+from aiflame.resolve.device.nvdisasm import NO_TOOL
 
 
 def complete(profile: Profile, progress: Callable[[float], None] | None = None) -> None:
@@ -18,8 +16,15 @@ def complete(profile: Profile, progress: Callable[[float], None] | None = None) 
     (`outside.py`): the process that seals a recording calls this right after, and so does a command that opens a profile that was left
     behind."""
     if profile.has("symbols"):
-        add_instructions(profile)
+        if NO_TOOL in profile.meta.degraded:
+            from aiflame.resolve.device.gpu_code import add_instructions
+
+            add_instructions(profile)
         return
+    # Readers of debug information and disassemblers take 0.2 s to import: most profiles that a command opens are complete.
+    from aiflame.resolve.files.outside import outside_of
+    from aiflame.resolve.symbols import resolve
+
     with profile.alone():
         if profile.has("symbols"):
             return

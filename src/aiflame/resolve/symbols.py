@@ -18,6 +18,7 @@ from aiflame.resolve.fused_ops import kernel_labels, provenance, with_kernels
 from aiflame.resolve.jit.symbols import address_symbols, method_symbols
 from aiflame.resolve.names.readable import clean
 from aiflame.resolve.native.symbols import native_symbols
+from aiflame.resolve.program_sources import keep_sources
 from aiflame.resolve.python.names import python_symbols
 
 SYMBOLS = {
@@ -66,6 +67,7 @@ def resolve(profile: Profile, progress: Callable[[float], None] | None = None, o
     profile.write_table("instructions", native.instructions)
     if notes or native.notes:
         profile.write_meta(profile.meta.with_notes(*notes, *native.notes))
+    keep_sources(profile, symbols, outside)
     profile.write_table("symbols", symbols)
     tell(1.0)
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 GIL, LOCK, IO, SLEEP, OPENMP = "[GIL]", "[lock]", "[I/O]", "[sleep]", "[OpenMP wait]"
 
-_GIL = re.compile(r"take_gil|PyEval_(?:AcquireLock|AcquireThread|RestoreThread)|PyThreadState_Attach|PyGILState_Ensure")
+_GIL = re.compile(r"take_gil|drop_gil|PyEval_(?:AcquireLock|AcquireThread|RestoreThread)|PyThreadState_Attach|PyGILState_Ensure")
 _EVALUATOR = re.compile(r"PyEval_\w+|eval_frame_handle_pending|Py_HandlePending")
 _CONDITION = re.compile(r"pthread_cond_(?:timed|clock)wait\w*")
 _OPENMP = re.compile(

@@ -20,8 +20,10 @@ if TYPE_CHECKING:
     from typing import Any
 
 HOOKS = {
+    "threading": "thread_names",
     "torch": "torch_hooks",
     "torch.distributed.distributed_c10d": "torch_distributed",
+    "torch._dynamo.utils": "recompilations",
     "torch._inductor.compile_fx": "inductor",
     "triton": "triton_names",
     "triton.compiler.compiler": "triton_ir",

@@ -1,4 +1,4 @@
-"""Hooks in torch: finds autograd's sequence numbers in memory, names modules, and records steps."""
+"""Hooks in torch: finds autograd's sequence numbers in memory, names modules, and records steps and calls of models."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from . import torch_layers, torch_steps
 def install(torch: Any) -> None:
     """Called when the program has imported torch."""
     calibrate(torch)
+    watch_models(torch)
     for part in (torch_layers, torch_steps):
         keep_out_of_graphs(torch, part)
         part.install(torch)
@@ -37,6 +38,15 @@ def calibrate(torch: Any) -> None:
         # The pointer to the C++ node follows the head of the Python object.
         address = ctypes.c_uint64.from_address(id(node) + object.__basicsize__).value
         _aiflame.calibrate_autograd(address, node._sequence_nr(), 0)
+
+
+def watch_models(torch: Any) -> None:
+    """Has the collector record calls of modules that no other module calls, and shows it a tensor, so that it can read shapes."""
+    call = vars(torch.nn.Module).get("__call__")
+    if isinstance(call, FunctionType):
+        tensor = torch.empty(0, dtype=torch.int64, device="cpu")
+        sizes = type(call).__basicsize__, type(tensor).__basicsize__
+        _aiflame.watch_model_calls(call, type(tensor), tensor, tensor._cdata, *sizes)
 
 
 def keep_out_of_graphs(torch: Any, module: ModuleType) -> None:

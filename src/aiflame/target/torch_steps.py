@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import multiprocessing
 import sys
 import threading
 from collections.abc import Callable
@@ -28,6 +29,25 @@ def install(torch: Any) -> None:
     iterator = getattr(loaders, "_BaseDataLoaderIter", None)
     if iterator is not None and not hasattr(iterator.__next__, _DONE):
         iterator.__next__ = loading(iterator.__next__, is_compiling)
+    workers = getattr(sys.modules.get("torch.utils.data._utils.worker"), "WorkerInfo", None)
+    if workers is not None and not hasattr(workers.__init__, _DONE):
+        workers.__init__ = naming_workers(workers.__init__)
+
+
+def naming_workers(init: Callable[..., None]) -> Callable[..., None]:
+    """A worker of a DataLoader makes its `WorkerInfo` first of all: its main thread is named by its number."""
+
+    @functools.wraps(init)
+    def wrapper(self: Any, *arguments: Any, **keywords: Any) -> None:
+        init(self, *arguments, **keywords)
+        try:
+            if multiprocessing.parent_process() is not None:
+                _aiflame.append("thread_names", threading.get_native_id(), _aiflame.now_ns(), f"DataLoader worker {self.id}")
+        except Exception:
+            pass  # another torch may number its workers otherwise
+
+    setattr(wrapper, _DONE, True)
+    return wrapper
 
 
 def never() -> bool:

@@ -77,7 +77,7 @@ def test_any_order_of_events_leads_to_valid_calls_of_cupti(table: dict[tuple[str
                 elif step in opposite:
                     on.remove(opposite[step])
                 elif step == "FLUSH":
-                    assert on == {"SUBSCRIBE"}, "records may come from what is still on"
+                    assert on == {"SUBSCRIBE"}, "records may come from activity that is still on"
                 elif step == "UNSUBSCRIBE":
                     on.remove("SUBSCRIBE")
                     assert not on

@@ -73,8 +73,9 @@ def test_each_sample_was_taken_in_its_window_and_none_is_lost(scene: Scene) -> N
     assert set(windows["period_log2"]) == {PERIOD}
 
 
+@pytest.mark.timed
 def test_more_instructions_than_one_fetch_takes_are_all_there(scene: Scene) -> None:
-    """A window's samples then are in several rows with the same edges."""
+    """A window's samples then are in several rows with the same edges. The exit waits a while for the last ones."""
     outcome, process = scene("steady", "2", gpu_sampling=5, env={"FAKE_CUPTI_INSTRUCTIONS": "40000"})
     samples = process.table("gpu_samples")
     assert samples["count"].sum() == int(outcome.stdout) * 1_000_000 >> 5

@@ -1,4 +1,4 @@
-"""Programs that take away what recording needs are recorded all the same: its pages, every descriptor, the clock's instruction."""
+"""Programs that take away the means of recording are recorded all the same: its pages, every descriptor, the clock's instruction."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ def commands(kind: str) -> list[tuple[int, int]]:
 
 @pytest.mark.parametrize("kind", ["raw", "timer"])
 def test_a_clock_that_can_be_read_is_right_from_the_first_command_on(kind: str) -> None:
-    """Within what 200 millionths drift in 0.1 s. The median, since a read may be interrupted."""
+    """Within the drift of 200 millionths in 0.1 s. The median, since a read may be interrupted."""
     offsets = commands(kind)
     assert statistics.median(off for off, _ in offsets) < 25_000
     off, took = offsets[0]

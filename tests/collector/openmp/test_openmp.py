@@ -17,7 +17,7 @@ from aiflame.profile.folder.door import Folder
 from aiflame.profile.schema.enums import FrameKind
 from built import built
 
-pytestmark = pytest.mark.timed
+pytestmark = pytest.mark.timed(alone=True)
 
 OFFSET = (1 << 39) - 1
 

@@ -53,7 +53,7 @@ def test_constructs_of_llvms_runtime_are_counted_on_their_threads(constructs: Pa
         assert region["begin_ns"] <= loop["begin_ns"] <= loop["end_ns"] <= region["end_ns"]
 
 
-@pytest.mark.timed
+@pytest.mark.timed(alone=True)
 def test_a_thread_that_is_late_is_waited_for_at_the_barrier(constructs: Path, tmp_path: Path) -> None:
     recorded([constructs], tmp_path / "p", features=TRACED, env={"OMP_DYNAMIC": "false"})
     rows = calls(tmp_path / "p")

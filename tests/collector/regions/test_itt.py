@@ -94,7 +94,7 @@ def test_frames_marks_and_events(scene: Callable[..., Process]) -> None:
     events = marked.filter(pl.col("kind") == NESTED)
     assert events.sort("end_ns")["name"].to_list() == ["event 1", "event 2"]
     assert process.table("notes")["text"].to_list() == [
-        "ITT: a frame was submitted whose times are of no clock of ours: such frames are passed over",
+        "ITT: a frame was submitted whose times come from another clock than ours: such frames are passed over",
         "ITT: a task was ended where none was open: such ends are passed over",
     ]
 

@@ -10,6 +10,6 @@ _ROUND: list[Way] = [(way % 2, way // 2 % 2, way // 4 % 2, way // 8) for way in 
 
 
 def ways() -> list[Way]:
-    """The same round again and again, and now and then something else than what is due."""
+    """The same round again and again, and now and then another way than the next one due."""
     other = random.Random(8)
     return [other.choice(_ROUND) if number % 400 == 399 else way for number, way in enumerate(_ROUND * 12)]

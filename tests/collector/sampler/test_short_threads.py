@@ -12,7 +12,7 @@ from live import processes, recorded
 
 import aiflame
 
-pytestmark = pytest.mark.timed
+pytestmark = pytest.mark.timed(alone=True)
 
 PROGRAM = """
 #define _GNU_SOURCE

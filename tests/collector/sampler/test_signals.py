@@ -15,6 +15,7 @@ from built import built
 SCENES = (
     "round_trip",
     "ended_calls",
+    "alarms_end_calls",
     "masks",
     "handler_masks",
     "reset_hand",

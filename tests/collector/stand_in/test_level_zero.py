@@ -72,7 +72,8 @@ def level_zero(tmp_path_factory: pytest.TempPathFactory) -> LevelZero:
     if not (ctypes.util.find_library("ze_loader") and Path("/usr/include/level_zero/ze_api.h").is_file()):
         pytest.skip("no loader of Level Zero here: `make test` installs it (Debian: libze1, libze-dev)")
     folder = tmp_path_factory.mktemp("level_zero")
-    driver = build(PROGRAMS / "ze_driver.cpp", folder, "-shared", "-fPIC").rename(folder / "libze_driver.so")
+    device = str(PROGRAMS / "ze_device.cpp")
+    driver = build(PROGRAMS / "ze_driver.cpp", folder, device, "-shared", "-fPIC").rename(folder / "libze_driver.so")
     return LevelZero(folder, build(PROGRAMS / "ze_client.cpp", folder, "-lze_loader"), driver)
 
 

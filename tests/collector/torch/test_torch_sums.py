@@ -27,7 +27,7 @@ def number(tensor):
 
 
 def uses(leaf):
-    '''What the gradients of `once` and of `often` go through: `often` is used by three ops, one of which uses it twice.'''
+    '''The nodes that the gradients of `once` and of `often` go through: `often` is used by three ops, one of which uses it twice.'''
     once = leaf * 2
     often = once.exp()
     used = [often.sin(), often.neg(), often * often]

@@ -134,11 +134,11 @@ def checkpointed(reentrant: bool) -> list[Any]:
     read, true = [], []
 
     def block(value: torch.Tensor) -> torch.Tensor:
-        made = value.sin()
+        sine = value.sin()
         if torch.is_grad_enabled():
             read.append(point()[0] if not reentrant else point())
-            true.append((1, made.grad_fn._sequence_nr()))
-        return made.cos()
+            true.append((1, sine.grad_fn._sequence_nr()))
+        return sine.cos()
 
     result = checkpoint(block, parameter() * 1, use_reentrant=reentrant)
     result.sum().backward()
@@ -147,17 +147,17 @@ def checkpointed(reentrant: bool) -> list[Any]:
 
 def other_thread() -> list[Any]:
     """Nodes carry the number of the thread that made them."""
-    made: list[Any] = []
+    points: list[Any] = []
 
     def run() -> None:
-        made.append([point(), in_tick()])
+        points.append([point(), in_tick()])
         value = parameter() * 3
-        made.extend([point(), value])
+        points.extend([point(), value])
 
     thread = threading.Thread(target=run)
     thread.start()
     thread.join()
-    untouched, (number, sequence), value = made
+    untouched, (number, sequence), value = points
     seen: list[Point] = []
     node = value.grad_fn
     node.register_prehook(looking(seen, point))

@@ -21,11 +21,11 @@ def library_codes() -> list[types.CodeType]:
     """Code objects of many modules, with those inside them."""
     for module in MODULES:
         importlib.import_module(module)
-    found: dict[int, types.CodeType] = {}
+    by_id: dict[int, types.CodeType] = {}
 
     def add(code: types.CodeType) -> None:
-        if id(code) not in found:
-            found[id(code)] = code
+        if id(code) not in by_id:
+            by_id[id(code)] = code
             for constant in code.co_consts:
                 if isinstance(constant, types.CodeType):
                     add(constant)
@@ -33,16 +33,16 @@ def library_codes() -> list[types.CodeType]:
     for candidate in gc.get_objects():
         if isinstance(candidate, types.FunctionType):
             add(candidate.__code__)
-    return list(found.values())
+    return list(by_id.values())
 
 
 def codes(reader: Reader) -> dict[str, object]:
     """Names and line tables as they are copied and decoded."""
     all_codes = library_codes()
     for name in ("grün", "名前", "𝒳𝒴", "é" * 900, "f" * 5000):
-        made: dict[str, Any] = {}
-        exec(compile(f"def {name}(): return 1", f"/tmp/Straße-{name[:3]}-\udcff.py", "exec"), made)
-        all_codes.append(made[list(made)[-1]].__code__)
+        namespace: dict[str, Any] = {}
+        exec(compile(f"def {name}(): return 1", f"/tmp/Straße-{name[:3]}-\udcff.py", "exec"), namespace)
+        all_codes.append(namespace[list(namespace)[-1]].__code__)
     rows_of = [(code, reader.code_id(code)) for code in all_codes]
     rows = reader.codes()
     wrong_names: list[str] = []
@@ -53,10 +53,12 @@ def codes(reader: Reader) -> dict[str, object]:
         want = Code(want.first_line, want.filename, want.qualname[:4096], want.linetable, want.python)
         if rows[row] != want:
             wrong_names.append(f"{rows[row]} is not {want}"[:300])
-        found = rows[row]
+        row_of_code = rows[row]
         for start, end, line in code.co_lines():
             ranges += 1
-            read = {lines.line_of(found.linetable, found.first_line, offset, found.python) for offset in range(start, end, 2)}
+            read = {
+                lines.line_of(row_of_code.linetable, row_of_code.first_line, offset, row_of_code.python) for offset in range(start, end, 2)
+            }
             if read - {line or 0}:
                 wrong_lines.append(f"{code} at {start}: {read}, not {line}")
     return {"codes": len(rows_of), "names": wrong_names[:5], "ranges": ranges, "lines": wrong_lines[:5]}
@@ -88,9 +90,9 @@ def reuse(reader: Reader) -> dict[str, object]:
 
     template = [compile(source(variant), "<made>", "exec").co_consts[0] for variant in (0, 2, 4)]
     for _ in range(6000):
-        made: dict[str, Any] = {}
-        exec(compile(source(random.randrange(6)), "<made>", "exec"), made)
-        record(made.popitem()[1].__code__)
+        namespace: dict[str, Any] = {}
+        exec(compile(source(random.randrange(6)), "<made>", "exec"), namespace)
+        record(namespace.popitem()[1].__code__)
         # The same again, but for its line table.
         record(template[0].replace(co_linetable=bytes(bytearray(random.choice(template).co_linetable))))
     rows = reader.codes()

@@ -144,6 +144,11 @@ void check(uint32_t version) {
   Layout found;
   expect(layout(offsets, version, &found), "is known", version);
   expect(found.thread_frame == offsets.thread_state.current_frame, "current_frame", version);
+  expect(found.runtime_interpreters == offsets.runtime_state.interpreters_head, "interpreters_head", version);
+  expect(found.interpreter_next == offsets.interpreter_state.next, "interpreter's next", version);
+  expect(found.interpreter_threads == offsets.interpreter_state.threads_head, "threads_head", version);
+  expect(found.thread_previous == offsets.thread_state.prev && found.thread_next == offsets.thread_state.next, "prev, next", version);
+  expect(found.thread_native_id == offsets.thread_state.native_thread_id, "native_thread_id", version);
   expect(found.frame_previous == offsets.interpreter_frame.previous, "previous", version);
   expect(found.frame_code == offsets.interpreter_frame.executable, "executable", version);
   expect(found.frame_instruction == offsets.interpreter_frame.instr_ptr, "instr_ptr", version);

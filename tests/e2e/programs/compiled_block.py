@@ -43,20 +43,20 @@ def main() -> None:
     model = Model(128)
     compiled = torch.compile(model)
     batches = [torch.randn(rows, 128) for rows in (256, 384)]
-    told = hashlib.sha256()
+    digest = hashlib.sha256()
     for batch in batches:
         loss = compiled(batch)
         loss.backward()
-        told.update(loss.detach().numpy().tobytes())
+        digest.update(loss.detach().numpy().tobytes())
     for parameter in model.parameters():
-        told.update(parameter.grad.numpy().tobytes())
+        digest.update(parameter.grad.numpy().tobytes())
     end = time.process_time() + float(sys.argv[1])
     while time.process_time() < end:
         compiled(batches[1]).backward()
     print(
         json.dumps(
             {
-                "results": told.hexdigest(),
+                "results": digest.hexdigest(),
                 "graphs": counters["stats"]["unique_graphs"],
                 "hits": sum(count for name, count in counters["aot_autograd"].items() if name == "autograd_cache_hit"),
                 "misses": sum(count for name, count in counters["aot_autograd"].items() if name == "autograd_cache_miss"),

@@ -5,32 +5,21 @@ The driver is the `libcuda.so.1` of the library path; the tests put a fake one t
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import json
 import os
-import signal
 import sys
 import threading
-import time
 from ctypes import byref, c_int, c_void_p
 from pathlib import Path
 
-from fake_gpu_driver import NEVER, Dimensions, Gpu, RuntimeGpu, Tool, until_recorded_again
+import fake_gpu_ends
+import fake_gpu_shared
+from fake_gpu_driver import NEVER, Dimensions, Gpu, RuntimeGpu, little, much
 
 
 def replayed_here(gpu: Gpu, graph: c_void_p, stream: c_void_p) -> None:
     gpu.call("cuGraphLaunch", graph, stream)
-
-
-def much(gpu: Gpu, kernel: c_void_p) -> None:
-    for _ in range(30):
-        gpu.launch(kernel)
-
-
-def little(gpu: Gpu, kernel: c_void_p) -> None:
-    for _ in range(10):
-        gpu.launch(kernel)
 
 
 def split() -> None:
@@ -119,7 +108,7 @@ def calls() -> None:
         gpu.call("cudaGetDevice", byref(device))
     gpu.call("cudaDeviceSynchronize")
     gpu.launch(gpu.kernel("long", 200_000_000))
-    told = [
+    results = [
         gpu.driver.cudaStreamQuery(None),
         gpu.driver.cudaMalloc(byref(memory), ctypes.c_size_t(1 << 50)),
         gpu.driver.cudaGetLastError(),
@@ -127,7 +116,7 @@ def calls() -> None:
         gpu.driver.cuNewerThanTheHeaders(),
         gpu.driver.cudaNewerThanTheHeaders(),
     ]
-    print(json.dumps(told))
+    print(json.dumps(results))
 
 
 def launched_here(gpu: Gpu, kernel: c_void_p) -> None:
@@ -218,64 +207,6 @@ def long_name() -> None:
     gpu.wait()
 
 
-def leave_at_once() -> None:
-    gpu = Gpu()
-    little(gpu, gpu.kernel("spin"))
-    gpu.wait()
-    os._exit(3)
-
-
-def leave_holding_a_lock() -> None:
-    """The ways out of a program, in a thread that CUPTI waits for."""
-    gpu = Gpu()
-    little(gpu, gpu.kernel("spin"))
-    gpu.wait()
-    time.sleep(1.5)  # the worker writes records twice a second
-    if "AIFLAME_PROFILE" in os.environ:
-        ctypes.CDLL("libcupti.so.13").fake_cupti_hold()
-    match sys.argv[2]:
-        case "_exit":
-            os._exit(3)
-        case "signal":
-            signal.signal(signal.SIGALRM, lambda *_: os._exit(3))
-            signal.raise_signal(signal.SIGALRM)
-        case "quick_exit":
-            ctypes.CDLL(None).quick_exit(3)
-        case "exec":
-            os.execv("/bin/sh", ["sh", "-c", "exit 3"])
-        case "failed exec":
-            with contextlib.suppress(FileNotFoundError):
-                os.execv("/nowhere", ["nowhere"])
-            sys.exit(3)
-        case "exit":
-            sys.exit(3)
-
-
-def killed() -> None:
-    gpu = Gpu()
-    little(gpu, gpu.kernel("spin"))
-    gpu.wait()
-    time.sleep(1.5)  # the worker writes records twice a second
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
-def forked() -> None:
-    """A child that neither uses CUDA nor execs; it stays until the parent has launched more."""
-    gpu = Gpu()
-    kernel = gpu.kernel("spin")
-    little(gpu, kernel)
-    read, write = os.pipe()
-    child = os.fork()
-    if child == 0:
-        os.read(read, 1)
-        sys.exit(gpu.driver.cuInit(0))
-    much(gpu, kernel)
-    gpu.wait()
-    os.write(write, b"x")
-    _, status = os.waitpid(child, 0)
-    print(json.dumps(os.waitstatus_to_exitcode(status)))
-
-
 def forked_first() -> None:
     """A child that is the first to use CUDA."""
     child = os.fork()
@@ -320,28 +251,6 @@ def from_inside() -> None:
         gpu.wait()
 
 
-def from_inside_beside_a_tool() -> None:
-    """The other tool was loaded before the recording began, and used before and in it."""
-    collector = ctypes.CDLL(os.environ["COLLECTOR"])
-    gpu = RuntimeGpu()
-    kernel = gpu.kernel("spin")
-    tool = Tool()
-    with tool:
-        much(gpu, kernel)
-        gpu.wait()
-    assert collector.aiflame_start(os.fsencode(sys.argv[2])) == 1
-    little(gpu, kernel)
-    with tool:
-        much(gpu, kernel)
-        gpu.wait()
-    while tool.library.fake_cupti_kinds() == 0:
-        time.sleep(0.01)
-    little(gpu, kernel)
-    gpu.wait()
-    collector.aiflame_stop()
-    assert tool.seen()[0] == 60
-
-
 def from_inside_without_end() -> None:
     """The program ends while it records."""
     collector = ctypes.CDLL(os.environ["COLLECTOR"])
@@ -360,35 +269,6 @@ def from_inside_before_cuda() -> None:
         split()
 
 
-def fails_to_exec() -> None:
-    """And goes on using CUDA."""
-    gpu = Gpu()
-    kernel = gpu.kernel("spin")
-    little(gpu, kernel)
-    gpu.wait()
-    try:
-        os.execv("/nowhere", ["nowhere"])
-    except FileNotFoundError:
-        much(gpu, kernel)
-    gpu.wait()
-
-
-def busy() -> None:
-    """Threads that launch while the process ends."""
-    gpu = Gpu()
-    kernel = gpu.kernel("spin", 1000)
-
-    def launch_for_ever() -> None:
-        gpu.call("cuCtxSetCurrent", gpu.context)
-        with contextlib.suppress(RuntimeError):  # the driver has shut down
-            while True:
-                gpu.launch(kernel)
-
-    for _ in range(3):
-        threading.Thread(target=launch_for_ever, daemon=True).start()
-    time.sleep(0.3)
-
-
 def two_devices() -> None:
     for device in range(2):
         gpu = Gpu(device)
@@ -397,153 +277,6 @@ def two_devices() -> None:
         for _ in range(device + 1):
             gpu.launch(gpu.kernel("spin"))
         gpu.wait()
-
-
-def shared() -> None:
-    """Kernels before, while and after another tool uses CUPTI, twice; prints the kernels that the tool saw."""
-    gpu = RuntimeGpu()
-    kernel = gpu.kernel("spin")
-    tool = Tool()
-    little(gpu, kernel)
-    for _ in range(2):
-        with tool:
-            much(gpu, kernel)
-            gpu.wait()
-        until_recorded_again()
-        little(gpu, kernel)
-    gpu.wait()
-    print(json.dumps(tool.seen()))
-
-
-def shared_from_the_start() -> None:
-    """The other tool is there first."""
-    with Tool() as tool:
-        gpu = Gpu()
-        kernel = gpu.kernel("spin")
-        much(gpu, kernel)
-        gpu.wait()
-    until_recorded_again()
-    little(gpu, kernel)
-    gpu.wait()
-    print(json.dumps(tool.seen()))
-
-
-def shared_with_one_that_was_ready() -> None:
-    """The other tool looked CUPTI's functions up before the program started CUDA, and uses them later."""
-    tool = Tool()
-    tool.library.tool_look_up()
-    gpu = RuntimeGpu()
-    kernel = gpu.kernel("spin")
-    for _ in range(2):
-        little(gpu, kernel)
-        with tool:
-            much(gpu, kernel)
-            gpu.wait()
-        until_recorded_again()
-    gpu.wait()
-    print(json.dumps(tool.seen()))
-
-
-def shared_with_one_of_many_buffers() -> None:
-    """The other tool lends a buffer for each of many kernels that do not complete; then how many it did not get back."""
-    gpu = RuntimeGpu()
-    kernel = gpu.kernel("spin", NEVER)
-    tool = Tool()
-    with tool:
-        for _ in range(4500):
-            gpu.launch(kernel)
-    print(json.dumps(tool.library.tool_buffers_out()))
-
-
-def shared_by_context() -> None:
-    """Another user has kernels recorded in two contexts, and ends that in one of them first."""
-    cupti, kernels = ctypes.CDLL("libcupti.so.13"), 10
-    gpus = [Gpu(), Gpu()]
-    kernel = gpus[1].kernel("spin")
-    for gpu in gpus:
-        assert cupti.cuptiActivityEnableContext(gpu.context, kernels) == 0
-    much(gpus[1], kernel)
-    assert cupti.cuptiActivityDisableContext(gpus[0].context, kernels) == 0
-    time.sleep(0.5)  # time enough to come back, if the first context alone counted
-    much(gpus[1], kernel)
-    gpus[1].wait()
-    assert cupti.cuptiActivityDisableContext(gpus[1].context, kernels) == 0
-    until_recorded_again()
-    little(gpus[1], kernel)
-    gpus[1].wait()
-
-
-def tool_without_cuda() -> None:
-    """The other tool comes and goes in a program that does not use CUDA; then whether a thread was started."""
-    with Tool():
-        pass
-    print(json.dumps("aiflame\n" in [path.read_text() for path in Path("/proc/self/task").glob("*/comm")]))
-
-
-def shared_to_the_end() -> None:
-    """The other tool does not leave."""
-    gpu = Gpu()
-    kernel = gpu.kernel("spin")
-    little(gpu, kernel)
-    tool = Tool().__enter__()
-    much(gpu, kernel)
-    gpu.wait()
-    print(json.dumps(tool.library.tool_launches()))
-
-
-def shared_while_busy() -> None:
-    """The other tool comes and goes while threads launch, with contexts of their own that come and go too."""
-    ended = threading.Event()
-
-    def launch() -> None:
-        while not ended.is_set():
-            gpu = Gpu()
-            little(gpu, gpu.kernel("spin", 1000))
-            gpu.call("cuCtxDestroy_v2", gpu.context)
-
-    started = [threading.Thread(target=launch) for _ in range(3)]
-    for thread in started:
-        thread.start()
-    tool = Tool()
-    for _ in range(5):
-        with tool:
-            time.sleep(0.05)
-        until_recorded_again()
-        time.sleep(0.02)
-    ended.set()
-    for thread in started:
-        thread.join()
-    print(json.dumps(tool.seen()[0] > 0))
-
-
-def shared_in_the_middle_of_a_call() -> None:
-    """The other tool comes while a thread waits in a call, and goes after it."""
-    gpu = Gpu()
-    tool, entered = Tool(), threading.Event()
-    gpu.launch(gpu.kernel("long", 300_000_000))
-
-    def use() -> None:
-        entered.wait()
-        time.sleep(0.1)
-        tool.__enter__()
-
-    thread = threading.Thread(target=use)
-    thread.start()
-    entered.set()
-    gpu.wait()
-    thread.join()
-    tool.__exit__()
-    until_recorded_again()
-    little(gpu, gpu.kernel("spin"))
-    gpu.wait()
-
-
-def subscribes() -> None:
-    """Another user subscribes to CUPTI; prints CUPTI's answer."""
-    Gpu()
-    subscriber = c_void_p()
-    called = ctypes.CFUNCTYPE(None, c_void_p, c_int, c_int, c_void_p)(lambda *_: None)
-    print(json.dumps(ctypes.CDLL("libcupti.so.13").cuptiSubscribe(byref(subscriber), called, None)))
 
 
 def more_than_fits() -> None:
@@ -566,4 +299,5 @@ def no_cuda() -> None:
 if __name__ == "__main__":
     for library in filter(None, os.environ.get("LOADED_FIRST", "").split(":")):
         ctypes.CDLL(library)
-    globals()[sys.argv[1]]()
+    scenes = {**vars(fake_gpu_ends), **vars(fake_gpu_shared), **globals()}
+    scenes[sys.argv[1]]()

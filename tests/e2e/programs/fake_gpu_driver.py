@@ -91,6 +91,16 @@ def captured_here(gpu: Gpu, kernel: c_void_p, stream: c_void_p) -> None:
     gpu.launch(kernel, stream)
 
 
+def much(gpu: Gpu, kernel: c_void_p) -> None:
+    for _ in range(30):
+        gpu.launch(kernel)
+
+
+def little(gpu: Gpu, kernel: c_void_p) -> None:
+    for _ in range(10):
+        gpu.launch(kernel)
+
+
 class Tool:
     """Another user of CUPTI in this program."""
 

@@ -85,8 +85,8 @@ def tensor(kind: str = "float32") -> Any:
 
 def add(block: int, warps: int, times: int = 1, kind: str = "float32", n: int = 1000) -> Any:
     for _ in range(times):
-        made = vadd[(4,)](tensor(kind), tensor(kind), tensor(kind), n, BLOCK=block, num_warps=warps, num_stages=STAGES)
-    return made
+        executable = vadd[(4,)](tensor(kind), tensor(kind), tensor(kind), n, BLOCK=block, num_warps=warps, num_stages=STAGES)
+    return executable
 
 
 def two(driver: Driver) -> list[Any]:
@@ -105,20 +105,20 @@ def own(driver: Driver) -> list[Any]:
 def graph(driver: Driver) -> list[Any]:
     """Loaded first, then captured once and replayed five times."""
     stream, replaying = driver.gpu.stream(), driver.gpu.stream()
-    made = add(256, 8)
-    captured = driver.gpu.capture(stream, c_void_p(made.function))
+    executable = add(256, 8)
+    captured = driver.gpu.capture(stream, c_void_p(executable.function))
     ready = driver.gpu.ready(captured)
     for _ in range(5):
         driver.gpu.call("cuGraphLaunch", ready, replaying)
-    return [made]
+    return [executable]
 
 
 def main() -> None:
     driver = Driver(Gpu())
     triton.runtime.driver.set_active(driver)
-    made = globals()[sys.argv[1]](driver)
+    executables = globals()[sys.argv[1]](driver)
     driver.gpu.wait()
-    print(json.dumps([{"name": one.name, "entry": f".entry {one.name}(" in one.asm["ptx"]} for one in made]))
+    print(json.dumps([{"name": one.name, "entry": f".entry {one.name}(" in one.asm["ptx"]} for one in executables]))
 
 
 main()

@@ -42,9 +42,9 @@ def run(rank: int, folder: str, spawned: bool) -> None:
     collectives(rank, account)
     peers(rank, account)
     groups(rank, account)
-    told = {"straggler": straggle(rank, account), "failed": fail(), "profiler": under_profiler(account), **train()}
-    told |= {"rank": rank, "calls": account.calls, "waits": account.waits}
-    Path(folder, f"{rank}.json").write_text(json.dumps(told))
+    report = {"straggler": straggle(rank, account), "failed": fail(), "profiler": under_profiler(account), **train()}
+    report |= {"rank": rank, "calls": account.calls, "waits": account.waits}
+    Path(folder, f"{rank}.json").write_text(json.dumps(report))
     dist.destroy_process_group()
 
 

@@ -198,12 +198,12 @@ def visible() -> Any:
         "no list": cl.make(make, cl.context, cl.device, None),
         "list": cl.make(make, cl.context, cl.device, listed),
     }
-    told: dict[str, Any] = {}
+    answers: dict[str, Any] = {}
     for name, queue in queues.items():
         event = cl.launch(queue, kernel, ITEMS)
         cl.call("clFinish", queue)
         stamp = c_uint64()
-        told[name] = {
+        answers[name] = {
             "properties": info("clGetCommandQueueInfo", queue, QUEUE_PROPERTIES),
             "list": info("clGetCommandQueueInfo", queue, QUEUE_LIST, 8),
             "list's size": info("clGetCommandQueueInfo", queue, QUEUE_LIST, 0),
@@ -213,7 +213,7 @@ def visible() -> Any:
         }
     untouched = c_void_p(1234)
     error, small = c_int32(), cl.buffer(16)
-    told["errors"] = [
+    answers["errors"] = [
         library.clEnqueueNDRangeKernel(queues["plain"], kernel, 7, None, sizes(ITEMS), None, 0, None, byref(untouched)),
         library.clEnqueueReadBuffer(queues["plain"], small, 1, 0, 32, (ctypes.c_char * 32)(), 0, None, byref(untouched)),
         library.clEnqueueMapBuffer(queues["plain"], small, 1, 1, 0, 32, 0, None, None, byref(error)),
@@ -224,7 +224,7 @@ def visible() -> Any:
         error.value,
         untouched.value,
     ]
-    return told
+    return answers
 
 
 def _settled(event: int) -> int:
@@ -252,20 +252,20 @@ def never_completes() -> Any:
 
 
 def no_wait() -> Any:
-    """Nothing is waited for but the program's own callback: the rows come by ours."""
+    """The program waits for nothing but its own callback: our callback must write the rows."""
     cl = Cl(SPIN)
     queue, kernel = cl.queue(), spinning(cl, 10)
-    done = threading.Event()
+    called_back = threading.Event()
 
     @ctypes.CFUNCTYPE(None, c_void_p, c_int32, c_void_p)
     def completed(event: int, status: int, argument: int) -> None:
-        done.set()
+        called_back.set()
 
     for _ in range(30):
         event = cl.launch(queue, kernel, ITEMS)
     cl.call("clSetEventCallback", event, 0, completed, None)
     cl.call("clFlush", queue)
-    assert done.wait(30)
+    assert called_back.wait(30)
     time.sleep(0.2)
     ctypes.CDLL(None).kill(ctypes.CDLL(None).getpid(), 9)
 

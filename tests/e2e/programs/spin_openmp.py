@@ -21,10 +21,10 @@ def b(quarter, stays):
     library.spin_parallel(quarter, THREADS, stays)
 
 
-told = []
+all_stays = []
 for length in lengths(300_000_000):
     for function in (a, b):
         stays = Stays()
         function(length // 4, stays)
-        told += [[function.__name__, *stay] for stay in stays]
-print(json.dumps(told))
+        all_stays += [[function.__name__, *stay] for stay in stays]
+print(json.dumps(all_stays))

@@ -1,4 +1,4 @@
-"""Calls of the runtime's and the driver's functions: how often each was called, and what it answered, as JSON."""
+"""Calls of the runtime's and the driver's functions: how often each was called, and its answers, as JSON."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The CUDA driver, by ctypes: a program that starts in half a second, with kernels compiled here by NVRTC.
 
-The kernels are those of kernels.cu, with line tables, so that what is recorded leads back to that file.
+The kernels are those of kernels.cu, with line tables, so that recorded work leads back to that file.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def devices() -> int:
 class Context:
     """A device to run kernels on: its primary context, or one of its own that can be destroyed."""
 
-    def __init__(self, ordinal: int = 0, *, own: bool = False) -> None:
+    def __init__(self, ordinal: int = 0, *, own: bool = False, kernels: Path = KERNELS) -> None:
         device = ctypes.c_int()
         call("cuDeviceGet", ctypes.byref(device), ordinal)
         self.device = device
@@ -57,7 +57,7 @@ class Context:
         self.use()
         self.multiprocessors = self._attribute(_MULTIPROCESSORS)
         self.module = Handle()
-        call("cuModuleLoadData", ctypes.byref(self.module), compiled(f"sm_{self._attribute(_MAJOR)}{self._attribute(_MINOR)}"))
+        call("cuModuleLoadData", ctypes.byref(self.module), compiled(f"sm_{self._attribute(_MAJOR)}{self._attribute(_MINOR)}", kernels))
         self.stream = Handle()
         call("cuStreamCreate", ctypes.byref(self.stream), _NON_BLOCKING)
 
@@ -67,11 +67,12 @@ class Context:
     def destroy(self) -> None:
         call("cuCtxDestroy_v2", self.handle)
 
-    def launch(self, name: str, grid: int, block: int, *arguments: ctypes._SimpleCData[int] | Handle) -> None:
+    def launch(self, name: str, grid: int, block: int, *arguments: ctypes._SimpleCData[int] | Handle, stream: Handle | None = None) -> None:
+        """`stream`: instead of the context's own."""
         function = Handle()
         call("cuModuleGetFunction", ctypes.byref(function), self.module, name.encode())
         places = (Handle * len(arguments))(*(ctypes.cast(ctypes.byref(argument), Handle) for argument in arguments))
-        call("cuLaunchKernel", function, grid, 1, 1, block, 1, 1, 0, self.stream, places, None)
+        call("cuLaunchKernel", function, grid, 1, 1, block, 1, 1, 0, stream or self.stream, places, None)
 
     def spin(self, ns: int, name: str = "spin", blocks: int = 0) -> None:
         self.launch(name, blocks or self.multiprocessors, 128, ctypes.c_ulonglong(ns))
@@ -117,11 +118,11 @@ class Context:
         return value.value
 
 
-def compiled(architecture: str) -> bytes:
-    """kernels.cu as a cubin."""
+def compiled(architecture: str, kernels: Path = KERNELS) -> bytes:
+    """A source as a cubin."""
     nvrtc, program = _nvrtc(), Handle()
-    made = nvrtc.nvrtcCreateProgram(ctypes.byref(program), KERNELS.read_bytes(), str(KERNELS).encode(), 0, None, None)
-    _check(made, "nvrtcCreateProgram")
+    status = nvrtc.nvrtcCreateProgram(ctypes.byref(program), kernels.read_bytes(), str(kernels).encode(), 0, None, None)
+    _check(status, "nvrtcCreateProgram")
     options = [f"--gpu-architecture={architecture}".encode(), b"--generate-line-info"]
     if nvrtc.nvrtcCompileProgram(program, len(options), (ctypes.c_char_p * len(options))(*options)):
         size = ctypes.c_size_t()
@@ -159,6 +160,6 @@ def _nvrtc_names() -> Iterator[str]:
     yield from map(str, Path("/usr/local").glob("cuda*/lib64/libnvrtc.so"))
 
 
-def _check(status: int, what: str) -> None:
+def _check(status: int, function: str) -> None:
     if status:
-        sys.exit(f"{what} failed with {status}")
+        sys.exit(f"{function} failed with {status}")

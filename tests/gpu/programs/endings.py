@@ -47,7 +47,7 @@ def aborted() -> None:
 
 
 def fork_after() -> None:
-    """A child must not use CUDA; that it may do all else is what counts."""
+    """A child must not use CUDA; the test is that it may do all else."""
     context = Context()
     work(context)
     for way in ("return", "exit"):

@@ -1,4 +1,5 @@
-"""Rest, kernels, rest: `energy.py REST WORK`, in seconds. Tells as JSON what the device's own counter of energy said around all of it."""
+"""Rest, kernels, rest: `energy.py REST WORK`, in seconds. Prints as JSON the readings of the device's own counter of energy before and
+after all of it."""
 
 from __future__ import annotations
 
@@ -20,27 +21,27 @@ def counter() -> tuple[int, int]:
 
 
 def handle() -> ctypes.c_void_p:
-    driver, address, found = ctypes.CDLL("libcuda.so.1"), ctypes.create_string_buffer(32), ctypes.c_void_p()
+    driver, address, device = ctypes.CDLL("libcuda.so.1"), ctypes.create_string_buffer(32), ctypes.c_void_p()
     assert driver.cuDeviceGetPCIBusId(address, 32, 0) == 0
     assert NVML.nvmlInit_v2() == 0
-    assert NVML.nvmlDeviceGetHandleByPciBusId_v2(address, ctypes.byref(found)) == 0
-    return found
+    assert NVML.nvmlDeviceGetHandleByPciBusId_v2(address, ctypes.byref(device)) == 0
+    return device
 
 
-rest, work = (float(argument) for argument in sys.argv[1:])
+rest_s, work = (float(argument) for argument in sys.argv[1:])
 context = Context()
 NVML = ctypes.CDLL("libnvidia-ml.so.1")
 HANDLE = handle()
 time.sleep(0.5)
 begin = counter()
-time.sleep(rest)
+time.sleep(rest_s)
 worked = time.monotonic()
 while time.monotonic() < worked + work:
     for _ in range(20):
         context.spin(5 * MILLISECOND)
     context.synchronize()
 worked = time.monotonic() - worked
-time.sleep(rest)
+time.sleep(rest_s)
 end = counter()
 time.sleep(0.5)
 print(json.dumps({"begin_ns": begin[0], "begin_mj": begin[1], "end_ns": end[0], "end_mj": end[1], "worked_s": worked}))

@@ -1,5 +1,5 @@
-"""Graphs within graphs: `graph_nested.py child|if REPLAYS`. What c() captures runs as a child of the graph that d() replays, or as the body
-of a condition that holds. Kernels spin 2 ms in first() and 1 ms in second().
+"""Graphs within graphs: `graph_nested.py child|if REPLAYS`. The work that c() captures runs as a child of the graph that d() replays, or as
+the body of a condition that holds. Kernels spin 2 ms in first() and 1 ms in second().
 """
 
 from __future__ import annotations

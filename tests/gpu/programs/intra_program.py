@@ -26,14 +26,14 @@ def main() -> None:
 
 
 def plain(launches: int) -> str:
-    found = []
+    outputs = []
     for name in ("gemm", "softmax", "reduction"):
         case = next(case for case in suite.CASES if case.name == name)
         given = case.given(torch)
         for _ in range(launches):
             case.launch(given)
-        found += [given[one] for one in case.written]
-    return digest(*found)
+        outputs += [given[one] for one in case.written]
+    return digest(*outputs)
 
 
 def stages(launches: int) -> str:
@@ -83,7 +83,7 @@ def graph(launches: int) -> str:
 
 
 def compiled(launches: int) -> str:
-    """On whole numbers: Inductor chooses by time how a sum is divided, and rounding must not tell."""
+    """On whole numbers: Inductor chooses by time how a sum is divided, and rounding must not show that."""
 
     def step(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
         return (x * torch.nn.functional.relu(x * 2 + 1).sum(-1, keepdim=True)) @ w
@@ -111,7 +111,7 @@ def counts(y_ptr, size):
 
 
 def millions(launches: int) -> str:
-    """So many CTAs that what they record would take more bytes than 32 bits can count."""
+    """So many CTAs that their records would take more bytes than 32 bits can count."""
     y = torch.zeros(1000, device="cuda", dtype=torch.int32)
     for _ in range(launches):
         counts[(1 << 25,)](y, len(y), num_warps=1)

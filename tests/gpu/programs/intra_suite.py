@@ -1,6 +1,6 @@
 """Ten Triton kernels of the kinds that programs are made of, to be timed inside: for tests with and without a GPU, and the benchmark.
 
-Each is written as tutorials have it. A case says what a kernel is compiled with, what it is given on a device, and what it writes.
+Each is written as tutorials have it. A case has a kernel's constants, its arguments on a device, and the names of its outputs.
 """
 
 from __future__ import annotations
@@ -243,9 +243,9 @@ def _random(torch: Any, *shape: int) -> Any:
 
 def _gemm(size: int, strides: bool) -> Callable[[Any], Given]:
     def given(torch: Any) -> Given:
-        made = {name: _random(torch, size, size) for name in ("a_ptr", "b_ptr")}
-        made |= {"c_ptr": torch.empty_like(made["a_ptr"]), "m": size, "n": size, "k": size}
-        return made | ({"stride_a": size, "stride_b": size, "stride_c": size} if strides else {})
+        arguments = {name: _random(torch, size, size) for name in ("a_ptr", "b_ptr")}
+        arguments |= {"c_ptr": torch.empty_like(arguments["a_ptr"]), "m": size, "n": size, "k": size}
+        return arguments | ({"stride_a": size, "stride_b": size, "stride_c": size} if strides else {})
 
     return given
 
@@ -260,8 +260,8 @@ def _attention(heads: int, length: int, d: int, *, backward: bool) -> Callable[[
         lse = torch.logsumexp((q @ k.transpose(1, 2)).float() / d**0.5, 2) * 1.4426950408889634
         outputs = {"dk_ptr": torch.empty_like(k), "dv_ptr": torch.empty_like(v)}
         delta = torch.randn(heads, length, device="cuda", dtype=torch.float32)
-        rest = {"lse_ptr": lse, "delta_ptr": delta, **outputs, **more}
-        return {"q_ptr": q, "k_ptr": k, "v_ptr": v, "do_ptr": _random(torch, heads, length, d), **rest}
+        others = {"lse_ptr": lse, "delta_ptr": delta, **outputs, **more}
+        return {"q_ptr": q, "k_ptr": k, "v_ptr": v, "do_ptr": _random(torch, heads, length, d), **others}
 
     return given
 

@@ -1,4 +1,4 @@
-"""Another profiler works inside the program, and tells the program what it saw: `other_profiler.py torch|proton`."""
+"""Another profiler works inside the program, and gives the program its own results: `other_profiler.py torch|proton`."""
 
 from __future__ import annotations
 

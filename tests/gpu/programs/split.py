@@ -1,6 +1,6 @@
-"""Kernels of known lengths from two places, and two equal kernels: `split.py SECONDS`. Tells the launches of each as JSON.
+"""Kernels of known lengths from two places, and two equal kernels: `split.py SECONDS`. Prints the launches of each as JSON.
 
-In no order: all multiprocessors are looked at in the same moments, and of what repeats as often, always the same would be seen."""
+In no order: all multiprocessors are looked at in the same moments, and a pattern that repeats as often would always show the same part."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """`python triton_kernels.py CACHE [LABEL]`: two specializations of one Triton kernel, launched 30 and 10 times, a graph with the second,
-replayed 5 times, and an autotuned kernel. Prints what came out, and what the kernels are called in their binaries.
+replayed 5 times, and an autotuned kernel. Prints the results, and the kernels' names in their binaries.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ def main() -> None:
 
     def add(block: int, warps: int, times: int = 1) -> Any:
         for _ in range(times):
-            made = vadd[(triton.cdiv(N, block),)](x, y, z, N, BLOCK=block, num_warps=warps, num_stages=2)
-        return made
+            kernel = vadd[(triton.cdiv(N, block),)](x, y, z, N, BLOCK=block, num_warps=warps, num_stages=2)
+        return kernel
 
     small, large = add(128, 4, 30), add(256, 8, 10)
     equal = bool(torch.equal(z, x + y))

@@ -1,4 +1,4 @@
-"""What a program can see of itself: descriptors, limits, signals, scheduling, inherited settings. `face.py` prints its own.
+"""The properties that a program can see of itself: descriptors, limits, signals, scheduling, inherited settings. `face.py` prints its own.
 
 The kernel's list of caught signals is not among it: three of the recorder's handlers are in it, and stay hidden from `sigaction` alone.
 """
@@ -34,7 +34,7 @@ _SETTINGS = ("oom_score_adj", "coredump_filter", "personality", "timerslack_ns",
 
 
 def seen_from_outside(pid: int | str) -> Iterator[str]:
-    """What /proc says of a process that stands still."""
+    """The entries in /proc of a process that stands still."""
     status = dict(line.split(":\t", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines() if ":\t" in line)
     for name in _STATUS:
         if name in status:
@@ -44,7 +44,7 @@ def seen_from_outside(pid: int | str) -> Iterator[str]:
 
 
 def settled(pid: int) -> list[str]:
-    """The same, as soon as two looks a moment apart agree: a server may still be closing what it has answered."""
+    """The same, as soon as two looks a moment apart agree: a server may still be closing connections that it has answered."""
     before: list[str] = []
     for _ in range(100):
         now = list(seen_from_outside(pid))
@@ -56,15 +56,15 @@ def settled(pid: int) -> list[str]:
 
 
 def descriptors(pid: int | str) -> list[str]:
-    found = []
+    open_files = []
     for name in sorted(os.listdir(f"/proc/{pid}/fd"), key=int):
         try:
             target = os.readlink(f"/proc/{pid}/fd/{name}")
         except OSError:
             continue  # that of the listing itself
         if not target.startswith(f"/proc/{os.getpid()}/fd"):
-            found.append(f"{name}={target.partition(':')[0] if ':[' in target else Path(target).suffix or target}")
-    return found
+            open_files.append(f"{name}={target.partition(':')[0] if ':[' in target else Path(target).suffix or target}")
+    return open_files
 
 
 def own() -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""`face_of.py PID`: what /proc says of a process that stands still."""
+"""`face_of.py PID`: the entries in /proc of a process that stands still."""
 
 import sys
 

@@ -26,11 +26,11 @@ def work(number: int) -> int:
 print("pool", sum(Pool(40).imap_unordered(work, range(400))))
 
 queue: Queue = Queue(5)
-found: list[int] = []
+received: list[int] = []
 producers = [gevent.spawn(lambda start=start: [queue.put(start + i) for i in range(50)]) for start in range(0, 500, 50)]
-consumer = gevent.spawn(lambda: [found.append(queue.get()) for _ in range(500)])
+consumer = gevent.spawn(lambda: [received.append(queue.get()) for _ in range(500)])
 gevent.joinall([*producers, consumer])
-print("queue", sorted(found) == list(range(500)))
+print("queue", sorted(received) == list(range(500)))
 
 
 def echo(client: socket.socket, _: object) -> None:

@@ -1,4 +1,4 @@
-"""Gradients, a jitted loop and a convolution on the CPU: what they compute, to six digits."""
+"""Gradients, a jitted loop and a convolution on the CPU: their results, to six digits."""
 
 import face
 import jax

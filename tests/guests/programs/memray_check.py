@@ -1,4 +1,4 @@
-"""memray in the same process: what it counts of one function's allocations."""
+"""memray in the same process: its count of one function's allocations."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-// Workers, children, compression, hashes, timers, and garbage: what node's own threads do.
+// Workers, children, compression, hashes, timers, and garbage: the work of node's own threads.
 const { Worker, isMainThread, parentPort, workerData } = require('worker_threads');
 const { execFileSync, fork } = require('child_process');
 const crypto = require('crypto');

@@ -1,4 +1,4 @@
-"""A notebook's kernel: cells, what they print, an interrupted one, a display, the kernel's face, and its end."""
+"""A notebook's kernel: cells, their output, an interrupted one, a display, the kernel's face, and its end."""
 
 import queue
 

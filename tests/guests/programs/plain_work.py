@@ -1,4 +1,4 @@
-"""What the standard library does: threads, processes, signals, subprocesses, asyncio, files, and the interpreter's end."""
+"""Work of the standard library: threads, processes, signals, subprocesses, asyncio, files, and the interpreter's end."""
 
 import asyncio
 import atexit

@@ -106,7 +106,7 @@ def test_without_steps_totals_are_compared_and_the_noise_is_not_known(tmp_path: 
     comparison = compare(plain(tmp_path / "a", sgemm=100, softmax=50), plain(tmp_path / "b", sgemm=130, softmax=50))
     difference = by(comparison, "kernel")
     assert not difference.per_step
-    assert difference.note == "totals of the whole runs, since no steps are known in either profile; how much of it is noise is not known"
+    assert difference.note == "totals of the whole runs, since neither profile has steps; the noise cannot be estimated"
     assert difference.rows.select("name", "base", "new", "difference", "beyond").rows() == [
         ("sgemm", 100 * US, 130 * US, 30 * US, None),
         ("softmax", 50 * US, 50 * US, 0, None),
@@ -118,7 +118,7 @@ def test_without_steps_totals_are_compared_and_the_noise_is_not_known(tmp_path: 
 def test_with_few_steps_the_noise_is_not_known(tmp_path: Path) -> None:
     comparison = compare(run(tmp_path / "a", 4), run(tmp_path / "b", 4, seed=1), by="kernel")
     difference = by(comparison, "kernel")
-    assert difference.note == "median step of 3 before and 3 now; how much of it is noise is not known with fewer than 4 steps"
+    assert difference.note == "median step of 3 before and 3 now; the noise cannot be estimated from fewer than 4 steps"
     assert difference.rows["beyond"].to_list() == [None] * 3
 
 

@@ -91,7 +91,7 @@ def test_steps_that_share_a_window_are_no_sign_of_how_steps_differ(tmp_path: Pat
 
     wide, steps = interval()
     assert steps == (40, 40)
-    monkeypatch.setattr(per_step, "steps_a_window", lambda known: 1)
+    monkeypatch.setattr(per_step, "steps_a_window", lambda analysis: 1)
     assert wide == pytest.approx(2 * interval()[0], rel=0.3)
 
 
@@ -99,7 +99,7 @@ def test_with_few_windows_the_noise_is_not_known_however_many_steps_there_are(tm
     comparison = compare(sampled(tmp_path / "a", 25, 40, window=10), sampled(tmp_path / "b", 25, 80, window=10), "gpu-stalls", "kernel")
     kernels = by(comparison, "kernel")
     assert kernels.rows["beyond"].to_list() == [None]
-    assert kernels.note.endswith("by time; how much of it is noise is not known with fewer than 4 windows of sampling")
+    assert kernels.note.endswith("by time; the noise cannot be estimated from fewer than 4 windows of sampling")
 
 
 def test_without_steps_all_samples_are_compared(tmp_path: Path) -> None:
@@ -110,7 +110,7 @@ def test_without_steps_all_samples_are_compared(tmp_path: Path) -> None:
         return profile_analysis(story.profile(path))
 
     stalls = by(compare(plain(tmp_path / "a", 10), plain(tmp_path / "b", 15), "gpu-stalls"), "stall")
-    assert stalls.note.startswith("totals of the whole runs, since no steps are known in either profile")
+    assert stalls.note.startswith("totals of the whole runs, since neither profile has steps")
     assert stalls.rows.select("name", "base", "new").rows() == [("wait", 10, 15)]
 
 
@@ -174,5 +174,5 @@ def test_less_than_a_sample_a_step_is_written_as_such(tmp_path: Path) -> None:
     ],
 )
 def test_neighbours_of_a_process_are_averaged(process: list[int], together: int, means: list[float]) -> None:
-    found = averaged(np.arange(6, dtype=np.float64)[np.newaxis], np.array(process), together)
-    assert found.tolist() == [means]
+    means_of_steps = averaged(np.arange(6, dtype=np.float64)[np.newaxis], np.array(process), together)
+    assert means_of_steps.tolist() == [means]

@@ -79,8 +79,10 @@ def test_devices_and_processes_stand_for_themselves(tmp_path: Path) -> None:
             **work,
         )
     )
-    found = [(one.process_name, one.device, one.whole_ns, one.busy_ns) for one in occupancy(analysis, analysis.devices, analysis.per_step)]
-    assert found == [("a (7)", GPU, 10, 10), ("a (7)", OTHER, 5, 5), ("b (8)", GPU, 10, 10)]
+    devices = [
+        (one.process_name, one.device, one.whole_ns, one.busy_ns) for one in occupancy(analysis, analysis.devices, analysis.per_step)
+    ]
+    assert devices == [("a (7)", GPU, 10, 10), ("a (7)", OTHER, 5, 5), ("b (8)", GPU, 10, 10)]
 
 
 def test_what_ran_before_its_process_began_is_a_damaged_record(tmp_path: Path) -> None:
@@ -128,9 +130,9 @@ def test_within_steps_the_first_is_left_out_and_so_is_what_lies_between(tmp_path
     story.forward("model", grad=False, start_ns=5000 * US, end_ns=5010 * US)
     train(story, 9000)
     analysis = profile_analysis(story.profile(tmp_path))
-    (found,) = occupancy(analysis, analysis.devices, analysis.per_step)
-    assert found.in_steps == InSteps(2, 140 * US, 120 * US, 0, 0, 20 * US)
-    assert (found.whole_ns, found.busy_ns) == ((9090 - 1020) * US, 190 * US)
+    (device,) = occupancy(analysis, analysis.devices, analysis.per_step)
+    assert device.in_steps == InSteps(2, 140 * US, 120 * US, 0, 0, 20 * US)
+    assert (device.whole_ns, device.busy_ns) == ((9090 - 1020) * US, 190 * US)
 
 
 def test_one_step_is_none_that_repeats(tmp_path: Path) -> None:

@@ -73,8 +73,8 @@ def test_layers_are_listed_by_their_whole_paths_and_hold_those_inside_them() -> 
 
 
 def test_the_same_step_of_two_processes_is_one_row() -> None:
-    found = rows("step")
-    assert found == {"[GPU idle]": (1000, 1000), "Step.0": (140, 140), "Step.10": (40, 40), "[no step]": (5, 5)}
+    frames = rows("step")
+    assert frames == {"[GPU idle]": (1000, 1000), "Step.0": (140, 140), "Step.10": (40, 40), "[no step]": (5, 5)}
 
 
 def test_the_json_of_steps_has_what_they_took_over_all() -> None:

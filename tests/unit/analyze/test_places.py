@@ -15,10 +15,10 @@ TRAIN = ("train", "/app/train.py", 12)
 
 def place(story: Story, path: Path, stack: int, thread: int = 1) -> tuple[str, int, str, bool]:
     profile = story.profile(path)
-    known = places(profile)
+    places_of_stacks = places(profile)
     at = place_of(profile, *(np.array([value]) for value in (0, thread, stack)))
-    found: tuple[str, int, str, bool] = known.rows.row(int(at[0]))
-    return found
+    row: tuple[str, int, str, bool] = places_of_stacks.rows.row(int(at[0]))
+    return row
 
 
 @pytest.mark.parametrize(
@@ -40,6 +40,17 @@ def test_lines_of_libraries_stand_at_the_line_of_the_program_that_called_them(tm
     story = Story()
     stack = story.stack(("main", "/app/main.py", 3), TRAIN, ("call", library, 7), "at::native::mm")
     assert place(story, tmp_path, stack) == ("/app/train.py", 12, "train", True)
+
+
+@pytest.mark.parametrize(
+    ("script", "function", "own"), [("pytest", "<module>", False), ("pytest", "main", True), ("run.py", "<module>", True)]
+)
+def test_the_module_of_a_tools_script_only_calls_it(tmp_path: Path, script: str, function: str, own: bool) -> None:
+    story = Story()
+    tool = ("main", "/venv/lib/python3.12/site-packages/tool/main.py", 7)
+    file = f"/venv/bin/{script}"
+    expected = (file, 8, function, True) if own else (tool[1], 7, "main", False)
+    assert place(story, tmp_path, story.stack((function, file, 8), tool)) == expected
 
 
 def test_a_file_in_a_folder_of_that_name_is_no_library(tmp_path: Path) -> None:

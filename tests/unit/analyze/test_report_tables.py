@@ -17,13 +17,14 @@ from test_summary import training
 from aiflame.analyze.device.occupancy import STATES
 from aiflame.analyze.findings.biggest import findings
 from aiflame.analyze.overview.summary import summarize
+from aiflame.analyze.scope import analysis_of
 from aiflame.analyze.tables.all import tables
 from aiflame.analyze.tables.table import TableOf
 from aiflame.attribute.analysis import Analysis
 from aiflame.attribute.tree import Kind
 from aiflame.attribute.trees.build import tree
 from aiflame.profile.folder.meta import Meta
-from aiflame.profile.tables.store import Profile
+from aiflame.profile.tables.interface import Tables
 
 DAMAGED = (
     *("kernels", "copies", "launches", "syncs", "regions", "region_ends", "cpu_samples", "graph_nodes"),
@@ -31,12 +32,12 @@ DAMAGED = (
 )
 
 
-def found(profile: Profile) -> dict[str, TableOf]:
+def found(profile: Tables) -> dict[str, TableOf]:
     return {table.name: table for table in tables(profile)}
 
 
 def test_every_table_has_the_columns_that_it_says(tmp_path: Path) -> None:
-    listed = tables(training(tmp_path))
+    listed = tables(analysis_of(training(tmp_path), whole_run=True))
     assert [table.name for table in listed] == [
         *("kernels", "copies", "idle", "gaps", "layers", "ops", "phases", "steps"),
         *("functions", "lines", "functions-wall-time", "lines-wall-time"),
@@ -75,7 +76,7 @@ def test_a_kernel_has_its_launches_spread_shape_layer_and_stall(tmp_path: Path) 
 
 def test_the_kernels_of_a_table_take_what_the_tree_says(tmp_path: Path) -> None:
     profile = training(tmp_path)
-    listed = found(profile)
+    listed = found(analysis_of(profile, whole_run=True))
     whole = tree(profile, "gpu-time")
     idle = int(whole.values["gpu-time"][whole.kinds() == Kind.GPU_IDLE].sum())
     assert listed["kernels"].rows["total"].sum() + listed["copies"].rows["total"].sum() == whole.total("gpu-time") - idle
@@ -144,8 +145,8 @@ def test_a_thread_may_have_any_number_of_32_bits(tmp_path: Path) -> None:
 def test_damaged_records_have_a_summary_findings_and_tables(tables_of: dict[str, list[Row]]) -> None:
     processes = [{"pid": 1}, {"process": 1, "pid": 2}]
     profile = InMemory({"processes": processes, "symbols": SYMBOLS, "kernel_shapes": [{"name": "k", "device": "g"}], **tables_of})
-    known = Analysis(profile)
-    summary = summarize(known, Meta())
+    analysis = Analysis(profile)
+    summary = summarize(analysis, Meta())
     assert all(sum(getattr(one, f"{state}_ns") for state in STATES) == one.whole_ns for one in summary.occupancy)
-    assert len(findings(known, summary)) <= 3
-    assert all(not table.rows.is_empty() for table in tables(known))
+    assert len(findings(analysis, summary)) <= 3
+    assert all(not table.rows.is_empty() for table in tables(analysis))

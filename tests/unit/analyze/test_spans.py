@@ -32,8 +32,8 @@ def test_a_union_covers_each_moment_once(intervals: list[tuple[int, int]]) -> No
 
 @given(INTERVALS, INTERVALS)
 def test_what_lies_within_is_what_both_have(intervals: list[tuple[int, int]], windows: list[tuple[int, int]]) -> None:
-    found = union(*arrays(intervals)).within(*arrays(windows))
-    assert found.tolist() == [len(moments(intervals) & moments([window])) for window in windows]
+    shared = union(*arrays(intervals)).within(*arrays(windows))
+    assert shared.tolist() == [len(moments(intervals) & moments([window])) for window in windows]
 
 
 @given(INTERVALS)

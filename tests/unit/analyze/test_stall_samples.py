@@ -71,8 +71,8 @@ def _damaged(folder: Path) -> Profile:
 
 def _with(folder: Path, *, twice: bool = False, lost: str = "") -> Profile:
     """The same profile with its functions and reasons twice, or without a reason."""
-    known = sampled(folder / "p", DAMAGED)
-    tables: dict[str, list[Row]] = {name: known.table(name).to_dicts() for name in known.names()}
+    damaged = sampled(folder / "p", DAMAGED)
+    tables: dict[str, list[Row]] = {name: damaged.table(name).to_dicts() for name in damaged.names()}
     if twice:
         tables |= {name: [*tables[name], *tables[name]] for name in ("stall_reasons", "gpu_functions")}
     tables["stall_reasons"] = [row for row in tables["stall_reasons"] if not lost or row["name"] != VENDOR + lost]

@@ -12,6 +12,7 @@ from small_program import SYMBOLS
 from stories import DEVICE, MAIN, US, Story
 
 from aiflame.analyze.overview.summary import MOST_PARTS, Summary, summarize
+from aiflame.analyze.scope import analysis_of
 from aiflame.attribute.transforms.filters import without_idle
 from aiflame.attribute.trees.build import tree
 from aiflame.profile.folder.meta import Clocks, Host, Meta
@@ -53,40 +54,46 @@ def summary(path: Path, meta: Meta = META) -> Summary:
 
 
 def test_what_ran_where_and_when(tmp_path: Path) -> None:
-    found = summary(tmp_path)
-    assert (found.command, found.exit_status, found.complete) == ("python train.py --name 'a b'", 0, True)
-    assert (found.started, found.duration_ns) == ("2023-11-14T22:13:20+00:00", 5_000_000_000)
-    assert (found.host, found.cpu, found.cores, found.system, found.aiflame) == ("box", "EPYC", 64, "6.1.0", "1.2")
-    assert [(program.name, program.pid) for program in found.programs] == [("train.py", 4711)]
-    assert (found.processes, found.threads, found.devices) == (1, 1, (DEVICE,))
-    assert found.notes == ("no perf", "a note")
+    overview = summary(tmp_path)
+    assert (overview.command, overview.exit_status, overview.complete) == ("python train.py --name 'a b'", 0, True)
+    assert (overview.started, overview.duration_ns) == ("2023-11-14T22:13:20+00:00", 5_000_000_000)
+    assert (overview.host, overview.cpu, overview.cores, overview.system, overview.aiflame) == ("box", "EPYC", 64, "6.1.0", "1.2")
+    assert [(program.name, program.pid) for program in overview.programs] == [("train.py", 4711)]
+    assert (overview.processes, overview.threads, overview.devices) == (1, 1, (DEVICE,))
+    assert overview.notes == ("no perf", "a note")
 
 
 def test_without_meta_it_says_what_the_tables_tell(tmp_path: Path) -> None:
-    found = summary(tmp_path, Meta())
-    assert (found.command, found.started, found.host) == ("", "", "")
-    assert found.duration_ns == 1680 * US  # from the beginning of the process to the last kernel's end
+    overview = summary(tmp_path, Meta())
+    assert (overview.command, overview.started, overview.host) == ("", "", "")
+    assert overview.duration_ns == 1680 * US  # from the beginning of the process to the last kernel's end
 
 
 def test_totals_are_those_of_the_trees(tmp_path: Path) -> None:
     profile = training(tmp_path)
-    found = {metric.name: metric.total for metric in summarize(profile, META).metrics}
-    assert found == {name: without_idle(tree(profile, name)).total(name) for name in found}
-    assert set(found) == {"cpu-time", "wall-time", "gpu-time", "gpu-stalls", "gpu-latency", "bytes"}
+    totals = {metric.name: metric.total for metric in summarize(profile, META).metrics}
+    assert totals == {name: without_idle(tree(profile, name)).total(name) for name in totals}
+    assert set(totals) == {"cpu-time", "wall-time", "gpu-time", "gpu-stalls", "gpu-latency", "bytes"}
 
 
 def test_phases_and_layers_are_shares_of_the_metric(tmp_path: Path) -> None:
-    found = summary(tmp_path)
-    assert found.metric == "gpu-time"
+    of_all = summarize(analysis_of(training(tmp_path, META), whole_run=True), META)
+    assert of_all.metric == "gpu-time"
     whole = 5 * 60 + 10
     expected: list[Any] = [
         ("Forward", 200 * US, pytest.approx(200 / whole)),
         ("Backward", 100 * US, pytest.approx(100 / whole)),
         ("Other", 10 * US, pytest.approx(10 / whole)),
     ]
-    assert [(part.name, part.value, part.share) for part in found.phases] == expected
-    assert [(part.name, part.value) for part in found.layers] == [("layers.0.attn", 300 * US)]
-    assert found.layers[0].share == pytest.approx(300 / whole)
+    assert [(part.name, part.value, part.share) for part in of_all.phases] == expected
+    assert [(part.name, part.value) for part in of_all.layers] == [("layers.0.attn", 300 * US)]
+    assert of_all.layers[0].share == pytest.approx(300 / whole)
+
+
+def test_phases_and_layers_are_those_of_the_scope(tmp_path: Path) -> None:
+    overview = summary(tmp_path)
+    assert [(part.name, part.value) for part in overview.phases] == [("Forward", 160 * US), ("Backward", 80 * US)]
+    assert [(part.name, part.value, part.share) for part in overview.layers] == [("layers.0.attn", 240 * US, 1.0)]
 
 
 def test_steps_and_the_slowest_of_them(tmp_path: Path) -> None:
@@ -122,10 +129,10 @@ def test_a_program_without_a_device_goes_by_its_cpu_time(tmp_path: Path) -> None
     for row in story.tables["cpu_samples"][6:]:
         row["stack"] = 0
     profile = story.profile(tmp_path)
-    found = summarize(profile, META)
-    assert (found.metric, found.occupancy, found.steps, found.layers) == ("cpu-time", (), None, ())
-    assert found.unattributed == pytest.approx(0.25)
-    assert [(part.name, part.share) for part in found.phases] == [("Other", 1.0)]
+    overview = summarize(profile, META)
+    assert (overview.metric, overview.occupancy, overview.steps, overview.layers) == ("cpu-time", (), None, ())
+    assert overview.unattributed == pytest.approx(0.25)
+    assert [(part.name, part.share) for part in overview.phases] == [("Other", 1.0)]
 
 
 def test_work_whose_launch_is_not_known_is_unattributed(tmp_path: Path) -> None:
@@ -137,19 +144,19 @@ def test_work_whose_launch_is_not_known_is_unattributed(tmp_path: Path) -> None:
 
 
 def test_a_profile_of_nothing_has_a_summary(tmp_path: Path) -> None:
-    found = summarize(Story().profile(tmp_path, symbols=SYMBOLS), Meta())
-    assert (found.metric, found.metrics, found.phases, found.duration_ns, found.unattributed) == ("", (), (), 0, 0.0)
+    overview = summarize(Story().profile(tmp_path, symbols=SYMBOLS), Meta())
+    assert (overview.metric, overview.metrics, overview.phases, overview.duration_ns, overview.unattributed) == ("", (), (), 0, 0.0)
 
 
 def test_many_programs_and_layers_are_cut(tmp_path: Path) -> None:
     story = Story()
     for number in range(MOST_PARTS + 5):
         story.layer_work(number, 10 * number, 10 * number + 5, "model", f"model/part{number}")
-    found = summarize(story.profile(tmp_path), META)
-    assert len(found.layers) == MOST_PARTS
+    overview = summarize(story.profile(tmp_path), META)
+    assert len(overview.layers) == MOST_PARTS
 
 
 def test_it_is_plain_json(tmp_path: Path) -> None:
     profile = training(tmp_path)
-    told = json.loads(json.dumps(asdict(summarize(profile, META))))
-    assert told["occupancy"][0]["busy_ns"] == 300 * US
+    document = json.loads(json.dumps(asdict(summarize(profile, META))))
+    assert document["occupancy"][0]["busy_ns"] == 300 * US

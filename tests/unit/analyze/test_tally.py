@@ -60,8 +60,8 @@ def profile(tmp_path: Path) -> Profile:
 
 
 def section(sections: list[Section], kind: str, backend: str) -> Section:
-    (found,) = [one for one in sections if (one.kind, one.backend) == (kind, backend)]
-    return found
+    (matching,) = [one for one in sections if (one.kind, one.backend) == (kind, backend)]
+    return matching
 
 
 def rows(of: Section, *columns: str) -> list[tuple[Any, ...]]:
@@ -105,9 +105,9 @@ def test_what_ran_on_devices(profile: Profile) -> None:
 
 
 def test_what_was_moved_by_copies_and_by_messages(profile: Profile) -> None:
-    told = tally(profile)
-    assert rows(section(told, TRAFFIC, "CUDA"), "name", "calls", "total") == [("[copy host→device]", 1, 2048)]
-    assert rows(section(told, TRAFFIC, "MPI"), "name", "calls", "total", "max", "failed") == [
+    sections = tally(profile)
+    assert rows(section(sections, TRAFFIC, "CUDA"), "name", "calls", "total") == [("[copy host→device]", 1, 2048)]
+    assert rows(section(sections, TRAFFIC, "MPI"), "name", "calls", "total", "max", "failed") == [
         ("MPI_Send", 3, 560, 400, 1),
         ("MPI_Recv", 1, 500, 500, 0),
     ]
@@ -121,20 +121,20 @@ def test_a_copy_that_was_asked_for_is_moved_once(tmp_path: Path) -> None:
         calls=[call(1, 0, 9, bytes=2048), call(2, 10, 19, bytes=1 << 30)],
         copies=[{"api": CUDA, "device": "G [0]", "kind": H2D, "bytes": 2048, "start_ns": 5, "end_ns": 40}],
     )
-    told = tally(traced)
-    assert rows(section(told, TRAFFIC, "CUDA"), "name", "calls", "total") == [("[copy host→device]", 1, 2048)]
-    assert rows(section(told, HOST, "CUDA"), "name", "calls") == [("cudaMalloc", 1), ("cudaMemcpyAsync", 1)]
-    assert rows(section(told, DEVICE, "CUDA"), "name", "calls") == [("[copy host→device]", 1)]
+    sections = tally(traced)
+    assert rows(section(sections, TRAFFIC, "CUDA"), "name", "calls", "total") == [("[copy host→device]", 1, 2048)]
+    assert rows(section(sections, HOST, "CUDA"), "name", "calls") == [("cudaMalloc", 1), ("cudaMemcpyAsync", 1)]
+    assert rows(section(sections, DEVICE, "CUDA"), "name", "calls") == [("[copy host→device]", 1)]
 
 
 def test_extended_tallies_name_thread_and_device(profile: Profile) -> None:
-    told = tally(profile, extended=True)
-    assert rows(section(told, HOST, "MPI"), "owner", "name", "calls") == [
+    sections = tally(profile, extended=True)
+    assert rows(section(sections, HOST, "MPI"), "owner", "name", "calls") == [
         ("solve (8), thread (80)", "MPI_Recv", 1),
         ("solve (7), main (70)", "MPI_Send", 2),
         ("solve (8), thread (80)", "MPI_Send", 1),
     ]
-    assert rows(section(told, DEVICE, "CUDA"), "owner", "name", "total")[:2] == [("G [0]", "gemm", 300), ("G [1]", "gemm", 100)]
+    assert rows(section(sections, DEVICE, "CUDA"), "owner", "name", "total")[:2] == [("G [0]", "gemm", 300), ("G [1]", "gemm", 100)]
 
 
 def test_a_call_that_ends_before_it_begins_took_no_time(tmp_path: Path) -> None:
@@ -151,16 +151,16 @@ def test_whatever_damaged_records_say_they_are_added_up(tmp_path: Path) -> None:
         calls=[call(1, 1, latest, bytes=latest)],
         copies=[{"api": CUDA, "device": "G [0]", "kind": H2D, "bytes": latest, "start_ns": 0, "end_ns": (1 << 63) - 1}],
     )
-    told = tally(damaged)
-    assert [rows(section(told, kind, "MPI"), "total", "mean") for kind in (HOST, TRAFFIC)] == [[(most, most)]] * 2
-    assert [rows(section(told, kind, "CUDA"), "total", "mean") for kind in (DEVICE, TRAFFIC)] == [[(most, most)]] * 2
+    sections = tally(damaged)
+    assert [rows(section(sections, kind, "MPI"), "total", "mean") for kind in (HOST, TRAFFIC)] == [[(most, most)]] * 2
+    assert [rows(section(sections, kind, "CUDA"), "total", "mean") for kind in (DEVICE, TRAFFIC)] == [[(most, most)]] * 2
 
 
 def test_as_json(profile: Profile) -> None:
-    done = run_aiflame("tally", str(profile.path), "--json")
-    told = json.loads(done.out)
-    assert told == to_json(tally(profile))
-    assert [(one["kind"], one["backend"]) for one in told] == [
+    result = run_aiflame("tally", str(profile.path), "--json")
+    answer = json.loads(result.out)
+    assert answer == to_json(tally(profile))
+    assert [(one["kind"], one["backend"]) for one in answer] == [
         (HOST, "CUDA"),
         (HOST, "OpenCL"),
         (HOST, "MPI"),

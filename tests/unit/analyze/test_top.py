@@ -1,4 +1,4 @@
-"""What took the time, as a list."""
+"""The frames that took the time, as a list."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from aiflame.analyze.top import to_json, top
 from aiflame.attribute.groupings import LISTS
 from aiflame.attribute.tree import LAUNCHES, Frame, Kind, Tree
 from aiflame.errors import AiflameError
-from aiflame.render.terminal.top_table import bar, print_top, where
+from aiflame.render.terminal.top_table import bar, cut_middle, print_top, where
 
 MS = 1_000_000
 
@@ -49,8 +49,8 @@ def test_totals_agree_with_the_definition(of: Tree) -> None:
             by_name[name] += value
     functions = {frame for frame, kind in of.frames.select("name", "kind").rows() if Kind(kind) in LISTS["function"].kinds}
     expected = {name: value for name, value in by_name.items() if name in functions and name != "f"}  # two libraries have an f
-    found = {name: total for name, (_, total) in rows(of).items() if name in expected}
-    assert found == {name: value for name, value in expected.items() if value}
+    totals = {name: total for name, (_, total) in rows(of).items() if name in expected}
+    assert totals == {name: value for name, value in expected.items() if value}
 
 
 @given(TREES)
@@ -150,6 +150,8 @@ def test_json_has_the_metric_its_unit_and_the_rows_asked_for() -> None:
     of = tree(((py("a"),), 3), ((py("b"),), 1))
     answer = json.loads(to_json(top(of), of, "cpu-time", 1))
     assert answer == {
+        "schema": "aiflame.top/2",
+        "scope": None,
         "metric": "cpu-time",
         "unit": "ns",
         "total": 4,
@@ -203,10 +205,10 @@ def test_totals_that_say_nothing_more_are_left_out() -> None:
     assert "Total" in printed(of, 120)[0]
 
 
-@pytest.mark.parametrize(("idle", "told"), [(9, True), (1, False), (0, False)])
-def test_where_a_gpu_had_mostly_nothing_to_do_it_is_said_how_to_see_the_rest(idle: int, told: bool) -> None:
+@pytest.mark.parametrize(("idle", "hinted"), [(9, True), (1, False), (0, False)])
+def test_where_a_gpu_had_mostly_nothing_to_do_it_is_said_how_to_see_the_rest(idle: int, hinted: bool) -> None:
     of = tree(((PROCESS, Frame("gemm", Kind.GPU_KERNEL)), 1), ((PROCESS, Frame("[GPU idle]", Kind.GPU_IDLE)), idle))
-    assert ("The GPU was idle in 90.0% of it: --no-idle leaves that out" in printed(of, 120, "kernel")) is told
+    assert ("The GPU was idle in 90.0% of it: --no-idle leaves that out" in printed(of, 120, "kernel")) is hinted
 
 
 def test_names_are_shown_as_they_are() -> None:
@@ -228,3 +230,30 @@ def test_a_place_is_a_file_and_line_else_the_library() -> None:
     assert where("/a/b/c/d.py", 4, "") == "c/d.py:4"
     assert where("d.py", 0, "lib.so") == "d.py"
     assert where("", 0, "lib.so") == "lib.so"
+
+
+def test_layers_that_are_built_alike_are_one_row() -> None:
+    def layer(name: str) -> Frame:
+        return Frame(name, Kind.LAYER)
+
+    stacks = [((PROCESS, layer("model"), layer(f"layers.{number}"), layer("mlp"), c("gemm")), 10 + number) for number in range(3)]
+    of = tree(*stacks, ((PROCESS, layer("model"), layer("layers.1"), c("add")), 4), ((PROCESS, layer("model"), layer("head")), 2))
+    alike = top(of, "layer", alike=True).select("name", "self", "total", "layers").rows()
+    assert alike == [("model.layers.*.mlp", 33, 33, 3), ("model.layers.*", 4, 37, 3), ("model.head", 2, 2, 1), ("model", 0, 39, 1)]
+    each = top(of, "layer").select("name", "self").head(3).rows()
+    assert each == [("model.layers.2.mlp", 12), ("model.layers.1.mlp", 11), ("model.layers.0.mlp", 10)]
+    assert "layers" not in top(of, "layer").columns
+    assert "layers" not in top(of, alike=True).columns
+
+
+def test_a_long_layer_is_cut_in_the_middle() -> None:
+    assert cut_middle("transformer.h.*.attn.c_attn", 27) == "transformer.h.*.attn.c_attn"
+    assert cut_middle("transformer.h.*.attn.c_attn", 17) == "transfor…n.c_attn"
+    assert [len(cut_middle("transformer.h.*.attn.c_attn", width)) for width in range(1, 20)] == list(range(1, 20))
+    name = "base_model.model.transformer.h.*.attn.c_attn"
+    of = tree(((PROCESS, Frame(name, Kind.LAYER), c("gemm")), 5))
+    text = io.StringIO()
+    print_top(top(of, "layer"), of, "cpu-time", "layer", Console(file=text, width=50))
+    shown = text.getvalue()
+    assert "attn.c_attn" in shown
+    assert name not in shown

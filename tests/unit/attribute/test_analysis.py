@@ -10,7 +10,6 @@ import polars as pl
 import pytest
 from report_profiles import META, training, with_symbols
 
-from aiflame.analyze.device.device_join import BY_CODE_AND_MEANING
 from aiflame.analyze.device.profile_analysis import profile_analysis, release_analysis
 from aiflame.analyze.findings.biggest import findings
 from aiflame.analyze.overview.summary import summarize
@@ -20,6 +19,7 @@ from aiflame.attribute.devices.work import work
 from aiflame.attribute.groupings import PREFIXES
 from aiflame.attribute.meaning.context import of_devices, of_samples, release_samples
 from aiflame.attribute.meaning.layers import layers
+from aiflame.attribute.prefixes import BY_CODE_AND_MEANING
 from aiflame.attribute.sites.cpu import cpu_sites
 from aiflame.attribute.sites.devices import device_sites
 from aiflame.attribute.stacks.functions import functions

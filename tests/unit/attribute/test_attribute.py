@@ -1,9 +1,10 @@
-"""What was measured, under process, thread and stack."""
+"""Measured values under process, thread and stack."""
 
 from __future__ import annotations
 
 import io
 from pathlib import Path
+from typing import Any
 
 import pytest
 from examples import COSTLY
@@ -100,8 +101,32 @@ def test_threads_of_one_name_are_told_apart_by_their_number(tmp_path: Path) -> N
     ends = [{"thread": 4, "name": "loader 0"}]
     samples = [sample(1, 1, thread=thread) for thread in (1, 2, 3, 4)]
     recorded = profile(tmp_path, threads=threads, thread_ends=ends, stacks=stack(MAIN), cpu_samples=samples)
-    found = [path.split(";")[1] for path in lines(tree(recorded))]
-    assert sorted(found) == ["loader 0", "main thread", "pool (4712)", "pool (4713)"]
+    labels = [path.split(";")[1] for path in lines(tree(recorded))]
+    assert sorted(labels) == ["loader 0", "main thread", "pool (4712)", "pool (4713)"]
+
+
+def test_a_thread_has_the_name_that_python_gave_it(tmp_path: Path) -> None:
+    """The last one counts; a number that was used again belongs to the thread of that time; a worker's main thread may have a role."""
+    threads = [
+        {"tid": 4711, "name": "python", "start_ns": 10},
+        {"tid": 4712, "name": "python", "start_ns": 20},
+        {"tid": 4712, "name": "python", "start_ns": 50},
+        {"tid": 4713, "name": "native", "start_ns": 20},
+        {"process": 1, "tid": 4800, "name": "python", "start_ns": 30, "id": 1},
+    ]
+    names = [
+        {"tid": 4712, "time_ns": 21, "name": "first"},
+        {"tid": 4712, "time_ns": 22, "name": "a reader of the shop's orders"},
+        {"tid": 4712, "time_ns": 49, "name": "seen late"} | {"tid": 4799},
+        {"tid": 4712, "time_ns": 51, "name": "used again"},
+        {"process": 1, "tid": 4800, "time_ns": 40, "name": "DataLoader worker 2"},
+    ]
+    samples = [*(sample(1, 1, thread=thread) for thread in (1, 2, 3, 4)), {**sample(1), "process": 1}]
+    processes = [*PROCESSES, {"process": 1, "pid": 4800, "command": "python3\0train.py"}]
+    stacks = [*stack(MAIN), {**stack(MAIN)[0], "process": 1, "id": 1}]
+    recorded = profile(tmp_path, processes=processes, threads=threads, thread_names=names, stacks=stacks, cpu_samples=samples)
+    labels = [path.split(";")[1] for path in lines(tree(recorded))]
+    assert sorted(labels) == ["DataLoader worker 2", "a reader of the shop's orders", "main thread", "native", "used again"]
 
 
 def test_processes_keep_their_stacks_apart(tmp_path: Path) -> None:
@@ -176,8 +201,8 @@ def test_lines_and_instructions_lie_inside_the_innermost_function(tmp_path: Path
 
 def test_inside_the_interpreter_the_line_is_that_of_the_python_function(tmp_path: Path) -> None:
     recorded = profile(tmp_path, stacks=stack(PYMAIN, EVAL_PC), cpu_samples=[sample(2, 2)])
-    found = tree(recorded, detail="line")
-    assert lines(found) == {"train.py (4711);main thread;py::run;_PyEval_EvalFrameDefault;train.py:44": 2}
+    call_tree = tree(recorded, detail="line")
+    assert lines(call_tree) == {"train.py (4711);main thread;py::run;_PyEval_EvalFrameDefault;train.py:44": 2}
 
 
 def test_a_layer_is_no_function(tmp_path: Path) -> None:
@@ -227,7 +252,7 @@ def test_the_default_metric_is_gpu_time_where_kernels_ran(tmp_path: Path) -> Non
         ({"detail": "atom"}, "unknown detail 'atom': use function, line, instruction"),
     ],
 )
-def test_what_cannot_be_had_is_said_with_what_can(tmp_path: Path, asked: dict[str, str], says: str) -> None:
+def test_what_cannot_be_had_is_said_with_what_can(tmp_path: Path, asked: dict[str, Any], says: str) -> None:
     recorded = profile(tmp_path, stacks=stack(MAIN), cpu_samples=[sample(1)])
     with pytest.raises(AiflameError, match=says):
         tree(recorded, **asked)

@@ -37,17 +37,17 @@ TWO = ran(kernel(1, 1 * S, 3 * S, "a"), kernel(2, 4 * S, 5 * S, "b"))
 
 def energies(of: Tree) -> dict[str, int]:
     """By the innermost frame."""
-    found: dict[str, int] = {}
+    by_name: dict[str, int] = {}
     for path, value in lines(of, "energy").items():
         name = path.rpartition(";")[2]
-        found[name] = found.get(name, 0) + value
-    return found
+        by_name[name] = by_name.get(name, 0) + value
+    return by_name
 
 
 def test_each_kernel_has_what_the_device_took_while_it_ran(tmp_path: Path) -> None:
     recorded = profile(tmp_path, **TWO, **told(("nvidia", GPU, "energy", "J", counter(power, 6 * S))))
-    found = lines(tree(recorded, "energy"), "energy")
-    assert found == {f"{UNDER};-;a_[G]": 1000 * J, f"{UNDER};py::run;-;b_[G]": 100 * J, IDLE: 3 * 70 * J}
+    stacks = lines(tree(recorded, "energy"), "energy")
+    assert stacks == {f"{UNDER};-;a_[G]": 1000 * J, f"{UNDER};py::run;-;b_[G]": 100 * J, IDLE: 3 * 70 * J}
 
 
 def test_all_adds_up_to_the_device_s_own_counter(tmp_path: Path) -> None:
@@ -60,11 +60,11 @@ def test_without_a_counter_it_is_power_times_time(tmp_path: Path) -> None:
     """Power is read in the middle of what goes on: 70 W, and 500 while the kernel runs, changing between two looks 50 ms apart."""
     watts = {time_ns: power(time_ns + 1) for time_ns in range(0, 6 * S + 1, 50 * MS)}
     recorded = profile(tmp_path, **TWO, **told(("nvidia", GPU, "power", "W", watts)))
-    made = tree(recorded, "energy")
-    found = energies(made)
-    assert found["a_[G]"] == pytest.approx(1000 * J, rel=0.03)
-    assert found["b_[G]"] == pytest.approx(100 * J, rel=0.03)
-    assert "from power and time" in made.metric("energy").label
+    energies_tree = tree(recorded, "energy")
+    by_name = energies(energies_tree)
+    assert by_name["a_[G]"] == pytest.approx(1000 * J, rel=0.03)
+    assert by_name["b_[G]"] == pytest.approx(100 * J, rel=0.03)
+    assert "from power and time" in energies_tree.metric("energy").label
 
 
 def test_a_kernel_that_runs_for_a_part_of_two_looks_leaves_the_rest_idle(tmp_path: Path) -> None:
@@ -98,9 +98,9 @@ def test_a_counter_that_was_set_back_costs_what_it_grew_there(tmp_path: Path) ->
 def test_what_ran_outside_of_the_looks_is_told(tmp_path: Path) -> None:
     """A quarter of the kernel's time lies before the first look."""
     recorded = profile(tmp_path, **ran(kernel(1, 0, 400 * MS)), **told(("nvidia", GPU, "energy", "J", {100 * MS: 0.0, 400 * MS: 30.0})))
-    made = tree(recorded, "energy")
-    assert made.total("energy") == 30 * J
-    assert "without 25.0% of GPU time" in made.metric("energy").label
+    energies_tree = tree(recorded, "energy")
+    assert energies_tree.total("energy") == 30 * J
+    assert "without 25.0% of GPU time" in energies_tree.metric("energy").label
 
 
 def test_each_device_has_its_own_energy(tmp_path: Path) -> None:
@@ -132,17 +132,19 @@ def test_devices_of_several_hosts_may_have_one_address(tmp_path: Path) -> None:
 
 def test_a_device_that_was_not_looked_at_has_no_energy_and_that_is_told(tmp_path: Path) -> None:
     kernels = ran(kernel(1, 0, 100 * MS, "a"), kernel(1, 0, 300 * MS, "b", device="cpu-haswell [0]"))
-    made = tree(profile(tmp_path, **kernels, **told(("nvidia", GPU, "energy", "J", {0: 0.0, 100 * MS: 30.0}))), "energy")
-    assert energies(made) == {"a_[G]": 30 * J}
-    assert "without 75.0% of GPU time" in made.metric("energy").label
+    energies_tree = tree(profile(tmp_path, **kernels, **told(("nvidia", GPU, "energy", "J", {0: 0.0, 100 * MS: 30.0}))), "energy")
+    assert energies(energies_tree) == {"a_[G]": 30 * J}
+    assert "without 75.0% of GPU time" in energies_tree.metric("energy").label
 
 
 def test_two_processes_on_a_device_share_its_idle_energy_by_their_work(tmp_path: Path) -> None:
     processes = [{"process": 0, "id": 1, "pid": 1, "exe": "/a"}, {"process": 1, "id": 1, "pid": 2, "exe": "/b"}]
     kernels = ran(kernel(1, 100 * MS, 400 * MS), {**kernel(1, 400 * MS, 500 * MS), "process": 1})
     read = counter(lambda at: 100 if 100 * MS <= at < 500 * MS else 40, 1000 * MS, 50 * MS)
-    found = lines(tree(profile(tmp_path, processes=processes, **kernels, **told(("nvidia", GPU, "energy", "J", read))), "energy"), "energy")
-    idle = {path: value for path, value in found.items() if "idle energy" in path}
+    stacks = lines(
+        tree(profile(tmp_path, processes=processes, **kernels, **told(("nvidia", GPU, "energy", "J", read))), "energy"), "energy"
+    )
+    idle = {path: value for path, value in stacks.items() if "idle energy" in path}
     assert sorted(idle.values()) == [6 * J, 18 * J]
 
 
@@ -168,8 +170,8 @@ def test_no_µJ_is_lost_or_made(tmp_path_factory: pytest.TempPathFactory, data: 
     read = {place * 50 * MS: value for place, value in enumerate(joules)}
     kernels = [kernel(1, begin, begin + length, name) for begin, length, name in zip(begins, lengths, names, strict=True)]
     path = tmp_path_factory.mktemp("energy")
-    made = tree(profile(path, **ran(*kernels), **told(("nvidia", GPU, "energy", "J", read))), "energy")
-    values = made.values["energy"]
+    energies_tree = tree(profile(path, **ran(*kernels), **told(("nvidia", GPU, "energy", "J", read))), "energy")
+    values = energies_tree.values["energy"]
     assert (values >= 0).all()
     if any(begin < 950 * MS for begin in begins):
         assert int(values.sum()) == pytest.approx(joules[-1] * J, abs=20)  # each look is rounded to whole µJ
@@ -217,16 +219,16 @@ ELSEWHERE = "[energy of idle CPUs and of other programs]"
 
 
 def test_a_package_s_energy_is_divided_over_samples(tmp_path: Path) -> None:
-    found = lines(tree(cpu(tmp_path, PACKAGE), "energy"), "energy")
-    assert found == {f"{UNDER};py::run": 5 * J, f"{UNDER};py::run;work": 20 * J, ELSEWHERE: 2 * J}
+    stacks = lines(tree(cpu(tmp_path, PACKAGE), "energy"), "energy")
+    assert stacks == {f"{UNDER};py::run": 5 * J, f"{UNDER};py::run;work": 20 * J, ELSEWHERE: 2 * J}
 
 
 def test_other_programs_have_their_part_of_it(tmp_path: Path) -> None:
     """Both cores are busy all the time: of 200 ms of CPU time in each 100 ours are 50 and 100."""
     busy = [("cpu", "", "user", "%", {0: 100.0, 200 * MS: 0.0, 300 * MS: 0.0})]
     cores = [("cpu", f"core {number}", "user", "%", {0: 100.0}) for number in (0, 1)]
-    found = lines(tree(cpu(tmp_path, PACKAGE, *busy, *cores), "energy"), "energy")
-    assert found == {f"{UNDER};py::run": 5 * J // 4, f"{UNDER};py::run;work": 10 * J, ELSEWHERE: (2 + 10) * J + 15 * J // 4}
+    stacks = lines(tree(cpu(tmp_path, PACKAGE, *busy, *cores), "energy"), "energy")
+    assert stacks == {f"{UNDER};py::run": 5 * J // 4, f"{UNDER};py::run;work": 10 * J, ELSEWHERE: (2 + 10) * J + 15 * J // 4}
 
 
 def test_cores_are_in_their_package_and_memory_beside_it(tmp_path: Path) -> None:
@@ -261,8 +263,8 @@ def test_the_facts_of_a_report_have_the_tree_s_energy(tmp_path: Path) -> None:
     names = facts.frames["name"].to_list()
     kernel, alone = facts.segments["kernel"], facts.segments["alone"]
     rows = facts.leaves.join(facts.sites.with_row_index("site"), on="site").select("kernel", "alone", "energy").rows()
-    found = {names[kernel.frame[of]] if of else names[alone.frame[other]]: value for of, other, value in rows if value}
-    assert found == {"a": 1000 * J, "b": 100 * J, "[GPU idle energy]": 210 * J}
+    by_name = {names[kernel.frame[of]] if of else names[alone.frame[other]]: value for of, other, value in rows if value}
+    assert by_name == {"a": 1000 * J, "b": 100 * J, "[GPU idle energy]": 210 * J}
 
 
 def test_a_report_of_cpus_alone_has_no_devices(tmp_path: Path) -> None:

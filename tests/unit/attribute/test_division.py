@@ -22,26 +22,26 @@ SAMPLES = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 3), st.integers(1
 RAN = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 3), st.integers(1, 10**12)), max_size=20)
 
 
-def divided(samples: list[tuple[int, int, int]], ran: list[tuple[int, int, int]]) -> dict[tuple[int, int], int]:
+def divided(samples: list[tuple[int, int, int]], executions: list[tuple[int, int, int]]) -> dict[tuple[int, int], int]:
     point, window, count = (ints(*column) for column in zip(*samples, strict=True))
-    site, of_window, overlap = (ints(*column) for column in zip(*ran, strict=True))
+    site, of_window, overlap = (ints(*column) for column in zip(*executions, strict=True))
     site, point, value = divide(point, window, count, site, of_window, overlap)
     assert (value >= 0).all()
     return {(int(one), int(other)): int(many) for one, other, many in zip(site, point, value, strict=True) if many}
 
 
 @pytest.mark.parametrize("cells", [apportion.CELLS, 16])
-@given(samples=SAMPLES, ran=RAN)
+@given(samples=SAMPLES, executions=RAN)
 def test_points_keep_their_samples_and_sites_get_their_part(
-    cells: int, samples: list[tuple[int, int, int]], ran: list[tuple[int, int, int]]
+    cells: int, samples: list[tuple[int, int, int]], executions: list[tuple[int, int, int]]
 ) -> None:
     """Also where the matrix is worked on in pieces."""
-    ran += [(site, window, 1) for site in (0, 2) for window in range(4)]
+    executions += [(site, window, 1) for site in (0, 2) for window in range(4)]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(apportion, "CELLS", cells)
-        found = divided(samples, ran)
+        parts = divided(samples, executions)
     points, sites = Counter[int](), Counter[int]()
-    for (site, point), value in found.items():
+    for (site, point), value in parts.items():
         points[point] += value
         sites[site] += value
     for point, _, count in samples:
@@ -50,18 +50,18 @@ def test_points_keep_their_samples_and_sites_get_their_part(
     if cells == apportion.CELLS:
         whole = Counter[int]()
         expected = Counter[int]()
-        for _, window, overlap in ran:
+        for _, window, overlap in executions:
             whole[window] += overlap
         for _, window, count in samples:
-            for site, of_window, overlap in ran:
+            for site, of_window, overlap in executions:
                 expected[site] += count * overlap / whole[window] if of_window == window else 0  # type: ignore[assignment]
         assert all(abs(sites[site] - part) <= 3 for site, part in expected.items())
 
 
 def test_who_did_not_run_gets_nothing() -> None:
-    ran = [(site, 0, 10) for site in range(3)] + [(site, 1, 10) for site in range(3, 5)]
-    found = divided([(point, 0, 1) for point in range(1000)], ran)
-    assert {site for site, _ in found} == {0, 1, 2}
+    executions = [(site, 0, 10) for site in range(3)] + [(site, 1, 10) for site in range(3, 5)]
+    parts = divided([(point, 0, 1) for point in range(1000)], executions)
+    assert {site for site, _ in parts} == {0, 1, 2}
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 1000)), min_size=1), st.lists(st.integers(0, 1 << 50), min_size=4, max_size=4))
@@ -77,13 +77,13 @@ def test_scaled_values_sum_up_to_their_group_s_total(rows: list[tuple[int, int]]
     st.lists(st.tuples(st.integers(0, 50), st.integers(0, 20)), min_size=1, max_size=6),
 )
 def test_overlaps_are_those_of_the_intervals_though_windows_overlap_too(
-    ran: list[tuple[int, int, int]], windows: list[tuple[int, int]]
+    executions: list[tuple[int, int, int]], windows: list[tuple[int, int]]
 ) -> None:
-    site, start, took = (ints(*column) for column in zip(*ran, strict=True))
+    site, start, took = (ints(*column) for column in zip(*executions, strict=True))
     begin, length = (ints(*column) for column in zip(*windows, strict=True))
     expected = Counter[tuple[int, int]]()
-    for one, first, long in ran:
+    for one, first, long in executions:
         for number, (opens, wide) in enumerate(windows):
             expected[one, number] += max(0, min(first + long, opens + wide) - max(first, opens))
-    found = overlaps(site, start, start + took, begin, begin + length)
-    assert {(one, number): shared for one, number, shared in found.rows()} == {key: shared for key, shared in expected.items() if shared}
+    rows = overlaps(site, start, start + took, begin, begin + length)
+    assert {(one, number): shared for one, number, shared in rows.rows()} == {key: shared for key, shared in expected.items() if shared}

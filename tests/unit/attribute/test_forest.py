@@ -13,27 +13,27 @@ from aiflame.profile.schema.kinds import Kind
 def forest(*chains: str) -> tuple[Forest, list[int]]:
     """Of paths such as `a/b`; and the node of each."""
     paths = sorted({path[: path.rindex("/")] if at else path for path in chains for at in (0, 1) if "/" in path or not at}, key=len)
-    known = {path: number for number, path in enumerate(paths)}
-    parent = np.array([known.get(path.rpartition("/")[0], -1) for path in paths], dtype=np.int64)
+    numbers = {path: number for number, path in enumerate(paths)}
+    parent = np.array([numbers.get(path.rpartition("/")[0], -1) for path in paths], dtype=np.int64)
     frames = pl.concat([frame_table([Frame(path.rpartition("/")[2], Kind.REGION)])[1:] for path in paths])
-    made, place = Forest.of_chains(parent, frames)
-    return made, [int(place[known[chain]]) for chain in chains]
+    grown, place = Forest.of_chains(parent, frames)
+    return grown, [int(place[numbers[chain]]) for chain in chains]
 
 
 def path(of: Forest, node: int) -> str:
     names = of.frames["name"].to_list()
-    told: list[str] = []
+    labels: list[str] = []
     while node > 0:
-        told.append(names[of.frame[node]])
+        labels.append(names[of.frame[node]])
         node = int(of.parent[node])
-    return "/".join(reversed(told))
+    return "/".join(reversed(labels))
 
 
 def test_inner_paths_stand_on_outer_ones_without_what_both_share() -> None:
-    made, (step, backward, layer, frame) = forest("step", "step/backward", "layer", "step/frame")
+    planted, (step, backward, layer, frame) = forest("step", "step/backward", "layer", "step/frame")
     outer = np.array([backward, backward, 0, layer, backward, step, backward])
     inner = np.array([layer, 0, layer, layer, frame, backward, layer])
-    grown, node = made.within(outer, inner)
+    grown, node = planted.within(outer, inner)
     assert [path(grown, each) for each in node.tolist()] == [
         "step/backward/layer",
         "step/backward",
@@ -47,6 +47,6 @@ def test_inner_paths_stand_on_outer_ones_without_what_both_share() -> None:
 
 
 def test_nothing_on_nothing_is_nothing() -> None:
-    made, _ = forest("a")
-    _, node = made.within(np.zeros(2, dtype=np.int64), np.zeros(2, dtype=np.int64))
+    planted, _ = forest("a")
+    _, node = planted.within(np.zeros(2, dtype=np.int64), np.zeros(2, dtype=np.int64))
     assert node.tolist() == [0, 0]

@@ -16,8 +16,8 @@ def test_rows_are_told_apart_as_by_all_their_columns(rows: list[tuple[int, int, 
     """Also where the columns together take more bits than a number has."""
     columns = [np.array([row[place] for row in rows], dtype=np.int64) for place in range(3)]
     flags = np.array([row[3] for row in rows], dtype=np.bool_)
-    found = packed([*columns, flags], len(rows)).tolist()
-    assert [[one == other for other in found] for one in found] == [[one == other for other in rows] for one in rows]
+    keys = packed([*columns, flags], len(rows)).tolist()
+    assert [[one == other for other in keys] for one in keys] == [[one == other for other in rows] for one in rows]
 
 
 def test_without_columns_all_rows_are_one() -> None:

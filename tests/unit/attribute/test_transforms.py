@@ -55,6 +55,14 @@ def visible(*stack: Frame) -> tuple[str, ...]:
     return path
 
 
+def test_a_notebook_s_cell_stands_on_its_thread() -> None:
+    kernel = (py("execute_request", "ipykernel/kernelbase.py"), c("task_step", "_asyncio.so"), py("run", "/lib/aiflame/notebook/cell.py"))
+    assert visible(PROCESS, THREAD, *kernel, py("<module>", "/tmp/ipykernel_1/2.py"), py("work")) == (
+        "train.py (7)", "main thread", "<module>", "work",
+    )  # fmt: skip
+    assert visible(PROCESS, *kernel[:2], py("run", "/lib/notebook/cell.py"))[1:] == ("execute_request", "task_step", "run")
+
+
 def test_of_a_gpu_s_driver_the_call_that_the_program_made_stays() -> None:
     inside = (c("[unknown] a", CUDART), c("cuLaunchKernel", CUDA), c("[unknown] b", CUDA), c("[unknown] c", CUPTI))
     assert visible(py("step"), c("launch"), c("cudaLaunchKernel", CUDART), *inside, Frame("-", Kind.BOUNDARY)) == (
@@ -241,14 +249,32 @@ def test_noise_is_hidden(frame: Frame) -> None:
     assert paths(hide_interpreter_noise(of)) == {("train.py (7)", "kept"): 1}
 
 
-def test_of_a_stripped_interpreter_the_nameless_functions_are_hidden_around_python() -> None:
-    nameless, leaf = libpython("[unknown] libpython3.11.so.1.0+0x1f"), libpython("PyList_Append")
-    of = tree(((PROCESS, nameless, py("a"), nameless, py("b"), nameless, leaf), 2), ((PROCESS, nameless, py("a"), nameless), 3))
-    assert paths(hide_interpreter_noise(of)) == {("train.py (7)", "a", "b", "PyList_Append"): 2, ("train.py (7)", "a"): 3}
+@pytest.mark.parametrize("name", ["list_contains", "long_richcompare", "[unknown] libpython3.11.so.1.0+0x1f"])
+def test_what_the_interpreter_does_counts_for_the_function_that_it_runs(name: str) -> None:
+    inner = libpython(name)
+    of = tree(((PROCESS, inner, py("a"), inner, py("b"), inner, inner), 2), ((PROCESS, inner, py("a"), inner), 3))
+    assert paths(hide_interpreter_noise(of)) == {("train.py (7)", "a", "b"): 2, ("train.py (7)", "a"): 3}
 
 
-def test_where_python_is_not_read_the_nameless_functions_are_all_there_is() -> None:
-    of = tree(((PROCESS, THREAD, libpython("[unknown] libpython3.11.so.1.0+0x1f"), c("work")), 1))
+def test_functions_that_the_interpreter_calls_for_python_stay() -> None:
+    of = tree(((PROCESS, py("a"), libpython("list_sort"), c("compare", "mine.cpython-311.so"), c("memcmp", "libc.so.6")), 2))
+    assert paths(hide_interpreter_noise(of)) == {("train.py (7)", "a", "compare", "memcmp"): 2}
+
+
+def test_garbage_collection_stays_and_has_the_time_of_all_that_it_calls() -> None:
+    collects = (libpython("_PyGC_CollectNoFail"), libpython("[GC]"), libpython("deduce_unreachable"))
+    of = tree(((PROCESS, py("a"), *collects), 2), ((PROCESS, py("a"), *collects, py("Node.__del__")), 1))
+    assert paths(hide_interpreter_noise(of)) == {("train.py (7)", "a", "[GC]"): 2, ("train.py (7)", "a", "[GC]", "Node.__del__"): 1}
+
+
+def test_start_and_end_of_the_interpreter_are_one_frame_each() -> None:
+    ends = (libpython("Py_FinalizeEx"), libpython("_Py_Finalize"), libpython("finalize_modules"))
+    of = tree(((PROCESS, *ends), 2), ((PROCESS, *ends, libpython("[GC]"), libpython("deduce_unreachable")), 1))
+    assert paths(hide_interpreter_noise(of)) == {("train.py (7)", "Py_FinalizeEx"): 2, ("train.py (7)", "Py_FinalizeEx", "[GC]"): 1}
+
+
+def test_where_python_is_not_read_the_interpreters_functions_are_all_there_is() -> None:
+    of = tree(((PROCESS, THREAD, libpython("[unknown] libpython3.11.so.1.0+0x1f"), libpython("list_contains"), c("work")), 1))
     assert paths(hide_interpreter_noise(of)) == paths(of)
 
 

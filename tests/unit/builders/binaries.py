@@ -134,14 +134,14 @@ def build(folder: Path, *flags: str, name: str = "program", pie: bool = True) ->
 
 
 def symbols(path: Path) -> dict[str, tuple[int, int]]:
-    found = {}
+    places = {}
     for line in run("nm", "--print-size", "--demangle", path).splitlines():
-        address, *rest = line.split(maxsplit=3)
-        if len(rest) == 3:
-            found[rest[2].partition("(")[0]] = int(address, 16), int(rest[0], 16)
-        elif len(rest) == 2 and len(address) == 16:
-            found[rest[1]] = int(address, 16), 0
-    return found
+        address, *fields = line.split(maxsplit=3)
+        if len(fields) == 3:
+            places[fields[2].partition("(")[0]] = int(address, 16), int(fields[0], 16)
+        elif len(fields) == 2 and len(address) == 16:
+            places[fields[1]] = int(address, 16), 0
+    return places
 
 
 def run(*command: str | Path) -> str:

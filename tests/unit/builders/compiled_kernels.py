@@ -15,9 +15,9 @@ def op(name: str, layer: str = "", share: int = 1, **more: Any) -> dict[str, Any
 
 
 def call(kernel: str, line: int, *ops: dict[str, Any], library: str = "", process: int = 0) -> Row:
-    told = {"line": line, "library": library, "backward": False, "ops": list(ops)}
+    origin = {"line": line, "library": library, "backward": False, "ops": list(ops)}
     names = {"kernel": kernel, "compiler": "inductor", "module": "0/0 forward", "file": GENERATED}
-    return {"process": process, **names, "origins": json.dumps(told)}
+    return {"process": process, **names, "origins": json.dumps(origin)}
 
 
 ADD, NORM, GELU = op("aten::add", "layers.2", 30), op("aten::native_layer_norm", "layers.3.norm", 10), op("aten::gelu", "layers.3", 8)

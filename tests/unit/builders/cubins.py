@@ -29,8 +29,8 @@ def without(data: bytes, *names: str) -> bytes:
 def line_of(source: str, text: str) -> int:
     """The number of the line that contains a text, alone in the file."""
     lines = (DATA / source).read_text().splitlines()
-    (found,) = [number for number, line in enumerate(lines, 1) if text in line]
-    return found
+    (number_of_line,) = [number for number, line in enumerate(lines, 1) if text in line]
+    return number_of_line
 
 
 def fake_nvdisasm(folder: Path, body: str) -> Path:

@@ -37,14 +37,14 @@ def stacks_of_facts(facts: SiteTable, metric: str, by: str, detail: str, also: s
             place[site] = (*place[site], *none, *chains[name][node[site]])
     # Without detail, GPU time is that of whole kernels, whatever they called.
     hidden = DEEPER[detail] | ({Kind.GPU_KERNEL} if metric == "gpu-time" and detail == "function" else set())
-    found: Counter[Chain] = Counter()
+    values: Counter[Chain] = Counter()
     value = facts.leaves[metric].to_list()
     for leaf in carrying.tolist():
         inside = tuple(frame for frame in chains["inside"][insides[leaf]] if frame.kind not in hidden)
         chain = (*place[leaf_sites[leaf]], *inside)
         if value[leaf]:
-            found[chain] += value[leaf]
-    return found
+            values[chain] += value[leaf]
+    return values
 
 
 def stacks_of_tree(profile: Tables, metric: str, by: str, detail: str) -> Counter[Chain]:
@@ -57,15 +57,15 @@ def stacks(of: Tree, metric: str) -> Counter[Chain]:
     chain: list[Chain] = [()]
     for node in range(1, len(of)):
         chain.append((*chain[of.parent[node]], frames[of.frame[node]]))
-    found: Counter[Chain] = Counter()
+    values: Counter[Chain] = Counter()
     for node, value in enumerate(of.values[metric].tolist()):
         if value:
-            found[chain[node]] += value
-    return found
+            values[chain[node]] += value
+    return values
 
 
 def _chains(segment: Segment, frames: list[Frame]) -> list[Chain]:
-    found: list[Chain] = [()]
+    chains: list[Chain] = [()]
     for parent, frame in zip(segment.parent[1:].tolist(), segment.frame[1:].tolist(), strict=True):
-        found.append((*found[parent], frames[frame]))
-    return found
+        chains.append((*chains[parent], frames[frame]))
+    return chains

@@ -117,7 +117,7 @@ class Watch:
             self._paths[number] = path
 
     def seen(self) -> list[str]:
-        found, data = [], b""
+        events, data = [], b""
         with contextlib.suppress(BlockingIOError):
             while block := os.read(self._queue, 1 << 16):
                 data += block
@@ -125,9 +125,9 @@ class Watch:
         while at < len(data):
             number, mask, _, length = struct.unpack_from("iIII", data, at)
             name = data[at + 16 : at + 16 + length].rstrip(b"\0").decode()
-            found.append(f"{self._paths.get(number)} {name} {mask:#x}")
+            events.append(f"{self._paths.get(number)} {name} {mask:#x}")
             at += 16 + length
-        return found
+        return events
 
     def close(self) -> None:
         os.close(self._queue)

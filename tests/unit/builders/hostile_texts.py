@@ -74,6 +74,7 @@ def with_hostile_texts(profile: Path, hostile: Callable[[str], bool] = lambda co
             command=("python" + PAYLOAD, "--x=" + PAYLOAD),
             host=host,
             options={"option" + PAYLOAD: PAYLOAD},
+            complete=True,
             degraded=("something was not recorded" + PAYLOAD,),
             job_rank=JobRank(0, 2, 0, "mpich" + PAYLOAD, "job" + PAYLOAD),
         ).write(door)

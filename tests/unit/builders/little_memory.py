@@ -21,9 +21,9 @@ def said(script: str, *arguments: Path | str, megabytes: int = 256, seconds: int
         "LITTLE_MEMORY": str(megabytes),
         "LITTLE_TIME": str(seconds),
     }
-    done = subprocess.run(command, env=variables, capture_output=True, text=True, timeout=1200, check=False)
-    assert done.returncode == 0, f"status {done.returncode}: {done.stderr[-2000:]}"
-    return done.stdout
+    process = subprocess.run(command, env=variables, capture_output=True, text=True, timeout=1200, check=False)
+    assert process.returncode == 0, f"status {process.returncode}: {process.stderr[-2000:]}"
+    return process.stdout
 
 
 def limit() -> None:

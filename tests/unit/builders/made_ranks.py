@@ -48,42 +48,42 @@ class Made:
 
     def arrivals(self, rank: int) -> dict[int, int]:
         """When it comes to each layer's all-reduce, after a step's beginning."""
-        moment, found = self.loads.get(rank, 0) + WORK * len(LAYERS), {}
+        moment, moments = self.loads.get(rank, 0) + WORK * len(LAYERS), {}
         for layer in reversed(LAYERS):
             moment += self.sleeps.get((rank, layer), 0) + self.longer.get((rank, layer), 0) + WORK
-            found[layer] = moment
-        return found
+            moments[layer] = moment
+        return moments
 
 
-def job(path: Path, made: Made) -> Path:
+def job(path: Path, program: Made) -> Path:
     """A profile with a folder for each rank."""
-    for rank in range(made.ranks):
+    for rank in range(program.ranks):
         (path / "ranks" / f"{rank:05}").parent.mkdir(parents=True, exist_ok=True)
-        write(path / "ranks" / f"{rank:05}", made, rank)
+        write(path / "ranks" / f"{rank:05}", program, rank)
     return path
 
 
-def write(path: Path, made: Made, rank: int) -> Profile:
-    skew = made.skew.get(rank, 0) * MS
-    tables = tables_of(made, rank, skew)
-    host = Host(name=f"node{rank}" if made.skew else "node", boot_id=str(rank) if made.skew else "one")
+def write(path: Path, program: Made, rank: int) -> Profile:
+    skew = program.skew.get(rank, 0) * MS
+    tables = tables_of(program, rank, skew)
+    host = Host(name=f"node{rank}" if program.skew else "node", boot_id=str(rank) if program.skew else "one")
     # Hosts keep the time of day to within some milliseconds.
-    realtime = 1_790_000_000_000_000_000 - skew + (3 * rank * MS if made.skew else 0)
+    realtime = 1_790_000_000_000_000_000 - skew + (3 * rank * MS if program.skew else 0)
     meta = Meta(host=host, started=Clocks(BEGIN * MS, BEGIN * MS, BEGIN * MS + realtime), complete=True)
     return sealed(path, meta, **tables)
 
 
-def tables_of(made: Made, rank: int, skew: int = 0) -> dict[str, list[Row]]:
+def tables_of(program: Made, rank: int, skew: int = 0) -> dict[str, list[Row]]:
     one = _Rank()
     one.layer("model")
-    ends = {layer: max(made.arrivals(other)[layer] for other in range(made.ranks)) + REDUCE for layer in LAYERS}
+    ends = {layer: max(program.arrivals(other)[layer] for other in range(program.ranks)) + REDUCE for layer in LAYERS}
     calls: list[Row] = []
-    for step in range(made.steps):
-        begin = BEGIN + step * made.step
+    for step in range(program.steps):
+        begin = BEGIN + step * program.step
         one.moment(begin)
-        if rank in made.loads:
-            one.during("data", begin, begin + made.loads[rank])
-        begin += made.loads.get(rank, 0)
+        if rank in program.loads:
+            one.during("data", begin, begin + program.loads[rank])
+        begin += program.loads.get(rank, 0)
         nodes = {}
         for layer in LAYERS:
             one.moment(begin + WORK * layer + 1)
@@ -92,25 +92,25 @@ def tables_of(made: Made, rank: int, skew: int = 0) -> dict[str, list[Row]]:
             nodes[layer] = one.sequence
             inside = (TRAIN, CALL_IMPL, "layer model", CALL_IMPL, f"layer model/layers.{layer}", "at::_ops::addmm::call")
             one.worked(begin + WORK * layer, WORK, inside, 1, nodes[layer])
-        begin = BEGIN + step * made.step
-        for layer, came in made.arrivals(rank).items():
-            took = WORK + made.longer.get((rank, layer), 0)
+        begin = BEGIN + step * program.step
+        for layer, came in program.arrivals(rank).items():
+            took = WORK + program.longer.get((rank, layer), 0)
             one.worked(begin + came - took, took, (TRAIN, TENSOR_BACKWARD, *ENGINE), BACKWARD | 1, nodes[layer])
             calls.append(
                 {"name": 1, "thread": 1, "stack": one.stack(TRAIN, TENSOR_BACKWARD, *ENGINE), "group": 1, "peer": 0xFFFFFFFF,
                  "kind": int(CallKind.ASYNC), "autograd": BACKWARD | 1, "sequence": nodes[layer], "bytes": 4096,
                  "begin_ns": (begin + came) * MS, "end_ns": (begin + ends[layer]) * MS}
             )  # fmt: skip
-        until = begin + made.step
+        until = begin + program.step
         one.worked(until - OPTIMIZER, OPTIMIZER, (TRAIN, OPTIMIZER_STEP), 1, one.sequence)
         one.during("optimizer", until - OPTIMIZER, until, payload=0xA)
     tables = {name: rows for name, rows in one.tables.items() if rows}
-    if not made.samples:
+    if not program.samples:
         del tables["cpu_samples"]
     tables["calls"] = calls
     tables["call_names"] = [{"backend": int(CallBackend.TORCH), "name": "gloo:all_reduce"}]
-    tables["groups"] = [{"backend": int(CallBackend.TORCH), "handle": 77, "rank": rank, "size": made.ranks, "name": "default_pg"}]
-    tables["ranks"] = [{"rank": rank, "size": made.ranks, "local_rank": 0, "launcher": "torchrun"}]
+    tables["groups"] = [{"backend": int(CallBackend.TORCH), "handle": 77, "rank": rank, "size": program.ranks, "name": "default_pg"}]
+    tables["ranks"] = [{"rank": rank, "size": program.ranks, "local_rank": 0, "launcher": "torchrun"}]
     tables["processes"] = [{"pid": 4711 + rank, "command": "python\0train.py"}]
     for rows in tables.values():
         for row in rows:

@@ -70,3 +70,22 @@ def stream(begin: np.ndarray, end: np.ndarray, names: list[str]) -> Timeline:
         )
     )
     return making.finish()
+
+
+def waiting() -> Timeline:
+    """Two threads of 100 ms: one in `main`, which waits from 40 to 70 ms in `read`; one that waits all the time."""
+    making = Making()
+    process = making.track(TrackKind.PROCESS, -1, 0, "python train.py", number=4711)
+    rows = [
+        ("main thread", 0, 100, 0, SliceKind.FUNCTION, "main"),
+        ("main thread", 40, 70, 1, SliceKind.FUNCTION, "read"),
+        ("main thread", 40, 70, 2, SliceKind.WAITING, "[I/O]"),
+        ("worker", 0, 100, 0, SliceKind.WAITING, "[sleep]"),
+    ]
+    for place, thread in enumerate(("main thread", "worker")):
+        track = making.track(TrackKind.SAMPLES, process, place, thread)
+        for name, begin, end, depth, kind, text in rows:
+            if name == thread:
+                span = {"begin_ns": ORIGIN + begin * MS, "end_ns": ORIGIN + end * MS, "name": int(making.names([text])[0])}
+                making.slices(pl.DataFrame({**span, "track": track, "depth": depth, "kind": int(kind)}))
+    return making.finish()

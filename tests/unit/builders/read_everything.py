@@ -14,16 +14,25 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import aiflame
+from aiflame.analyze.gate.gate import gate
+from aiflame.analyze.gate.refusals import refuse_incomplete
+from aiflame.analyze.gate.run import measure
+from aiflame.analyze.gate.thresholds import Thresholds
+from aiflame.analyze.gate.to_json import to_json
 from aiflame.cli import commands
 from aiflame.cli.main import guarded
 from aiflame.errors import AiflameError
 from aiflame.profile.schema.all_tables import TABLES
+from aiflame.render.gate.junit import junit
+from aiflame.render.gate.markdown import markdown
 from aiflame.render.report.document import Report
 from aiflame.render.report.server import Server
 
 COMMANDS = (
     ("top",),
     ("top", "--json"),
+    ("findings",),
+    ("findings", "--json"),
     ("flame", "-o", "{output}/flame.svg"),
     ("annotate", "scale"),
     ("tally",),
@@ -50,6 +59,15 @@ def of_python(path: str) -> str:
         profile.table(table.name)
     profile.sql("SELECT COUNT(*) FROM cpu_samples")
     return str(profile.tree("cpu-time").metrics)
+
+
+def of_gate(path: str) -> str:
+    """A profile compared with itself."""
+    profile = aiflame.open(path).store
+    refuse_incomplete(profile, path)
+    runs = [measure(profile, name) for name in ("before", "now")]
+    answer = gate(runs[:1], runs[1:], Thresholds.of())
+    return to_json(answer) + junit(answer) + markdown(answer)
 
 
 def of_server(path: str) -> str:
@@ -81,7 +99,7 @@ def read_everything(path: Path, output: Path, other: Path | None = None) -> dict
         said[" ".join(command)] = run([name, str(path), *options])
     if other is not None:
         said["diff"] = run(["diff", str(other), str(path)])
-    for name, read in {"python": of_python, "open": of_server}.items():
+    for name, read in {"python": of_python, "gate": of_gate, "open": of_server}.items():
         said[name] = _said(read, str(path))
     return said
 

@@ -74,11 +74,31 @@ def line(number: int, file: str = CODE) -> Chain:
     return (("kernel", file, number),)
 
 
+GEMM = Sampled(
+    "_Z4gemmILi4EEvPf",
+    [
+        (0x00, "LDC R1, c[0x0][0x28]", line(3), {}),
+        (0x10, "LDG.E R4, [R2.64]", line(4), {"long_scoreboard": 60, "long_scoreboard_not_issued": 50, "selected": 5}),
+        (0x20, "FADD R4, R4, R5", line(5), {"wait": 20, "wait_not_issued": 20}),
+        (0x30, "BAR.SYNC 0x0", line(4), {"barrier": 15}),
+    ],
+    short="gemm<4>",
+    full="void gemm<4>(float*)",
+    launches=3,
+)
+TEXT = "\n".join(["import triton", "", "def kernel(p):", "    x = load(p)", "    return x + 1", ""])
+HOT, COLD, UNSAMPLED = (
+    Sampled("_Z3hotv", [(0, "EXIT", (), {"wait": 9})], short="Gemm<float>"),
+    Sampled("_Z4coldv", [(0, "EXIT", (), {"wait": 2})], short="gemm<double>", launches=50),
+    Sampled("_Z4elemv", short="elementwise", each_ns=5),
+)
+
+
 def _launches(tables: dict[str, list[Row]], kernel: Sampled, process: int) -> None:
     if not kernel.launches:
         return
     shape = {"grid_x": 8, "grid_y": 1, "grid_z": 1, "block_x": 128, "block_y": 1, "block_z": 1, "device": "H100", "registers": 32}
     tables["kernel_shapes"].append({"process": process, "name": kernel.name, "api": int(kernel.api), **shape, **kernel.shape})
     number = len(tables["kernel_shapes"])
-    ran = {"process": process, "shape": number, "api": int(kernel.api), "start_ns": 100, "end_ns": 100 + kernel.each_ns}
-    tables["kernels"].extend([ran] * kernel.launches)
+    execution = {"process": process, "shape": number, "api": int(kernel.api), "start_ns": 100, "end_ns": 100 + kernel.each_ns}
+    tables["kernels"].extend([execution] * kernel.launches)

@@ -51,12 +51,12 @@ class Read:
     def facts(self, row: int) -> dict[str, Any]:
         """Of a slice: key → text or number, or the list of several."""
         texts = ["", *self.columns["text"]]
-        found: dict[str, Any] = {}
+        facts: dict[str, Any] = {}
         for at in np.flatnonzero(self.columns["fact.set"] == self.columns["slice.facts"][row]).tolist():
             key = self.head["keys"][self.columns["fact.key"][at]]
             value = texts[self.columns["fact.text"][at]] or int(self.columns["fact.number"][at])
-            found[key] = [*found[key], value] if isinstance(found.get(key), list) else [found[key], value] if key in found else value
-        return found
+            facts[key] = [*facts[key], value] if isinstance(facts.get(key), list) else [facts[key], value] if key in facts else value
+        return facts
 
     def place(self, track: int) -> str:
         """The names of a track and of what it stands below."""
@@ -69,7 +69,7 @@ class Read:
         begin, end = (times + self.head["origin_ns"] for times in self.times)
         _, first = np.unique(self.columns["slice.facts"], return_index=True)
         facts = {int(self.columns["slice.facts"][row]): self.facts(row) for row in first.tolist()}
-        found = []
+        slices = []
         for row, lane in enumerate(self.lane.tolist()):
             where = self.place(self.columns["lane.track"][lane]), int(self.columns["lane.level"][lane])
             what = (
@@ -77,9 +77,9 @@ class Read:
                 self.columns["name"][self.columns["slice.name"][row]],
                 facts[self.columns["slice.facts"][row]],
             )
-            told = tuple(int(self.columns[f"slice.{name}"][row]) for name in ("step", "delay"))
-            found.append((*where, int(begin[row]), int(end[row]), *what, *told))
-        return sorted(found, key=repr)
+            numbers = tuple(int(self.columns[f"slice.{name}"][row]) for name in ("step", "delay"))
+            slices.append((*where, int(begin[row]), int(end[row]), *what, *numbers))
+        return sorted(slices, key=repr)
 
 
 def read(block: bytes) -> Read:

@@ -53,8 +53,8 @@ class Program:
     def launch(self, begin: int, end: int, *place: str, thread: int = 1, **columns: Any) -> int:
         """A launch without a kernel; its correlation."""
         number = len(self.launches) + 1
-        rest = {"thread": thread, "stack": self.stack(*place), "api": GpuApi.CUDA, "correlation": number, **columns}
-        self.launches.append({"begin_ns": begin, "end_ns": end, **rest})
+        shared = {"thread": thread, "stack": self.stack(*place), "api": GpuApi.CUDA, "correlation": number, **columns}
+        self.launches.append({"begin_ns": begin, "end_ns": end, **shared})
         return number
 
     def kernel(
@@ -117,12 +117,12 @@ class Shown:
 
     def tracks(self, kind: TrackKind | None = None) -> list[str]:
         """`process/thread/track` of each."""
-        found: list[str] = []
+        paths: list[str] = []
         kinds = []
         for row in self.timeline.tracks.iter_rows(named=True):
-            found.append(f"{found[row['parent']]}/{row['name']}" if row["parent"] >= 0 else row["name"])
+            paths.append(f"{paths[row['parent']]}/{row['name']}" if row["parent"] >= 0 else row["name"])
             kinds.append(row["kind"])
-        return [name for name, each in zip(found, kinds, strict=True) if kind is None or each == kind]
+        return [name for name, each in zip(paths, kinds, strict=True) if kind is None or each == kind]
 
     def slices(self, *kinds: SliceKind, track: TrackKind | None = None) -> list[tuple[str, int, int, int]]:
         """Name, begin, end and depth, in the order of time."""
@@ -134,9 +134,9 @@ class Shown:
     @property
     def table(self) -> pl.DataFrame:
         """The slices with their names, and their tracks' kinds and names."""
-        made = self.timeline
-        tracks = made.tracks.select("track", track_kind="kind", track_name="name")
-        return made.slices.with_columns(name=made.names.gather(made.slices["name"])).join(
+        drawn = self.timeline
+        tracks = drawn.tracks.select("track", track_kind="kind", track_name="name")
+        return drawn.slices.with_columns(name=drawn.names.gather(drawn.slices["name"])).join(
             tracks, on="track", how="left", maintain_order="left"
         )
 
@@ -144,16 +144,16 @@ class Shown:
         """Of the only slices with that name: key → text, number, or the list of texts."""
         sets = self.table.filter(pl.col("name") == name)["facts"].unique().to_list()
         assert len(sets) == 1
-        found: dict[str, Any] = {}
+        facts: dict[str, Any] = {}
         for key, text, number in self.timeline.facts.filter(pl.col("set") == sets[0]).select("key", "text", "number").rows():
             value = text if text is not None else number
-            found[key] = [*found[key], value] if isinstance(found.get(key), list) else [found[key], value] if key in found else value
-        return found
+            facts[key] = [*facts[key], value] if isinstance(facts.get(key), list) else [facts[key], value] if key in facts else value
+        return facts
 
 
-def check_nesting(made: Timeline) -> None:
+def check_nesting(drawn: Timeline) -> None:
     """On every track slices lie beside or inside each other, as deep as they say."""
-    for rows in made.slices.partition_by("track", maintain_order=True):
+    for rows in drawn.slices.partition_by("track", maintain_order=True):
         around: list[int] = []
         last = -1
         for begin, end, depth in rows.select("begin_ns", "end_ns", "depth").rows():

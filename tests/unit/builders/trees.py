@@ -30,23 +30,23 @@ def tree(*stacks: tuple[tuple[Frame, ...], int]) -> Tree:
 def paths(of: Tree, metric: str = "cpu-time") -> Counter[Path]:
     """The value of each stack, frames by name, outermost first."""
     names = of.frames["name"].to_list()
-    found: Counter[Path] = Counter()
+    values: Counter[Path] = Counter()
     for node, value in enumerate(of.values[metric].tolist()):
         path, at = [], node if value else 0
         while at > 0:
             path.append(names[of.frame[at]])
             at = int(of.parent[at])
         if value:
-            found[tuple(reversed(path))] += value
-    return found
+            values[tuple(reversed(path))] += value
+    return values
 
 
 def functions(of: Tree, metric: str = "cpu-time") -> Counter[str]:
     """The own value of each function."""
-    found: Counter[str] = Counter()
+    values: Counter[str] = Counter()
     for path, value in paths(of, metric).items():
-        found[path[-1] if path else ""] += value
-    return found
+        values[path[-1] if path else ""] += value
+    return values
 
 
 def is_sound(of: Tree) -> bool:

@@ -32,7 +32,7 @@ class Program:
         self.now = 1000
         self.tables: dict[str, list[Row]] = {"threads": [], "stacks": [], "codes": [], "symbols": [], "launches": [], "layers": []}
         self.tables |= {"regions": [], "region_ends": [], "graph_nodes": [], "cpu_samples": [], "layer_names": []}
-        self.tables |= {"layer_calls": [], "gradient_sums": []}
+        self.tables |= {"layer_calls": [], "gradient_sums": [], "model_calls": []}
         self.kernels: list[Row] = []
         self.copies: list[Row] = []
         self.words: dict[Any, int] = {}
@@ -135,6 +135,15 @@ class Program:
 
     def called(self, layer: str, grad: bool, thread: int = 1) -> Any:
         return _Called(self, self.layer(layer), grad, thread)
+
+    def infer(self, layer: str = "model", sequences: int = 0, tokens: int = 0, launches: int = 1, thread: int = 1) -> None:
+        """A call of a model, without gradients, that launches kernels; a sample falls into it, too."""
+        row = {"thread": thread, "layer": self.layer(layer), "sequences": sequences, "tokens": tokens, "begin_ns": self.now + 1}
+        for _ in range(launches):
+            self.forward(layer, grad=False, thread=thread)
+        self.sample(TRAIN, CALL_IMPL, f"layer {layer}", thread=thread)
+        self.now += 10
+        self.tables["model_calls"].append({**row, "end_ns": self.now})
 
     def profile(self, path: Path, /) -> Profile:
         tables = {**self.tables, **ran(*self.kernels), "copies": self.copies, "processes": [{"pid": 4711, "command": "python\0train.py"}]}

@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 
 import pytest
+from called_lines import PROGRAM
+from called_lines import profile as called
 from sampled_kernels import Sampled, line, profile
 
 from aiflame.cli.commands import run
@@ -16,8 +18,8 @@ KERNEL = Sampled("gemm", [(16 * at, f"NOP {at}", line(4), {"wait": 1 + 99 * (at 
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    made = profile(tmp_path / "run.aiflame", KERNEL)
-    made.write_table("symbols", made.table("processes"))  # resolved: nothing is looked up
+    stored = profile(tmp_path / "run.aiflame", KERNEL)
+    stored.write_table("symbols", stored.table("processes"))  # resolved: nothing is looked up
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "100")
     return tmp_path
@@ -51,6 +53,42 @@ def test_instructions_are_folded_until_all_are_asked_for(folder: Path, capsys: p
     assert "--least" not in whole
 
 
+@pytest.fixture
+def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A CPU program, without a kernel."""
+    called(tmp_path, sources=[{"path": PROGRAM, "text": "\n".join(f"line {number}" for number in range(1, 31))}])
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "100")
+    return tmp_path
+
+
+@pytest.mark.parametrize("name", ["prog.py", "/app/prog.py", "./prog.py", "main"])
+def test_a_source_file_has_the_cpu_time_of_its_lines(program: Path, capsys: pytest.CaptureFixture[str], name: str) -> None:
+    assert call(name) == 0
+    rows = [row.split() for row in capsys.readouterr().out.splitlines()]
+    assert ["20.0%", "20.0%", "████", "3", "line", "3"] in rows
+    assert ["80.0%", "░░░░░░░░░░░░░░░░", "5", "line", "5"] in rows
+    assert ["20", "line", "20"] not in rows
+    assert call(name, "--least", "0") == 0
+    assert ["20", "line", "20"] in [row.split() for row in capsys.readouterr().out.splitlines()]
+
+
+def test_a_file_as_json(program: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert call("prog.py", "--json") == 0
+    lines = json.loads(capsys.readouterr().out)["lines"]
+    assert [(row["line"], row["self_percent"], row["total_percent"]) for row in lines] == [
+        (3, 20, 20),
+        (5, 0, 80),
+        (9, 30, 30),
+        (10, 10, 50),
+    ]
+
+
+def test_a_name_of_nothing_says_which_files_there_are(program: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert call("other.py") == 1
+    assert "which source file? the hottest are /app/prog.py, /src/work.c" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("arguments", "status", "says"),
     [
@@ -67,7 +105,7 @@ def test_a_wrong_call_is_one_line(
     folder: Path, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], status: int, says: str
 ) -> None:
     assert call(*arguments) == status
-    told = capsys.readouterr()
-    assert says in told.err
-    assert told.err.count("\n") == 1
-    assert told.out == ""
+    printed = capsys.readouterr()
+    assert says in printed.err
+    assert printed.err.count("\n") == 1
+    assert printed.out == ""

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from calling import Called, run_aiflame
+from report_profiles import training
 
 from aiflame.cli.commands import COMMANDS, GROUPS, load, parser
 from aiflame.cli.describe import PAGES, renewed
@@ -29,17 +30,17 @@ def test_every_command_is_a_module_that_parses_and_runs() -> None:
 
 @pytest.mark.parametrize("flag", ["-h", "--help"])
 def test_help_lists_the_commands_and_record_is_the_first(flag: str) -> None:
-    told = run_aiflame(flag)
-    assert (told.status, told.err) == (0, "")
-    listed = re.findall(r"^  ([a-z]+)  +\S", told.out, re.MULTILINE)
+    result = run_aiflame(flag)
+    assert (result.status, result.err) == (0, "")
+    listed = re.findall(r"^  ([a-z]+)  +\S", result.out, re.MULTILINE)
     assert listed == list(COMMANDS)
     assert listed[0] == "record"
 
 
 def test_aiflame_alone_is_help_on_stderr() -> None:
-    told = run_aiflame()
-    assert (told.status, told.out) == (2, "")
-    assert told.err == run_aiflame("-h").out
+    result = run_aiflame()
+    assert (result.status, result.out) == (2, "")
+    assert result.err == run_aiflame("-h").out
 
 
 def test_the_version_is_printed() -> None:
@@ -50,16 +51,16 @@ def test_the_version_is_printed() -> None:
 def test_help_is_no_wider_than_the_terminal_nor_than_a_line_to_read(monkeypatch: pytest.MonkeyPatch, columns: int) -> None:
     monkeypatch.setenv("COLUMNS", str(columns))
     for name in ("", *COMMANDS):
-        told = run_aiflame(*[name] if name else [], "-h")
-        assert (told.status, told.err) == (0, ""), name
-        assert max(map(len, told.out.splitlines())) <= min(columns, 100), name
+        result = run_aiflame(*[name] if name else [], "-h")
+        assert (result.status, result.err) == (0, ""), name
+        assert max(map(len, result.out.splitlines())) <= min(columns, 100), name
 
 
 def test_help_of_a_command_says_how_it_is_called_and_gives_an_example() -> None:
-    told = run_aiflame("intra", "-h").out
-    assert told.startswith("usage: aiflame intra [options] [PROFILE] [KERNEL]\n\nWhat happens inside Triton kernels")
-    assert "-n, --rows N" in told
-    assert told.endswith("  aiflame intra run.aiflame matmul\n")
+    result = run_aiflame("intra", "-h").out
+    assert result.startswith("usage: aiflame intra [options] [PROFILE] [KERNEL]\n\nWhat happens inside Triton kernels")
+    assert "-n, --rows N" in result
+    assert result.endswith("  aiflame intra run.aiflame matmul\n")
 
 
 @pytest.mark.parametrize(
@@ -98,10 +99,10 @@ def test_help_of_a_command_says_how_it_is_called_and_gives_an_example() -> None:
     ],
 )
 def test_a_wrong_call_is_one_line_that_names_what_is_near(arguments: list[str], says: str) -> None:
-    told = run_aiflame(*arguments)
-    assert (told.status, told.out) == (2, "")
-    assert told.err.startswith(f"aiflame: {says}")
-    assert told.err.count("\n") == 1
+    result = run_aiflame(*arguments)
+    assert (result.status, result.out) == (2, "")
+    assert result.err.startswith(f"aiflame: {says}")
+    assert result.err.count("\n") == 1
 
 
 def test_a_strangers_word_controls_no_terminal() -> None:
@@ -109,9 +110,9 @@ def test_a_strangers_word_controls_no_terminal() -> None:
 
 
 def test_arguments_may_stand_before_and_behind_options() -> None:
-    made = parser("intra", load("intra"))
+    intra = parser("intra", load("intra"))
     for words in (["p", "k", "-n", "3"], ["p", "-n", "3", "k"], ["-n", "3", "p", "k"], ["-n3", "--", "p", "k"]):
-        options = made.parse(words)
+        options = intra.parse(words)
         assert (str(options.profile), options.kernel, options.rows) == ("p", "k", 3)
 
 
@@ -128,21 +129,21 @@ def test_the_commands_are_imported_when_they_are_called() -> None:
         "called = {f'aiflame.cli.{name}' for name in COMMANDS}\n"
         "print(*(called | {'numpy', 'polars', 'rich', 'shtab'}) & set(sys.modules))"
     )
-    done = subprocess.run([sys.executable, "-I", "-S", "-c", code, str(SOURCE)], capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines()[-1] == ""
+    process = subprocess.run([sys.executable, "-I", "-S", "-c", code, str(SOURCE)], capture_output=True, text=True, check=True)
+    assert process.stdout.splitlines()[-1] == ""
 
 
 def test_a_package_that_is_missing_is_one_line() -> None:
     """As on a machine that records only."""
     code = "import sys; sys.path.insert(0, sys.argv.pop(1)); from aiflame.cli.main import main; sys.exit(main())"
-    done = subprocess.run([sys.executable, "-I", "-S", "-c", code, str(SOURCE), "top"], capture_output=True, text=True, check=False)
-    assert done.returncode == 1
-    assert re.fullmatch(r"aiflame: top needs \w+, which is not installed: pip install aiflame\n", done.stderr)
+    process = subprocess.run([sys.executable, "-I", "-S", "-c", code, str(SOURCE), "top"], capture_output=True, text=True, check=False)
+    assert process.returncode == 1
+    assert re.fullmatch(r"aiflame: top needs \w+, which is not installed: pip install aiflame\n", process.stderr)
 
 
 def test_python_runs_the_package_as_the_command() -> None:
-    done = subprocess.run([sys.executable, "-m", "aiflame", "--version"], capture_output=True, text=True, check=True)
-    assert done.stdout == f"aiflame {VERSION}\n"
+    process = subprocess.run([sys.executable, "-m", "aiflame", "--version"], capture_output=True, text=True, check=True)
+    assert process.stdout == f"aiflame {VERSION}\n"
 
 
 def test_the_page_of_commands_has_what_the_parsers_say() -> None:
@@ -173,10 +174,10 @@ def test_bash_completes_commands_options_values_and_files(tmp_path: Path, words:
     (tmp_path / "run.svg").touch()
     script = run_aiflame("completion", "bash").out
     asks = 'COMP_WORDS=(aiflame "$@"); COMP_CWORD=$#; _shtab_aiflame; printf "%s\\n" "${COMPREPLY[@]}"'
-    done = subprocess.run(
+    process = subprocess.run(
         ["bash", "--norc", "-c", f"{script}\n{asks}", "bash", *words], cwd=tmp_path, capture_output=True, text=True, check=True
     )
-    assert set(done.stdout.split()) == offered
+    assert set(process.stdout.split()) == offered
 
 
 def test_zsh_is_told_each_command_s_line_of_help() -> None:
@@ -190,3 +191,12 @@ def test_without_shtab_completion_says_how_to_get_it(monkeypatch: pytest.MonkeyP
     monkeypatch.setitem(sys.modules, "shtab", None)
     needs = "aiflame: completion needs shtab: pip install 'aiflame[completion]'\n"
     assert run_aiflame("completion", "bash") == Called(1, "", needs)
+
+
+def test_a_complete_profile_is_read_without_disassemblers_and_debug_information(tmp_path: Path) -> None:
+    profile = training(tmp_path / "p.aiflame").path
+    code = "import sys\nfrom aiflame.cli.main import main\nmain()\nprint(*sys.modules, file=sys.stderr)"
+    called = subprocess.run([sys.executable, "-c", code, "top", profile], capture_output=True, text=True, check=True)
+    imported = set(called.stderr.split())
+    assert "polars" in imported
+    assert not imported & {"symbolic", "capstone", "aiflame.resolve.symbols"}

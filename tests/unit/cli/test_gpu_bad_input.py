@@ -40,9 +40,9 @@ def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
 
 
 def recorded(folder: Path, *kernels: Sampled) -> Path:
-    made = profile(folder / "run.aiflame", *kernels, sources={CODE: "x\n" * 9}, meta=Meta())
-    made.write_table("symbols", pl.DataFrame(SYMBOLS))  # resolved: nothing is looked up
-    return made.path
+    stored = profile(folder / "run.aiflame", *kernels, sources={CODE: "x\n" * 9}, meta=Meta())
+    stored.write_table("symbols", pl.DataFrame(SYMBOLS))  # resolved: nothing is looked up
+    return stored.path
 
 
 def gemm(name: str = "gemm", sass: str = "LDG.E R4, [R2.64]") -> Sampled:

@@ -31,6 +31,10 @@ COMMANDS: Mapping[str, list[list[str]]] = {
         ["top", "--" + FILE_NAME],
         ["top", "/nowhere" + FILE_NAME],
     ],
+    "findings": [
+        *(["findings", place] for place in ("{training}", "{ranks}", "{spool}", "{torn}")),
+        ["findings", "{training}", "--json"],
+    ],
     "annotate": [
         ["annotate", "{training}", "sgemm"],
         ["annotate", "{training}", "sgemm", "--sass"],
@@ -49,6 +53,15 @@ COMMANDS: Mapping[str, list[list[str]]] = {
         ["diff", "{training}", "{before}", "--all", "-o", "{place}/diff.svg"],
         ["diff", "{before}", "{kernels}"],
     ],
+    "gate": [
+        ["gate", "{before}", "{training}", "--threshold", "kernel=0"],
+        ["gate", "{before}", "{training}", "--json"],
+        ["gate", "{before}", "{training}", "--markdown", "-", "--junit", "{place}/gate.xml"],
+        ["gate", "{before}", "{training}", "--junit", "-"],
+        ["gate", "{before}", "{kernels}"],
+        ["gate", "{before}", "{torn}"],
+        ["gate", "{before}", "{training}", "--threshold", "none" + FILE_NAME],
+    ],
     "timeline": [["timeline", "{training}", "-o", "{place}/t.pftrace"], ["timeline", "{kernels}", "-o", "{place}/k.pftrace"]],
     "ranks": [["ranks", "{ranks}"], ["ranks", "{ranks}", "--json"], ["ranks", "{training}"]],
     "export": [
@@ -57,12 +70,14 @@ COMMANDS: Mapping[str, list[list[str]]] = {
         ["export", "{training}", "--to", "speedscope"],
         ["export", "{training}", "--metric", "x" + FILE_NAME],
     ],
+    "mcp": [["mcp", "/nowhere" + FILE_NAME], ["mcp", "--allow-command", "'" + FILE_NAME]],
     "completion": [["completion", "none" + FILE_NAME]],
     "doctor": [["doctor"], ["doctor", "--json"]],
     "demo": [["demo", "--device", "cpu", "--seconds", "0.1", "-o", "{place}/demo.aiflame"]],
     "record": [
         ["record", "-o", "{place}/new.aiflame", "--", "/bin/true", FILE_NAME],
         ["record", "-o", "{place}/new.aiflame", "--", "/bin/true"],
+        ["record", "--findings", "-o", "{place}/found.aiflame", "--", "/bin/true"],
         ["record", "--", "{place}/no such program"],
     ],
 }
@@ -77,7 +92,7 @@ MOVES = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\
 def raw_in(written: bytes) -> list[str]:
     """What of a command's output a terminal would obey, beside what is the command's own."""
     text = OUR_OWN.sub(b"\n", written).decode("utf-8", "replace")
-    return [text[max(found.start() - 20, 0) : found.end() + 20] for found in MOVES.finditer(text)]
+    return [text[max(move.start() - 20, 0) : move.end() + 20] for move in MOVES.finditer(text)]
 
 
 def test_each_command_has_its_runs() -> None:
@@ -113,9 +128,9 @@ def test_a_terminal_gets_no_control_character_from_a_text(written: dict[str, byt
         assert raw_in(text) == [], run
 
 
-SHOWN = ("top", "annotate", "tally", "intra", "diff", "ranks", "export")
+SHOWN = ("top", "findings", "annotate", "tally", "intra", "diff", "gate", "ranks", "export")
 """Others say little but where a file is that they wrote."""
-LEAST_SHOWN = {"top": 7, "annotate": 5, "export": 3}
+LEAST_SHOWN = {"top": 7, "annotate": 5, "gate": 3, "export": 3}
 
 
 @pytest.mark.parametrize("command", SHOWN)
@@ -130,15 +145,15 @@ def test_json_gives_each_text_back_as_it_was(written: dict[str, bytes]) -> None:
     answers = {run: text for run, text in written.items() if "--json" in run and not run.startswith(("doctor", "intra"))}
     documents = {run: json.loads(OUR_OWN.sub(b"\n", text).decode().split("\n\n")[-1]) for run, text in answers.items()}
     assert [run for run, document in documents.items() if not any(_has(document))] == []
-    assert len(documents) == 7
+    assert len(documents) == 9
 
 
 def _has(value: object) -> list[bool]:
     if isinstance(value, str):
         return [f"{SEEN}{''.join(OBEYED)}" in value]
     if isinstance(value, dict):
-        return [found for one in value.values() for found in _has(one)]
-    return [found for one in value for found in _has(one)] if isinstance(value, list) else []
+        return [text for one in value.values() for text in _has(one)]
+    return [text for one in value for text in _has(one)] if isinstance(value, list) else []
 
 
 @pytest.mark.parametrize("text", OBEYED, ids=OBEYED.values())

@@ -1,4 +1,4 @@
-"""`aiflame ranks`: what it prints, and what it refuses."""
+"""`aiflame ranks`: its output, and the calls that it refuses."""
 
 from __future__ import annotations
 
@@ -63,9 +63,9 @@ def test_a_recording_that_nothing_has_read_yet_is_sealed_and_named_first(tmp_pat
 
 def test_json_goes_to_stdout_alone(path: Path) -> None:
     result = run_aiflame("ranks", str(path), "--json", "--ranks", "0,2", "--memory", "1M")
-    told = json.loads(result.out)
-    assert [row["rank"] for row in told["rows"]] == [0, 2]
-    assert told["stragglers"][0]["rank"] == 2
+    answer = json.loads(result.out)
+    assert [row["rank"] for row in answer["rows"]] == [0, 2]
+    assert answer["stragglers"][0]["rank"] == 2
 
 
 def test_ranks_that_there_are_none_of_are_an_error(path: Path) -> None:
@@ -101,6 +101,6 @@ def test_a_rank_is_compared_with_a_rank(tmp_path: Path) -> None:
     """Rank 1 computes 30 ms more in each backward of layer 2."""
     path = job(tmp_path / "job.aiflame", Made(ranks=2, longer={(1, 2): 30}))
     given = ["diff", str(path), "--base-ranks", "0", "--ranks", "1", "--metric", "cpu-time", "--by", "phase", "--all", "--json"]
-    told = json.loads(run_aiflame(*given).out)
-    rows = {row["name"]: (row["base"] / MS, row["new"] / MS, row["beyond"]) for row in told["differences"][0]["rows"]}
+    result = json.loads(run_aiflame(*given).out)
+    rows = {row["name"]: (row["base"] / MS, row["new"] / MS, row["beyond"]) for row in result["differences"][0]["rows"]}
     assert rows == {"Backward": (30, 60, True), "Forward": (30, 30, False), "Optimizer": (5, 5, False)}

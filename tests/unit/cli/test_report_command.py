@@ -1,4 +1,4 @@
-"""`aiflame report`: how it is called, and what it tells."""
+"""`aiflame report`: its arguments, and its messages."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from aiflame.cli.main import guarded
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def profiles(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return training(tmp_path_factory.mktemp("run")).path.parent
 
 
 @pytest.fixture
-def folder(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    (tmp_path / "p.aiflame").symlink_to(made / "p.aiflame")
+def folder(profiles: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "p.aiflame").symlink_to(profiles / "p.aiflame")
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -40,15 +40,15 @@ def test_without_arguments_the_newest_profile_becomes_report_html(folder: Path, 
 def test_the_path_is_all_that_goes_to_stdout(folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(command, "LARGE", 1000)
     assert call("p.aiflame", "-o", "r.html", "--title", "My run", "--baseline", "p.aiflame") == 0
-    out, told = capsys.readouterr()
+    out, errors = capsys.readouterr()
     assert out == "r.html\n"
-    assert told.startswith("r.html has ")
-    assert told.endswith("aiflame open shows the same without one large file\n")
+    assert errors.startswith("r.html has ")
+    assert errors.endswith("aiflame open shows the same without one large file\n")
     assert "<title>My run</title>" in (folder / "r.html").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(
-    ("arguments", "status", "told"),
+    ("arguments", "status", "message"),
     [
         (("missing.aiflame",), 1, "aiflame: missing.aiflame does not exist"),
         (("p.aiflame", "-o", "no/r.html"), 1, "aiflame: cannot write no/r.html: no such file or directory: choose another place with -o"),
@@ -57,10 +57,10 @@ def test_the_path_is_all_that_goes_to_stdout(folder: Path, capsys: pytest.Captur
     ],
 )
 def test_what_is_wrong_is_one_line(
-    folder: Path, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], status: int, told: str
+    folder: Path, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], status: int, message: str
 ) -> None:
     assert call(*arguments) == status
     out, error = capsys.readouterr()
-    assert (out, error.startswith(told)) == ("", True)
+    assert (out, error.startswith(message)) == ("", True)
     assert error.count("\n") == 1
     assert not (folder / "report.html").exists()

@@ -42,10 +42,10 @@ def test_every_stack_is_a_sample_and_its_value_the_weight(of: Tree) -> None:
     file = loaded(of)
     names = [frame["name"] for frame in file["shared"]["frames"]]
     (profile,) = file["profiles"]
-    found: Counter[tuple[str, ...]] = Counter()
+    weights: Counter[tuple[str, ...]] = Counter()
     for sample, weight in zip(profile["samples"], profile["weights"], strict=True):
-        found[tuple(names[frame] for frame in sample)] += weight
-    assert found == paths(of)
+        weights[tuple(names[frame] for frame in sample)] += weight
+    assert weights == paths(of)
 
 
 @given(TREES)

@@ -17,8 +17,8 @@ LABEL = re.compile(r"\[[A-Za-z{…][^\[\]\\]*\]")
 
 NO_LABELS = {
     *("[KMGT]", "[ST]", "[abeprs]", "[kmgt]", "[lu]", "[nt]", "[pousr]", "[rVK]", "[suf]"),  # characters in regular expressions
-    *("[PROFILE]", "[PROFILE ...]", "[NEW]", "[KERNEL]", "[options]", "[{}.md]"),  # usage, a link
-    *("[dask]", "[completion]", "[str]", "[str, ModuleType]", "[word, value]"),  # extras, types
+    *("[PROFILE]", "[PROFILE ...]", "[NEW]", "[KERNEL]", "[FOLDER ...]", "[options]", "[{}.md]"),  # usage, a link
+    *("[dask]", "[completion]", "[mcp]", "[str]", "[str, ModuleType]", "[word, value]"),  # extras, types
     *(
         "[aria-current]",
         '[data-group="{}"]',
@@ -57,9 +57,9 @@ def other_strings(text: str) -> Iterator[str]:
 @cache
 def labels(path: Path) -> set[str]:
     strings = python_strings if path.suffix == ".py" else other_strings
-    found = {label for string in strings(path.read_text(encoding="utf-8")) for label in LABEL.findall(string)}
+    in_strings = {label for string in strings(path.read_text(encoding="utf-8")) for label in LABEL.findall(string)}
     # Ranges of characters, such as `[A-Za-z_]`.
-    return {label for label in found if label not in NO_LABELS and not re.search("a-z|A-Z|0-9", label)}
+    return {label for label in in_strings if label not in NO_LABELS and not re.search("a-z|A-Z|0-9", label)}
 
 
 def missing(label: str, page: str) -> bool:
@@ -90,7 +90,7 @@ def test_every_frame_of_the_page_is_in_the_sources() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "found"),
+    ("name", "text", "expected"),
     [
         ("a.py", '"""[in a docstring]"""\nX = "[a frame]"  # [in a comment]\n', {"[a frame]"}),
         ("a.py", 'X = f"[no {column}]"', {"[no {}]"}),
@@ -100,9 +100,9 @@ def test_every_frame_of_the_page_is_in_the_sources() -> None:
         ("a.js", "/** `[in a comment]` */\nreturn name || `[no ${name}]`;", {"[no {}]"}),
     ],
 )
-def test_labels_are_found_in_strings_alone(tmp_path: Path, name: str, text: str, found: set[str]) -> None:
+def test_labels_are_found_in_strings_alone(tmp_path: Path, name: str, text: str, expected: set[str]) -> None:
     (tmp_path / name).write_text(text, encoding="utf-8")
-    assert labels(tmp_path / name) == found
+    assert labels(tmp_path / name) == expected
 
 
 def test_a_label_that_the_page_lacks_is_missing() -> None:

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from interpreters import VERSIONS, interpreter
+
 SOURCE = Path(__file__).parents[3] / "src"
 PACKAGE = SOURCE / "aiflame"
 
@@ -31,10 +33,13 @@ TREES = DEVICES | {"attribute.transforms", "attribute.energy", "attribute.trees"
 ATTRIBUTE = TREES | {"attribute.sites", "attribute.timeline", "memory"}
 ASKED = ATTRIBUTE | {"analyze"}
 ON_DEVICES = ASKED | {"analyze.device"}
-ANALYZE = ON_DEVICES | {f"analyze.{part}" for part in ("diff", "findings", "intra", "kernel", "overview", "ranks", "tables")}
-RENDER = ANALYZE | {"render", "render.terminal", "render.report", "render.flame_svg", "render.perfetto"}
+ANALYZE = ON_DEVICES | {
+    f"analyze.{part}" for part in ("diff", "findings", "gate", "intra", "kernel", "overview", "ranks", "source", "tables")
+}
+RENDER = ANALYZE | {"render", "render.gate", "render.terminal", "render.report", "render.flame_svg", "render.perfetto"}
 RECORDER = PROFILE | {"recorder"}
-EVERYTHING = RENDER | RECORDER | {"exchange", "cli", "api", "demo", ""}
+AGENTS = RENDER | RECORDER | {"api", ""}
+EVERYTHING = AGENTS | {"exchange", "cli", "demo", "agents"}
 
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
@@ -73,23 +78,28 @@ MAY_IMPORT: dict[str, set[str]] = {
     "attribute.timeline": DEVICES | {"attribute.transforms", "memory"},
     "analyze": ATTRIBUTE,
     "analyze.kernel": ATTRIBUTE,
+    "analyze.source": ASKED | {"analyze.kernel"},
     "analyze.device": ASKED,
     "analyze.intra": ASKED,
     "analyze.overview": ON_DEVICES,
     "analyze.diff": ON_DEVICES,
+    "analyze.gate": ON_DEVICES | {"analyze.diff", "analyze.overview"},
     "analyze.tables": ON_DEVICES,
     "analyze.ranks": ON_DEVICES | {"analyze.tables"},
     "analyze.findings": ON_DEVICES | {"analyze.intra", "analyze.overview", "analyze.ranks"},
     "render": ANALYZE,
     "render.flame_svg": ANALYZE | {"render"},
+    "render.gate": ANALYZE | {"render"},
     "render.perfetto": ANALYZE | {"render"},
     "render.terminal": ANALYZE | {"render"},
     "render.report": ANALYZE | {"render"},
     "exchange": TREE,
     "demo": set(),
+    "agents": AGENTS,
     "cli": EVERYTHING,
     "api": RENDER | RECORDER | {"region"},
-    "": {"api", "region"},
+    "notebook": RENDER | RECORDER | {"api"},
+    "": {"api", "notebook", "region"},
     "__main__": {"cli"},
 }
 """Room → rooms of ours it may import, beside itself and PUBLIC. A room is a file of the package ("" is `__init__.py`) or a folder.
@@ -168,9 +178,9 @@ def forbidden(path: Path) -> list[str]:
     allowed = MAY_IMPORT[room] | PUBLIC | {room}
     wrong = []
     for name, line in imports(path):
-        top, _, rest = name.partition(".")
+        top, _, inner = name.partition(".")
         if top == "aiflame":
-            if room_of_module(rest) not in allowed:
+            if room_of_module(inner) not in allowed:
                 wrong.append(f"line {line}: {name}")
         elif room in STANDARD_LIBRARY_ONLY and top not in sys.stdlib_module_names | MADE_BY_THE_COLLECTOR:
             wrong.append(f"line {line}: {name}")
@@ -214,7 +224,8 @@ def test_recording_needs_the_standard_library_alone(module: str) -> None:
     subprocess.run([sys.executable, "-I", "-S", "-c", code], check=True)
 
 
-def test_the_program_is_started_before_what_takes_long_is_imported(tmp_path: Path) -> None:
+@pytest.mark.parametrize("version", VERSIONS)
+def test_the_program_is_started_before_what_takes_long_is_imported(tmp_path: Path, version: str) -> None:
     code = (
         "import os, sys\n"
         f"sys.path.insert(0, {str(SOURCE)!r})\n"
@@ -223,10 +234,36 @@ def test_the_program_is_started_before_what_takes_long_is_imported(tmp_path: Pat
         "sys.exit(main())"
     )
     arguments = ["record", "--no-seal", "-q", "-o", str(tmp_path / "a.aiflame"), "--", "true"]
-    done = subprocess.run([sys.executable, "-I", "-S", "-c", code, *arguments], capture_output=True, text=True, check=True)
-    imported = set(done.stdout.split())
+    imported = modules_of(version, code, *arguments)
     assert "aiflame.recorder.run" in imported
     assert imported & NOT_BEFORE_THE_PROGRAM == set()
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("arguments", [("--help",), ("record", "--help"), ("top", "--help")], ids=" ".join)
+def test_help_imports_little(arguments: tuple[str, ...], version: str) -> None:
+    code = (
+        "import sys\n"
+        f"sys.path.insert(0, {str(SOURCE)!r})\n"
+        "from aiflame.cli.main import main\n"
+        "try:\n"
+        "    main()\n"
+        "except SystemExit:\n"
+        "    pass\n"
+        "print('\\n=== modules:', *sys.modules)"
+    )
+    imported = modules_of(version, code, *arguments)
+    assert "aiflame.cli.parser" in imported
+    assert imported & NOT_BEFORE_THE_PROGRAM == set()
+
+
+def modules_of(version: str, code: str, *arguments: str) -> set[str]:
+    """What that Python has imported, as the code prints it."""
+    python = interpreter(version)
+    if python is None:
+        pytest.skip(f"no CPython {version} here")
+    process = subprocess.run([python, "-I", "-S", "-c", code, *arguments], capture_output=True, text=True, check=True)
+    return set(process.stdout.rpartition("=== modules:")[2].split())
 
 
 @pytest.mark.parametrize(
@@ -268,8 +305,8 @@ def room_of_header(name: str) -> str:
 def forbidden_in_native(path: Path, native: Path, rooms: dict[str, set[str]]) -> list[str]:
     """The includes of a file that its room may not have."""
     room = room_of_header(path.relative_to(native).as_posix())
-    found = re.finditer(r'^\s*#\s*include\s*"([^"]+)"', path.read_text(encoding="utf-8"), re.MULTILINE)
-    return [header[1] for header in found if room_of_header(header[1]) not in rooms[room] | {room}]
+    includes = re.finditer(r'^\s*#\s*include\s*"([^"]+)"', path.read_text(encoding="utf-8"), re.MULTILINE)
+    return [header[1] for header in includes if room_of_header(header[1]) not in rooms[room] | {room}]
 
 
 NATIVE_ROOMS = native_rooms((SOURCE.parent / "docs/architecture.md").read_text(encoding="utf-8"))

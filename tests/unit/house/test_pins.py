@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[3]
 
-VARIABLE = re.compile(r"^(PACKAGES|TOOLS|HEADERS|TEST_PACKAGES|SITE_TOOLS|HOOK_TOOLS) [:+]= (.*)", re.MULTILINE)
+VARIABLE = re.compile(r"^(PACKAGES|BUILD_TOOLS|TOOLS|HEADERS|TEST_PACKAGES|SITE_TOOLS|HOOK_TOOLS) [:+]= (.*)", re.MULTILINE)
 LINE = re.compile(r"([a-z0-9-]+)==[\w.]+(?: ; (python_version [<>]=? \"3\.\d+\"(?: and )?)+)?")
 
 

@@ -1,4 +1,4 @@
-"""docs/profile-format.md tells what the schema says."""
+"""docs/profile-format.md describes the schema as it is."""
 
 from __future__ import annotations
 

@@ -37,9 +37,9 @@ IN_LOOPS = {
 def chosen(target: str) -> dict[str, list[tuple[str, str, str, bool, int]]]:
     environment = {**os.environ, "PYTHONPATH": str(SOURCE)}
     command = [sys.executable, str(PROGRAM), target, "auto"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment, check=False)
-    assert done.returncode == 0, done.stderr[-2000:]
-    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    process = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment, check=False)
+    assert process.returncode == 0, process.stderr[-2000:]
+    rows = [json.loads(line) for line in process.stdout.splitlines()]
     return {row["kernel"]: [tuple(scope) for scope in row["scopes"]] for row in rows}
 
 
@@ -93,10 +93,10 @@ def test_each_register_that_a_load_fills_is_asked_for_whatever_its_type() -> Non
     """2048 values are 16 of each thread: one question for each 16 bytes."""
     environment = {**os.environ, "PYTHONPATH": str(SOURCE)}
     command = [sys.executable, str(PROGRAM.with_name("intra_values.py"))]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment, check=False)
-    assert done.returncode == 0, done.stderr[-2000:]
-    found = json.loads(done.stdout)
-    assert {name: found[name] for name in ("i8", "fp16", "bf16", "i16", "fp32", "i32", "fp64", "i64")} == {
+    process = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment, check=False)
+    assert process.returncode == 0, process.stderr[-2000:]
+    answer = json.loads(process.stdout)
+    assert {name: answer[name] for name in ("i8", "fp16", "bf16", "i16", "fp32", "i32", "fp64", "i64")} == {
         "i8": 1, "fp16": 2, "bf16": 2, "i16": 2, "fp32": 4, "i32": 4, "fp64": 8, "i64": 8,
     }  # fmt: skip
-    assert found["*fp32"] >= 8, "a pointer that was loaded"
+    assert answer["*fp32"] >= 8, "a pointer that was loaded"

@@ -42,8 +42,8 @@ def cta(number: int, *, begin: int | None = None, end: int | None = None) -> Cta
 class Ring:
     """Memory that CTAs write one after the other, and who wrote each byte last."""
 
-    def __init__(self, made: Kernel, size: int) -> None:
-        self.kernel, self.memory, self.owner = made, bytearray(size), np.full(size, -1)
+    def __init__(self, kernel_of_ring: Kernel, size: int) -> None:
+        self.kernel, self.memory, self.owner = kernel_of_ring, bytearray(size), np.full(size, -1)
 
     def write(self, one: Cta, most_bytes: int = 1 << 30) -> None:
         data = self.kernel.memory(one)[:most_bytes]
@@ -58,11 +58,11 @@ class Ring:
 
     def left(self, ctas: int) -> list[int]:
         memory = straight(np.frombuffer(bytes(self.memory), np.uint8), self.kernel.scratch_bytes, ctas)
-        found = records(memory, Layout(1, (0,), self.kernel.scratch_bytes))
-        assert found.ctas.bad == 0
-        clock = [one.warps[0][0][2] for one in map(cta, found.ctas.number.tolist())]
-        assert (found.clock[::2] + found.origin.get(0, 0)).tolist() == clock, "each has its own records"
-        return found.ctas.number.tolist()
+        left = records(memory, Layout(1, (0,), self.kernel.scratch_bytes))
+        assert left.ctas.bad == 0
+        clock = [one.warps[0][0][2] for one in map(cta, left.ctas.number.tolist())]
+        assert (left.clock[::2] + left.origin.get(0, 0)).tolist() == clock, "each has its own records"
+        return left.ctas.number.tolist()
 
 
 @given(st.integers(1, 9), st.integers(1, 40), st.integers(1, 300))
@@ -85,8 +85,8 @@ def test_one_lies_across_the_end() -> None:
 
 def test_what_writes_little_leaves_old_headers_which_count_for_nothing() -> None:
     """A ring that was not filled is not copied: the head of an earlier CTA stays within it."""
-    made = kernel(3, ring=32)
-    ring = Ring(made, 128 * 7)
+    small_kernel = kernel(3, ring=32)
+    ring = Ring(small_kernel, 128 * 7)
     for number in range(40):
         ring.write(cta(number), most_bytes=128)
     left = ring.left(40)
@@ -121,12 +121,12 @@ def test_who_was_not_done_when_another_came_by_has_spoiled_it() -> None:
 
 
 def test_a_number_that_does_not_fit_its_place_is_none() -> None:
-    made = kernel(2)
-    ring = Ring(made, 128 * 9)
+    small_kernel = kernel(2)
+    ring = Ring(small_kernel, 128 * 9)
     for number in range(20):
         ring.write(cta(number))
     before = ring.left(20)
-    place = before[0] * made.scratch_bytes % len(ring.memory)
+    place = before[0] * small_kernel.scratch_bytes % len(ring.memory)
     for wrong in (before[0] + 1, 1 << 31):
         ring.memory[place + 4 : place + 8] = wrong.to_bytes(4, "little")
         assert ring.left(20) == before[1:]
@@ -134,15 +134,15 @@ def test_a_number_that_does_not_fit_its_place_is_none() -> None:
 
 
 def test_a_head_that_is_torn_is_a_cta_that_left_nothing() -> None:
-    made = kernel(2)
-    ring = Ring(made, 128 * 8)
+    small_kernel = kernel(2)
+    ring = Ring(small_kernel, 128 * 8)
     for number in range(8):
         ring.write(cta(number))
-    at = 5 * made.scratch_bytes % len(ring.memory)
+    at = 5 * small_kernel.scratch_bytes % len(ring.memory)
     ring.memory[at + 16 : at + 40] = bytes(24)  # it began, and never came to its end
-    memory = straight(np.frombuffer(bytes(ring.memory), np.uint8), made.scratch_bytes, 8)
-    found = records(memory, Layout(1, (0,), made.scratch_bytes)).ctas
-    assert (found.number.tolist(), found.bad) == ([4, 6, 7], 1)
+    memory = straight(np.frombuffer(bytes(ring.memory), np.uint8), small_kernel.scratch_bytes, 8)
+    recorded = records(memory, Layout(1, (0,), small_kernel.scratch_bytes)).ctas
+    assert (recorded.number.tolist(), recorded.bad) == ([4, 6, 7], 1)
 
 
 @given(st.binary(max_size=2048), st.integers(16, 100), st.integers(0, 1 << 20))
@@ -153,41 +153,41 @@ def test_any_memory_is_some_ctas_or_none(noise: bytes, words: int, ctas: int) ->
 
 class TestTables:
     CTAS, SIZE = 1000, 128 * 2 * 50 + 128
-    made = kernel(2)
+    kernel_of_ring = kernel(2)
 
-    def frames(self, **told: object) -> tuple[bytes, bytes]:
-        ring = Ring(self.made, self.SIZE)
+    def frames(self, **header: object) -> tuple[bytes, bytes]:
+        ring = Ring(self.kernel_of_ring, self.SIZE)
         for number in range(self.CTAS):
             ring.write(cta(number))
         head = {
             "kind": "launch", "key": "k", "device": 0, "stream": 7, "grid": [self.CTAS, 1, 1], "begin_ns": 500, "ctas": self.CTAS,
-            "ring_bytes": self.SIZE, "launch": 1, **told,
+            "ring_bytes": self.SIZE, "launch": 1, **header,
         }  # fmt: skip
-        return self.made.frame(), framed(head, bytes(ring.memory))
+        return self.kernel_of_ring.frame(), framed(head, bytes(ring.memory))
 
-    def made_of(self, tmp_path: Path, ran: LaunchTimes | None = None, frames: Sequence[bytes] = ()) -> IntraTables:
-        return tables(0, read_written(tmp_path / "7.captures", *(frames or self.frames())), lambda kernel, launch: ran)
+    def made_of(self, tmp_path: Path, times: LaunchTimes | None = None, frames: Sequence[bytes] = ()) -> IntraTables:
+        return tables(0, read_written(tmp_path / "7.captures", *(frames or self.frames())), lambda kernel, launch: times)
 
     def test_tell_how_many_of_the_launchs_ctas_were_read(self, tmp_path: Path) -> None:
-        found = self.made_of(tmp_path)
-        assert found.tables["intra_launches"].select("grid", "ctas", "bad_ctas").row(0) == (self.CTAS, 50, 0)
-        assert found.tables["intra_ctas"]["cta"].to_list() == list(range(self.CTAS - 50, self.CTAS))
-        assert found.notes == ["950 CTAs of large launches were overwritten by later ones: the last are kept"]
+        intra_tables = self.made_of(tmp_path)
+        assert intra_tables.tables["intra_launches"].select("grid", "ctas", "bad_ctas").row(0) == (self.CTAS, 50, 0)
+        assert intra_tables.tables["intra_ctas"]["cta"].to_list() == list(range(self.CTAS - 50, self.CTAS))
+        assert intra_tables.notes == ["950 CTAs of large launches were overwritten by later ones: the last are kept"]
 
     def test_end_when_the_kernel_did(self, tmp_path: Path) -> None:
         """Where nothing else tells what the device's timer is in the profile's clock: the last CTA's end is the kernel's."""
-        found = self.made_of(tmp_path, LaunchTimes(40_000, 2_000_000))
-        assert found.tables["intra_ctas"]["end_ns"].max() == 2_000_000
+        intra_tables = self.made_of(tmp_path, LaunchTimes(40_000, 2_000_000))
+        assert intra_tables.tables["intra_ctas"]["end_ns"].max() == 2_000_000
 
     def test_keep_to_what_other_launches_tell(self, tmp_path: Path) -> None:
         first = Cta(0, begin=BEGIN_NS + 10**7, end=BEGIN_NS + 10**7 + 500, warps=cta(0).warps)
         kernel, ring = self.frames()
         shift = 77_000 - BEGIN_NS
         rans = iter([LaunchTimes(77_000 - 300, 10**9), LaunchTimes(first.begin + shift, first.end + shift)])
-        made = tables(
-            0, read_written(tmp_path / "7.captures", kernel, ring, self.made.launch(first)), lambda kernel, launch: next(rans)
+        written = tables(
+            0, read_written(tmp_path / "7.captures", kernel, ring, self.kernel_of_ring.launch(first)), lambda kernel, launch: next(rans)
         )  # fmt: skip
-        ends = made.tables["intra_ctas"].filter(launch=1)["end_ns"]
+        ends = written.tables["intra_ctas"].filter(launch=1)["end_ns"]
         assert ends.max() == cta(self.CTAS - 1).end + 100 + shift
 
     @pytest.mark.parametrize("wrong", [{"ring_bytes": 128}, {"ctas": 20}, {"ring_bytes": 3}, {"ring_bytes": -1}])
@@ -196,8 +196,8 @@ class TestTables:
         assert (captures.launches, captures.damaged) == ([], 1)
 
     def test_of_a_part_of_the_ctas_say_nothing_of_their_whole(self, tmp_path: Path) -> None:
-        (found,) = intra(profile_of(tmp_path / "p.aiflame", *self.frames()))
-        assert (found.ctas_read, found.ctas, found.balance) == (50, self.CTAS, None)
+        (analysed,) = intra(profile_of(tmp_path / "p.aiflame", *self.frames()))
+        assert (analysed.ctas_read, analysed.ctas, analysed.balance) == (50, self.CTAS, None)
         console = Console(file=io.StringIO(), width=150)
-        print_intra([found], 10, console)
+        print_intra([analysed], 10, console)
         assert "in 50 of 1,000 CTAs" in console.file.getvalue()  # type: ignore[attr-defined]

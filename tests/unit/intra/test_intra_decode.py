@@ -31,16 +31,16 @@ def found_in(tmp_path: Path, *frames: bytes) -> Captures:
 def decoded(kernel: Kernel, *ctas: Cta) -> tuple[list[tuple[int, int, int, int, int]], int]:
     """(CTA, warp, scope, begin, end) of each span, in cycles; and how many records have no other end."""
     data = np.frombuffer(b"".join(kernel.memory(cta) for cta in ctas), np.uint8)
-    found = records(data, Layout(kernel.warps, tuple(kernel.ids), kernel.scratch_bytes))
-    both = paired(found)
-    unit, width = found.unit[both.begin], len(kernel.ids)
-    columns = (found.ctas.number[unit // width], np.array(kernel.ids)[unit % width], found.scope[both.begin])
-    clocks = (found.clock[both.begin], found.clock[both.end])
+    unpacked = records(data, Layout(kernel.warps, tuple(kernel.ids), kernel.scratch_bytes))
+    both = paired(unpacked)
+    unit, width = unpacked.unit[both.begin], len(kernel.ids)
+    columns = (unpacked.ctas.number[unit // width], np.array(kernel.ids)[unit % width], unpacked.scope[both.begin])
+    clocks = (unpacked.clock[both.begin], unpacked.clock[both.end])
     return list(zip(*(column.tolist() for column in (*columns, *clocks)), strict=True)), both.unpaired
 
 
-def made(tmp_path: Path, *frames: bytes, ran: LaunchTimes | None = None, most_spans: int = 1000) -> dict[str, pl.DataFrame]:
-    return tables(0, found_in(tmp_path, *frames), lambda kernel, launch: ran, most_spans).tables
+def made(tmp_path: Path, *frames: bytes, times: LaunchTimes | None = None, most_spans: int = 1000) -> dict[str, pl.DataFrame]:
+    return tables(0, found_in(tmp_path, *frames), lambda kernel, launch: times, most_spans).tables
 
 
 def test_spans_come_by_cta_warp_and_begin_counted_from_the_multiprocessors_first_record() -> None:
@@ -77,12 +77,13 @@ def test_an_end_whose_begin_was_overwritten_pairs_with_nothing() -> None:
 
 def test_scopes_that_were_open_when_the_oldest_record_was_written_count_from_there() -> None:
     kernel = Kernel("k", [*SCOPES, scope(3, "iteration")], warps=2, ring=5)
-    told = spans((LOOP, 0, 100), (3, 10, 50), (LOAD, 20, 30), (3, 55, 95), (LOAD, 60, 70), (DOT, 80, 90))
-    data = np.frombuffer(kernel.memory(Cta(0, warps={0: told, 1: spans((LOAD, 0, 9))})), np.uint8)
-    found = opened(records(data, Layout(2, (0, 1), kernel.scratch_bytes)))
-    both = paired(found)
+    warp_spans = spans((LOOP, 0, 100), (3, 10, 50), (LOAD, 20, 30), (3, 55, 95), (LOAD, 60, 70), (DOT, 80, 90))
+    data = np.frombuffer(kernel.memory(Cta(0, warps={0: warp_spans, 1: spans((LOAD, 0, 9))})), np.uint8)
+    unpacked = opened(records(data, Layout(2, (0, 1), kernel.scratch_bytes)))
+    both = paired(unpacked)
     rows = [
-        (int(found.scope[begin]), int(found.clock[begin]), int(found.clock[end])) for begin, end in zip(both.begin, both.end, strict=True)
+        (int(unpacked.scope[begin]), int(unpacked.clock[begin]), int(unpacked.clock[end]))
+        for begin, end in zip(both.begin, both.end, strict=True)
     ]
     since = rows[0][1]
     assert rows == [
@@ -93,11 +94,11 @@ def test_scopes_that_were_open_when_the_oldest_record_was_written_count_from_the
         (LOAD, since - 70, since - 61),
     ]
     assert both.unpaired == 0
-    assert nested(found, both).parent.tolist() == [-1, 0, 1, 1, -1]
+    assert nested(unpacked, both).parent.tolist() == [-1, 0, 1, 1, -1]
 
 
 @pytest.mark.parametrize(
-    ("told", "pairs", "left"),
+    ("written", "pairs", "left"),
     [
         ([(LOAD, 0, 1), (LOAD, 0, 2), (LOAD, 1, 3)], [(1, 2)], 1),
         ([(LOAD, 0, 1), (LOAD, 1, 2), (LOAD, 1, 3)], [(0, 1)], 1),
@@ -107,23 +108,23 @@ def test_scopes_that_were_open_when_the_oldest_record_was_written_count_from_the
     ],
 )
 def test_an_end_pairs_with_the_begin_before_it_if_nothing_of_its_scope_lies_between(
-    told: list[Record], pairs: list[tuple[int, int]], left: int
+    written: list[Record], pairs: list[tuple[int, int]], left: int
 ) -> None:
-    found, unpaired = decoded(Kernel("k", SCOPES, warps=1), Cta(0, warps={0: told}))
-    assert ([(begin, end) for *_, begin, end in found], unpaired) == (pairs, left)
+    scopes, unpaired = decoded(Kernel("k", SCOPES, warps=1), Cta(0, warps={0: written}))
+    assert ([(begin, end) for *_, begin, end in scopes], unpaired) == (pairs, left)
 
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.booleans()), max_size=40), st.integers(1, 20))
-def test_pairing_agrees_with_going_through_the_records_one_by_one(told: list[tuple[int, bool]], ring: int) -> None:
-    written: list[Record] = [(number, int(ends), at) for at, (number, ends) in enumerate(told)]
-    found, unpaired = decoded(Kernel("k", SCOPES, warps=1, ring=ring), Cta(0, warps={0: written}))
+def test_pairing_agrees_with_going_through_the_records_one_by_one(steps: list[tuple[int, bool]], ring: int) -> None:
+    written: list[Record] = [(number, int(ends), at) for at, (number, ends) in enumerate(steps)]
+    scopes, unpaired = decoded(Kernel("k", SCOPES, warps=1, ring=ring), Cta(0, warps={0: written}))
     kept = written[-ring:]
     expected, last = [], dict[int, tuple[int, int]]()
     for number, ends, at in kept:
         if ends and number in last and not last[number][0]:
             expected.append((number, last[number][1] - kept[0][2], at - kept[0][2]))
         last[number] = ends, at
-    assert sorted((one[2:] for one in found), key=lambda one: one[1]) == sorted(expected, key=lambda one: one[1])
+    assert sorted((one[2:] for one in scopes), key=lambda one: one[1]) == sorted(expected, key=lambda one: one[1])
     assert unpaired == len(kept) - 2 * len(expected)
 
 
@@ -136,9 +137,9 @@ def test_a_clock_of_43_bits_goes_on_where_it_wraps() -> None:
 def test_a_clock_of_32_bits_does_too_whatever_stands_above_it() -> None:
     kernel = Kernel("k", SCOPES, warps=1)
     late = Cta(0, warps={0: spans((LOOP, (5 << 32) - 50, (5 << 32) + 950), (LOAD, (5 << 32) - 10, (5 << 32) + 20))})
-    found = records(np.frombuffer(kernel.memory(late), np.uint8), Layout(1, (0,), kernel.scratch_bytes, 32))
-    both = paired(found)
-    assert (found.clock[both.begin].tolist(), found.clock[both.end].tolist()) == ([0, 40], [1000, 70])
+    recorded = records(np.frombuffer(kernel.memory(late), np.uint8), Layout(1, (0,), kernel.scratch_bytes, 32))
+    both = paired(recorded)
+    assert (recorded.clock[both.begin].tolist(), recorded.clock[both.end].tolist()) == ([0, 40], [1000, 70])
 
 
 def test_memory_that_holds_no_cta_is_counted_and_left_out() -> None:
@@ -146,30 +147,30 @@ def test_memory_that_holds_no_cta_is_counted_and_left_out() -> None:
     good = Cta(0, warps={0: spans((LOAD, 1, 2))})
     bad = [Cta(1, magic=7), Cta(2, begin=5, end=4), Cta(3, begin=0)]
     data = np.frombuffer(b"".join(kernel.memory(cta) for cta in (*bad, good)), np.uint8)
-    found = records(data, Layout(1, (0,), kernel.scratch_bytes)).ctas
-    assert (found.number.tolist(), found.bad) == ([0], 3)
+    recorded = records(data, Layout(1, (0,), kernel.scratch_bytes)).ctas
+    assert (recorded.number.tolist(), recorded.bad) == ([0], 3)
 
 
 def test_memory_may_hold_no_cta_at_all() -> None:
     kernel = Kernel("k", SCOPES, warps=1)
     for data in (b"", kernel.memory(Cta(1, magic=7))):
-        found = records(np.frombuffer(data, np.uint8), Layout(1, (0,), kernel.scratch_bytes))
-        assert (len(found.ctas), len(paired(found).begin), found.ctas.bad) == (0, 0, len(data) > 0)
+        recorded = records(np.frombuffer(data, np.uint8), Layout(1, (0,), kernel.scratch_bytes))
+        assert (len(recorded.ctas), len(paired(recorded).begin), recorded.ctas.bad) == (0, 0, len(data) > 0)
 
 
 def test_a_cta_is_there_once() -> None:
     kernel = Kernel("k", SCOPES, warps=1)
     data = np.frombuffer(b"".join(kernel.memory(Cta(number, sm=place)) for place, number in enumerate((5, 6, 5))), np.uint8)
-    found = records(data, Layout(1, (0,), kernel.scratch_bytes)).ctas
-    assert (found.number.tolist(), found.sm.tolist(), found.bad) == ([5, 6], [0, 1], 1)
+    recorded = records(data, Layout(1, (0,), kernel.scratch_bytes)).ctas
+    assert (recorded.number.tolist(), recorded.sm.tolist(), recorded.bad) == ([5, 6], [0, 1], 1)
 
 
 def test_a_count_that_is_damaged_costs_nothing_but_itself() -> None:
     kernel = Kernel("k", SCOPES, warps=1, ring=4)
     data = bytearray(kernel.memory(Cta(0, warps={0: spans((LOAD, 1, 2))})))
     data[40:44] = b"\xff\xff\xff\xff"
-    found = records(np.frombuffer(bytes(data), np.uint8), Layout(1, (0,), kernel.scratch_bytes))
-    assert len(found.unit) == 4
+    recorded = records(np.frombuffer(bytes(data), np.uint8), Layout(1, (0,), kernel.scratch_bytes))
+    assert len(recorded.unit) == 4
 
 
 @given(st.binary(min_size=0, max_size=700), st.integers(1, 8))
@@ -177,10 +178,10 @@ def test_any_memory_decodes_to_something(noise: bytes, warps: int) -> None:
     kernel = Kernel("k", SCOPES, warps=warps, ring=8)
     memory = bytearray(kernel.memory(Cta(0, warps={0: spans((LOOP, 0, 100), (LOAD, 10, 20))})))
     memory[40 : 40 + len(noise)] = noise[: len(memory) - 40]
-    found = records(np.frombuffer(bytes(memory), np.uint8), Layout(warps, tuple(range(warps)), len(memory)))
-    both = paired(found)
-    nest = nested(found, both)
-    assert (found.clock[both.end] >= found.clock[both.begin]).all()
+    recorded = records(np.frombuffer(bytes(memory), np.uint8), Layout(warps, tuple(range(warps)), len(memory)))
+    both = paired(recorded)
+    nest = nested(recorded, both)
+    assert (recorded.clock[both.end] >= recorded.clock[both.begin]).all()
     assert (nest.parent < np.arange(len(both.begin))).all()
 
 
@@ -191,19 +192,19 @@ def test_marks_and_values_of_later_versions_are_no_records_of_scopes() -> None:
     for place, what in ((1, mark), (2, value)):
         at = 44 + 8 * place
         data[at : at + 4] = what.to_bytes(4, "little")
-    found = records(np.frombuffer(bytes(data), np.uint8), Layout(1, (0,), kernel.scratch_bytes))
-    both = paired(found)
-    assert found.clock[both.end].tolist() == [4]
+    recorded = records(np.frombuffer(bytes(data), np.uint8), Layout(1, (0,), kernel.scratch_bytes))
+    both = paired(recorded)
+    assert recorded.clock[both.end].tolist() == [4]
 
 
 def test_scopes_lie_in_each_other_by_time_and_what_crosses_lies_beside_them() -> None:
     kernel = Kernel("k", [*SCOPES, scope(3, "copy in flight", "user")], warps=1)
-    told = [(LOOP, 0, 100), (LOAD, 10, 20), (DOT, 30, 60), (3, 15, 55)]
-    data = np.frombuffer(kernel.memory(Cta(0, warps={0: spans(*told)})), np.uint8)
-    found = records(data, Layout(1, (0,), kernel.scratch_bytes))
-    both = paired(found)
-    nest = nested(found, both)
-    parents = {int(found.scope[both.begin[row]]): int(parent) for row, parent in enumerate(nest.parent)}
+    scopes = [(LOOP, 0, 100), (LOAD, 10, 20), (DOT, 30, 60), (3, 15, 55)]
+    data = np.frombuffer(kernel.memory(Cta(0, warps={0: spans(*scopes)})), np.uint8)
+    recorded = records(data, Layout(1, (0,), kernel.scratch_bytes))
+    both = paired(recorded)
+    nest = nested(recorded, both)
+    parents = {int(recorded.scope[both.begin[row]]): int(parent) for row, parent in enumerate(nest.parent)}
     assert parents == {LOOP: -1, LOAD: 0, 3: -1, DOT: 0}
     assert nest.paths.tolist() == [[-1, LOOP], [0, LOAD], [0, DOT]]
 
@@ -258,34 +259,34 @@ def test_one_cta_a_multiprocessor_is_told_by_the_launch_after_it(tmp_path: Path)
         ]
         return kernel.launch(*ctas)
 
-    told = made(tmp_path, kernel.frame(), launch(0), launch(100_000))["intra_launches"]["ns_per_cycle"]
-    assert told.to_list() == [pytest.approx(0.625, rel=1e-3)] * 2
+    rates = made(tmp_path, kernel.frame(), launch(0), launch(100_000))["intra_launches"]["ns_per_cycle"]
+    assert rates.to_list() == [pytest.approx(0.625, rel=1e-3)] * 2
 
 
 def test_records_lie_within_their_cta_whatever_was_measured(tmp_path: Path) -> None:
     kernel = Kernel("k", SCOPES, warps=1)
     cta = Cta(0, begin=5000, end=6000, warps={0: spans((LOAD, 0, 4000))})
-    found = made(tmp_path, kernel.frame(), kernel.launch(cta, begin_ns=70_000))
-    begin, end = found["intra_spans"].select("begin_ns", "end_ns").row(0)
+    stored = made(tmp_path, kernel.frame(), kernel.launch(cta, begin_ns=70_000))
+    begin, end = stored["intra_spans"].select("begin_ns", "end_ns").row(0)
     assert 70_000 - 32 <= begin <= end <= 71_000 + 32
 
 
 def test_a_launch_stands_where_the_device_says_that_its_kernel_ran(tmp_path: Path) -> None:
     kernel = Kernel("k", SCOPES, warps=1)
     ctas = [Cta(n, sm=n, begin=5000 + 100 * n, end=6000 + 100 * n, warps={0: spans((LOAD, 0, 400))}) for n in range(2)]
-    found = made(tmp_path, kernel.frame(), kernel.launch(*ctas), ran=LaunchTimes(90_000, 92_000))
-    assert found["intra_ctas"]["begin_ns"].to_list() == [90_000, 90_100]
+    stored = made(tmp_path, kernel.frame(), kernel.launch(*ctas), times=LaunchTimes(90_000, 92_000))
+    assert stored["intra_ctas"]["begin_ns"].to_list() == [90_000, 90_100]
 
 
 def test_spans_are_kept_of_so_many_and_times_of_all(tmp_path: Path) -> None:
     kernel = Kernel("k", SCOPES, warps=1)
     cta = Cta(0, warps={0: spans(*((LOAD, at, at + 50) for at in range(0, 1000, 100)))})
-    found = made(tmp_path, kernel.frame(), *[kernel.launch(cta)] * 3, most_spans=25)
-    assert found["intra_launches"]["kept"].to_list() == [True, True, True]
-    assert found["intra_spans"].group_by("launch").len().sort("launch")["len"].to_list() == [10, 10, 10]
-    found = made(tmp_path, kernel.frame(), *[kernel.launch(cta)] * 3, most_spans=20)
-    assert found["intra_spans"]["launch"].unique().to_list() == [1, 2]
-    assert found["intra_times"]["count"].to_list() == [10, 10, 10]
+    stored = made(tmp_path, kernel.frame(), *[kernel.launch(cta)] * 3, most_spans=25)
+    assert stored["intra_launches"]["kept"].to_list() == [True, True, True]
+    assert stored["intra_spans"].group_by("launch").len().sort("launch")["len"].to_list() == [10, 10, 10]
+    stored = made(tmp_path, kernel.frame(), *[kernel.launch(cta)] * 3, most_spans=20)
+    assert stored["intra_spans"]["launch"].unique().to_list() == [1, 2]
+    assert stored["intra_times"]["count"].to_list() == [10, 10, 10]
 
 
 class TestFiles:
@@ -293,19 +294,19 @@ class TestFiles:
     cta = Cta(0, warps={0: spans((LOAD, 1, 2))})
 
     def test_frames_follow_each_other(self, tmp_path: Path) -> None:
-        found = found_in(tmp_path, self.kernel.frame(), self.kernel.launch(self.cta), self.kernel.launch(self.cta, launch=2))
-        assert [launch.number for launch in found.launches] == [1, 2]
-        assert (found.pid, found.torn, found.damaged) == (7, 0, 0)
+        captures = found_in(tmp_path, self.kernel.frame(), self.kernel.launch(self.cta), self.kernel.launch(self.cta, launch=2))
+        assert [launch.number for launch in captures.launches] == [1, 2]
+        assert (captures.pid, captures.torn, captures.damaged) == (7, 0, 0)
 
     def test_a_last_frame_that_is_cut_off_is_counted(self, tmp_path: Path) -> None:
         whole = self.kernel.frame() + self.kernel.launch(self.cta)
         for cut in (5, 9, len(self.kernel.launch(self.cta)) - 1):
-            found = found_in(tmp_path, whole[:-cut])
-            assert (len(found.launches), found.torn, found.damaged) == (0, 1, 0)
+            captures = found_in(tmp_path, whole[:-cut])
+            assert (len(captures.launches), captures.torn, captures.damaged) == (0, 1, 0)
 
     def test_what_lies_between_frames_costs_nothing_else(self, tmp_path: Path) -> None:
-        found = found_in(tmp_path, self.kernel.frame(), b"garbage!" * 5, self.kernel.launch(self.cta))
-        assert (len(found.launches), found.damaged) == (1, 1)
+        captures = found_in(tmp_path, self.kernel.frame(), b"garbage!" * 5, self.kernel.launch(self.cta))
+        assert (len(captures.launches), captures.damaged) == (1, 1)
 
     @pytest.mark.parametrize(
         "wrong",
@@ -315,8 +316,8 @@ class TestFiles:
         ],
     )  # fmt: skip
     def test_a_launch_that_contradicts_itself_is_left_out(self, tmp_path: Path, wrong: dict[str, object]) -> None:
-        found = found_in(tmp_path, self.kernel.frame(), self.kernel.launch(self.cta, **wrong), self.kernel.launch(self.cta))
-        assert (len(found.launches), found.damaged) == (1, 1)
+        captures = found_in(tmp_path, self.kernel.frame(), self.kernel.launch(self.cta, **wrong), self.kernel.launch(self.cta))
+        assert (len(captures.launches), captures.damaged) == (1, 1)
 
     @pytest.mark.parametrize(
         "wrong",
@@ -327,8 +328,8 @@ class TestFiles:
     )  # fmt: skip
     def test_a_kernel_that_cannot_be_is_left_out_with_its_launches(self, tmp_path: Path, wrong: dict[str, object]) -> None:
         frame = Kernel("k", SCOPES, warps=1, told=wrong).frame()
-        found = found_in(tmp_path, frame, self.kernel.launch(self.cta))
-        assert (len(found.kernels), len(found.launches), found.damaged) == (0, 0, 2)
+        captures = found_in(tmp_path, frame, self.kernel.launch(self.cta))
+        assert (len(captures.kernels), len(captures.launches), captures.damaged) == (0, 0, 2)
 
     @pytest.mark.parametrize("text", [b"[]", b"{", b"\xff\xfe", b"[" * 100_000, json.dumps({"kind": "later"}).encode()])
     def test_a_frame_of_another_kind_or_none_is_passed_over(self, tmp_path: Path, text: bytes) -> None:

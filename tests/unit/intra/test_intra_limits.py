@@ -46,10 +46,10 @@ def test_of_more_scopes_than_a_record_can_tell_apart_the_outermost_are_kept() ->
     assert {scope["id"] for scope in said["scopes"]} == set(range(MOST_SCOPES))
 
 
-@pytest.mark.parametrize("known", ["3.6.0", "3.7.1", "3.8.0+git1", "3.9.0"])
-def test_versions_that_are_known_are_taken(monkeypatch: pytest.MonkeyPatch, known: str) -> None:
-    monkeypatch.setattr(triton, "__version__", known)
-    assert lowering.version() == (3, int(known[2]))
+@pytest.mark.parametrize("release", ["3.6.0", "3.7.1", "3.8.0+git1", "3.9.0"])
+def test_versions_that_are_known_are_taken(monkeypatch: pytest.MonkeyPatch, release: str) -> None:
+    monkeypatch.setattr(triton, "__version__", release)
+    assert lowering.version() == (3, int(release[2]))
 
 
 @pytest.mark.parametrize("other", ["3.5.1", "3.10.0", "2.1.0", "4.0.0", "main"])

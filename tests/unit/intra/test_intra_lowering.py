@@ -38,9 +38,11 @@ TARGETS = ("cuda:90", "cuda:100", "hip:gfx942")
 @cache
 def lowered(target: str) -> dict[str, dict[str, Any]]:
     environment = {**os.environ, "PYTHONPATH": str(SOURCE)}
-    done = subprocess.run([sys.executable, str(PROGRAM), target], capture_output=True, text=True, timeout=500, env=environment, check=False)
-    assert done.returncode == 0, done.stderr[-2000:]
-    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    process = subprocess.run(
+        [sys.executable, str(PROGRAM), target], capture_output=True, text=True, timeout=500, env=environment, check=False
+    )
+    assert process.returncode == 0, process.stderr[-2000:]
+    rows = [json.loads(line) for line in process.stdout.splitlines()]
     return {row["kernel"]: row for row in rows}
 
 
@@ -53,15 +55,15 @@ def of(target: str, kernel: str) -> dict[str, Any]:
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_each_preset_finds_what_it_is_for(target: str, kernel: str) -> None:
-    found = of(target, kernel)["presets"]
+    presets = of(target, kernel)["presets"]
     for preset in ("auto", "loads", "stores", "regions"):
-        assert found[preset] > 0, preset
-    assert (found["mma"] > 0) == (kernel in WITH_DOTS)
-    assert (found["loop"] > 0) == (kernel in WITH_LOOPS)
-    assert (found["roles"] > 0) == (kernel == "gemm_specialized")
+        assert presets[preset] > 0, preset
+    assert (presets["mma"] > 0) == (kernel in WITH_DOTS)
+    assert (presets["loop"] > 0) == (kernel in WITH_LOOPS)
+    assert (presets["roles"] > 0) == (kernel == "gemm_specialized")
     if target.startswith("cuda"):
-        assert (found["pipeline"] > 0) == (kernel in WITH_DOTS)
-        assert found["barriers"] > 0 or kernel not in DESCRIPTORS, "descriptors' copies tell barriers that they are done"
+        assert (presets["pipeline"] > 0) == (kernel in WITH_DOTS)
+        assert presets["barriers"] > 0 or kernel not in DESCRIPTORS, "descriptors' copies tell barriers that they are done"
 
 
 @pytest.mark.parametrize("target", TARGETS)

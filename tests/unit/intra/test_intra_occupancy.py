@@ -46,7 +46,7 @@ def test_what_each_can_spare(registers: int, shared: int, spare: int) -> None:
 @given(st.sampled_from(CAPABILITIES), st.integers(1, 32), st.integers(1, 255), st.integers(0, 240_000))
 def test_as_many_fit_when_it_is_taken(capability: str, warps: int, registers: int, shared: int) -> None:
     spare = spare_shared(capability, 32 * warps, registers, shared)
-    before, after = (at_once(capability, 32 * warps, registers, taken) for taken in (shared, shared + spare))
+    before, after = (at_once(capability, 32 * warps, registers, shared_bytes) for shared_bytes in (shared, shared + spare))
     assert after == before
     assert not spare or shared + spare <= of_cta(capability)
 

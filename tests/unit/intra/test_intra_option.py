@@ -1,4 +1,4 @@
-"""What `--intra` asks for, from the command line to the program."""
+"""The options of `--intra`, from the command line to the program."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 from profiles import native, python
 
-from aiflame.profile.schema import frame_words
+from aiflame.profile.schema import frame_packing, frame_words
 from aiflame.profile.schema.enums import FrameKind
 
 LAYER = FrameKind.LAYER << 60 | 0xFFFFFFFE
@@ -20,7 +20,7 @@ WORDS = [
     python(0xFFFFFFF, 7),
     FrameKind.JIT << 60 | 5 << 32 | 0x20,
     FrameKind.ADDRESS << 60 | 0xFFFF_FFFF_FFFF,
-    frame_words.mark_word(4),
+    frame_packing.mark_word(4),
     LAYER,
 ]
 FRAMES = pl.DataFrame({"frame": WORDS}, schema={"frame": pl.UInt64})
@@ -66,5 +66,5 @@ def test_autograd_has_a_thread_and_whether_it_is_backward_work() -> None:
 def test_no_other_module_takes_words_apart() -> None:
     source = Path(frame_words.__file__).parents[2]
     shifts = re.compile(r"(?:<<|>>|//)\s*(?:np\.uint64\()?\(?(?:1 << )?60\b|0x7FFF\b")
-    found = {path.relative_to(source).as_posix() for path in source.rglob("*.py") if shifts.search(path.read_text(encoding="utf-8"))}
-    assert found - {"profile/ranks/shifts.py"} == {"profile/schema/frame_words.py"}
+    modules = {path.relative_to(source).as_posix() for path in source.rglob("*.py") if shifts.search(path.read_text(encoding="utf-8"))}
+    assert modules - {"profile/ranks/shifts.py"} == {"profile/schema/frame_words.py"}

@@ -101,12 +101,12 @@ def test_a_link_that_comes_after_all_was_looked_through_leads_nowhere_either(tmp
     """In the place of each part, and of each that opening makes."""
     for module in (seal, opening):
         monkeypatch.setattr(module, "refuse_foreign_entries", lambda profile: None)
-    made = sorted(set(everything_in(whole["sealed"])) - set(everything_in(whole["unsealed"])))
-    assert {"tables", "tables/symbols", "cubins/0000000000000007.cubin.gz"} <= set(made)
+    derived = sorted(set(everything_in(whole["sealed"])) - set(everything_in(whole["unsealed"])))
+    assert {"tables", "tables/symbols", "cubins/0000000000000007.cubin.gz"} <= set(derived)
     for part, profile, canary in copies(whole["unsealed"], tmp_path / "there", link):
         with untouched(canary):
             _read(profile, part)
-    for number, part in enumerate([*made, "tables.partial", "seal.lock", "tables/lock", "tables/.new"]):
+    for number, part in enumerate([*derived, "tables.partial", "seal.lock", "tables/lock", "tables/.new"]):
         profile, outside = tmp_path / str(number) / "p.aiflame", tmp_path / str(number) / "outside"
         shutil.copytree(whole["sealed"] if part.startswith("tables/") else whole["unsealed"], profile)
         canary = outside / "canary"

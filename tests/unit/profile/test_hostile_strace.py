@@ -43,10 +43,10 @@ class Call:
 
 def calls(log: Path) -> Iterator[Call]:
     for line in log.read_text(errors="surrogateescape").splitlines():
-        found = _CALL.match(line)
-        if found is None:
+        match = _CALL.match(line)
+        if match is None:
             continue
-        name, arguments, _, opened = found.groups()
+        name, arguments, _, opened = match.groups()
         at, plain = _AT.match(arguments), _PATH.match(arguments)
         if at is not None:
             yield Call(line, name, "" if at[1] == "AT_FDCWD" else at[2] or "", at[3], at[4], opened or "")
@@ -56,7 +56,7 @@ def calls(log: Path) -> Iterator[Call]:
 
 def faults(log: Path, profiles: list[Path], allowed: list[str]) -> list[str]:
     """Calls that reach into a profile otherwise than from its descriptor, follow a link there, or open what they should not."""
-    found = []
+    lines = []
     for call in calls(log):
         if call.name == "readlink":
             continue  # Polars asks how the file is called whose descriptor it got; it opens nothing by that name
@@ -67,8 +67,8 @@ def faults(log: Path, profiles: list[Path], allowed: list[str]) -> list[str]:
         deep = inside and ("/" in call.path or call.path == "..")
         foreign = call.opened.startswith("/") and not call.opened.startswith(tuple(allowed))
         if by_path or follows or looks_through or deep or foreign:
-            found.append(call.line)
-    return found
+            lines.append(call.line)
+    return lines
 
 
 def is_below(path: str, folder: Path, *, itself: bool = True) -> bool:
@@ -110,10 +110,10 @@ def traced(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Path], 
     }
     command = ["strace", "-f", "-y", "-qq", "-s", "4096", "-e", "trace=%file", "--seccomp-bpf", "-o", str(folder / "log")]
     command += [sys.executable, str(READER), str(folder / "output"), *map(str, profiles)]
-    done = subprocess.run(command, env=environment, cwd=folder / "cwd", capture_output=True, text=True, check=False, timeout=1800)
-    if "ptrace" in done.stderr and not (folder / "output").exists():
-        pytest.skip(f"strace may not trace here: {done.stderr.splitlines()[0]}")
-    assert done.returncode == 0, done.stderr
+    process = subprocess.run(command, env=environment, cwd=folder / "cwd", capture_output=True, text=True, check=False, timeout=1800)
+    if "ptrace" in process.stderr and not (folder / "output").exists():
+        pytest.skip(f"strace may not trace here: {process.stderr.splitlines()[0]}")
+    assert process.returncode == 0, process.stderr
     return folder, profiles, folder / "log"
 
 

@@ -1,4 +1,4 @@
-"""Secrets in command lines: what is hidden, and what is shown."""
+"""Secrets in command lines: words that are hidden, and words that are shown."""
 
 from __future__ import annotations
 

@@ -90,11 +90,11 @@ def test_columns_in_columns_are_refused(tmp_path: Path, frame: pl.DataFrame) -> 
 def test_what_is_in_a_file_is_counted(frame: pl.DataFrame) -> None:
     data = io.BytesIO()
     frame.write_parquet(data, compression="zstd")
-    found = sizes(data, len(data.getbuffer()))
-    assert found.rows == len(frame)
+    counted = sizes(data, len(data.getbuffer()))
+    assert counted.rows == len(frame)
     texts = sum(len(text) for name in frame.columns if frame[name].dtype in (pl.String, pl.Binary) for text in frame[name].drop_nulls())
-    assert texts <= found.texts
-    assert found.unpacked >= sum(frame[name].n_unique() for name in frame.columns) / 8
+    assert texts <= counted.texts
+    assert counted.unpacked >= sum(frame[name].n_unique() for name in frame.columns) / 8
 
 
 @pytest.mark.parametrize("seed", range(400))

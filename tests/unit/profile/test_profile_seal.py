@@ -250,9 +250,9 @@ def small_disk(tmp_path):
     """A file system of 2 MB."""
     mount = tmp_path / "small"
     mount.mkdir()
-    made = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2M", "tmpfs", str(mount)], capture_output=True, text=True, check=False)
-    if made.returncode:
-        pytest.skip(f"a small tmpfs cannot be mounted here: {made.stderr.strip()}")
+    mounting = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2M", "tmpfs", str(mount)], capture_output=True, text=True, check=False)
+    if mounting.returncode:
+        pytest.skip(f"a small tmpfs cannot be mounted here: {mounting.stderr.strip()}")
     yield mount
     subprocess.run(["umount", str(mount)], check=True)
 

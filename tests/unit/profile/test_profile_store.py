@@ -222,9 +222,9 @@ def test_tables_of_another_users_profile_are_made_in_the_readers_own_cache(tmp_p
     assert first == ["50, not derived, 1, a note, something was not possible"] * 2
     assert read_by_another(sealed, raw, cache) == ["50, derived, 1, a note, something was not possible"] * 2
     assert [content(path) for path in of_root] == before
-    made = [cache / "aiflame", *(cache / "aiflame").rglob("*")]
-    assert len(made) > 10
-    for path in made:
+    cached = [cache / "aiflame", *(cache / "aiflame").rglob("*")]
+    assert len(cached) > 10
+    for path in cached:
         assert stat.S_IMODE(path.stat().st_mode) == (0o700 if path.is_dir() else 0o600), path
         assert path.stat().st_uid == 65534
 
@@ -246,9 +246,9 @@ def test_without_a_cache_of_ones_own_derived_tables_stay_in_memory_and_nothing_i
         os.chown(folder / "aiflame", 65534, 65534)
     sealed, raw = of_root
     for _ in range(2):
-        told = read_by_another(sealed, raw, folder)
-        assert told[0] == "50, not derived, 1, a note, something was not possible"
-        assert told[1].startswith(f"{raw} is not sealed, and not yours to write to: set XDG_CACHE_HOME to a folder of your own")
+        printed = read_by_another(sealed, raw, folder)
+        assert printed[0] == "50, not derived, 1, a note, something was not possible"
+        assert printed[1].startswith(f"{raw} is not sealed, and not yours to write to: set XDG_CACHE_HOME to a folder of your own")
     assert [path.name for path in tmp_path.rglob("*") if path.name == "profiles"] == []
 
 
@@ -262,9 +262,9 @@ def test_what_was_derived_of_another_users_profile_is_not_taken_for_that_of_a_la
     shutil.rmtree(raw)
     ended_profile(raw, ProcessFiles())
     readable(raw)
-    told = read_by_another(sealed, raw, cache)
-    assert told[0].startswith("50, not derived")
-    assert told[1].startswith("0, not derived")
+    printed = read_by_another(sealed, raw, cache)
+    assert printed[0].startswith("50, not derived")
+    assert printed[1].startswith("0, not derived")
 
 
 def test_the_newest_profile_is_the_one_recorded_last(tmp_path):
@@ -288,5 +288,5 @@ def test_a_small_file_of_very_many_equal_rows_is_refused_before_it_is_read(path,
     index = Index.read(tables)
     assert index is not None
     Index({**index.tables, "cpu_samples": (dataclasses.replace(bomb, rows=stated),)}).write(tables)
-    with pytest.raises(AiflameError, match=r"says that it has 80,000,000 rows in [0-9,]+ bytes: no table of ours does"):
+    with pytest.raises(AiflameError, match=r"says that it has 80,000,000 rows in [0-9,]+ bytes: aiflame writes no such table"):
         open_profile(path).table("cpu_samples")

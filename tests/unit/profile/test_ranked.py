@@ -1,46 +1,26 @@
-"""A folder of ranks opens as one profile: processes counted on, clocks put together, what is damaged left out and told of."""
+"""A folder of ranks opens as one profile: processes counted on, tables put together, and the rank of each process."""
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import polars as pl
 import pytest
 from profiles import ran, sealed
-from rank_folders import Row, S, a_rank, job, rank_folder, working
+from rank_folders import THERE, Row, S, a_rank, four, job, opened, rank_folder, working
 
 import aiflame
-from aiflame.analyze.ranks.clock_estimate import Meetings, aligned
 from aiflame.attribute.sites.cpu import cpu_sites
 from aiflame.attribute.timeline.whole import timeline
 from aiflame.attribute.transforms.difference import diff
-from aiflame.attribute.trees.build import tree
 from aiflame.errors import AiflameError
-from aiflame.profile.folder.door import Folder
-from aiflame.profile.folder.meta import Clocks, Host, JobRank, Meta
+from aiflame.profile.folder.meta import Clocks, Meta
 from aiflame.profile.opening import newest, open_profile
-from aiflame.profile.ranks.job import FOLDER, Job
 from aiflame.profile.ranks.rank_of import ranks_of
-from aiflame.profile.ranks.ranked import Ranked, some_ranks
-from aiflame.profile.ranks.shifts import Shift
-from aiflame.profile.schema.enums import CallBackend, CallKind
+from aiflame.profile.ranks.ranked import some_ranks
 from aiflame.profile.schema.kinds import Kind
 from aiflame.profile.tables.store import Profile
-
-THERE = Host(name="node1", boot_id="b1")
-
-
-def four(path: Path) -> Path:
-    return job(path, *(a_rank(rank) for rank in range(4)))
-
-
-def opened(path: Path) -> Ranked:
-    store = open_profile(path)
-    assert isinstance(store, Ranked)
-    return store
 
 
 def test_tables_are_put_together_and_processes_counted_on(tmp_path: Path) -> None:
@@ -79,8 +59,8 @@ def test_grouped_by_rank_the_rank_stands_for_its_process_and_what_it_started_sta
         return one
 
     profile = aiflame.open(job(tmp_path / "p.aiflame", a_rank(0, size=2), a_rank(1, size=2), size=2, tables=tables))
-    found = profile.tree("cpu-time", by="rank")
-    totals = dict(zip(paths(found), found.totals("cpu-time").tolist(), strict=True))
+    call_tree = profile.tree("cpu-time", by="rank")
+    totals = dict(zip(paths(call_tree), call_tree.totals("cpu-time").tolist(), strict=True))
     assert totals["all;rank 0"] == 6000
     assert totals["all;rank 1"] == 7000
     assert totals["all;rank 1;loader (8)"] == 5000
@@ -129,57 +109,6 @@ def test_some_ranks_of_a_profile_that_one_recorder_made(tmp_path: Path) -> None:
         some_ranks(sealed(tmp_path / "q.aiflame"), {0})
 
 
-def test_times_of_other_hosts_are_moved_by_the_time_of_day(tmp_path: Path) -> None:
-    # node1 was started 40 s before node0, by the time of day: its clock is ahead.
-    late = a_rank(1, THERE, Clocks(140 * S, 140 * S, 5000 * S))
-    store = opened(job(tmp_path / "p.aiflame", a_rank(0), late, size=2, tables=lambda rank: working(time_ns=(101 + 40 * rank) * S)))
-    assert store.table("cpu_samples")["time_ns"].to_list() == [101 * S, 101 * S]
-    assert [part.shift.offset_ns for part in store.parts] == [0, -40 * S]
-    assert store.table("processes")["start_ns"].to_list() == [100 * S, 60 * S]
-    assert store.meta.ended is not None
-    assert store.meta.ended.monotonic_ns - store.meta.started.monotonic_ns == S
-    assert store.meta.host.name == "node0 and 1 other host"
-
-
-def test_ranks_of_one_host_share_its_clock_whatever_they_say_of_the_time_of_day(tmp_path: Path) -> None:
-    stepped = a_rank(1, started=Clocks(100 * S, 100 * S, 5007 * S))
-    assert [part.shift.none for part in opened(job(tmp_path / "p.aiflame", a_rank(0), stepped, size=2)).parts] == [True, True]
-
-
-def test_readings_of_the_clocks_go_before_the_recorders_one(tmp_path: Path) -> None:
-    def tables(rank: int) -> dict[str, list[Row]]:
-        ahead = 4900 * S if rank == 0 else 4890 * S
-        return working() | {"clocks": [{"monotonic_ns": at * S, "realtime_ns": at * S + ahead} for at in (100, 101, 102, 103)]}
-
-    store = opened(job(tmp_path / "p.aiflame", a_rank(0), a_rank(1, THERE), size=2, tables=tables))
-    assert store.parts[1].shift.offset_ns == -10 * S
-
-
-def test_a_clock_of_which_nothing_is_known_is_told_of(tmp_path: Path) -> None:
-    store = opened(job(tmp_path / "p.aiflame", a_rank(0), Meta(host=THERE, job_rank=JobRank(1, 2, job="run1")), size=2))
-    assert any("clocks of rank 1 and of rank 0 are not known together" in note for note in store.notes())
-
-
-def test_collectives_move_clocks_further(tmp_path: Path) -> None:
-    store = opened(job(tmp_path / "p.aiflame", a_rank(0), a_rank(1, THERE), size=2))
-    number = np.tile(np.arange(20), 2)
-    rank = np.repeat([0, 1], 20)
-    begin = 101 * S + number * 1_000_000 + rank * 3_000_000  # both come at once; rank 1 says so 3 ms later
-    met = Meetings(rank, number, begin, begin + 20_000)
-    moved, clocks = aligned(store, met)
-    assert moved.parts[1].shift.offset_ns == -3_000_000
-    assert clocks[1].residual_ns == 20_000
-    assert moved.table("cpu_samples")["time_ns"].to_list()[1] == 101 * S - 3_000_000
-
-
-def test_drift_moves_late_moments_more() -> None:
-    shift = Shift(100, 1e-3, 10_000)
-    times = pl.DataFrame({"t": [0, 10_000, 20_000]}, schema={"t": pl.UInt64})
-    assert times.select(shift.of("t"))["t"].to_list() == [0, 10_100, 20_110]
-    assert [shift.moment(time) for time in (0, 10_000, 20_000)] == [0, 10_100, 20_110]
-    assert shift.moments(np.array([0, 10_000, 20_000])).tolist() == [90, 10_100, 20_110]
-
-
 def test_devices_of_several_hosts_are_called_by_their_host(tmp_path: Path) -> None:
     def tables(rank: int) -> dict[str, list[Row]]:
         return working() | ran({"name": "gemm", "device": "H200 [0]", "start_ns": 101 * S, "end_ns": 102 * S})
@@ -226,95 +155,9 @@ def test_kept_files_are_found_in_their_ranks_folder_alone(tmp_path: Path) -> Non
         assert (store.kept_size(outside), store.read_kept(outside, 100)) == (None, b"")
 
 
-def test_a_rank_that_cannot_be_read_spoils_no_other(tmp_path: Path) -> None:
-    path = four(tmp_path / "p.aiflame")
-    (rank_folder(path, 1) / "tables" / "index.json").write_text("nonsense")
-    cut = next((rank_folder(path, 2) / "tables" / "cpu_samples").iterdir())
-    cut.write_bytes(cut.read_bytes()[:-1])
-    shutil.rmtree(rank_folder(path, 3))
-    store = opened(path)
-    assert store.table("ranks")["rank"].to_list() == [0]
-    told = "\n".join(store.notes())
-    assert "rank 1 cannot be read, and is left out" in told
-    assert "rank 2 cannot be read, and is left out" in told
-    assert "rank 3 left nothing behind" in told
-    assert len(store.notes()) == 3
-    assert not store.meta.complete
-    assert aiflame.open(path).tree("cpu-time").total("cpu-time") == 1000
-
-
-def test_a_table_that_is_damaged_in_one_rank_is_missing_in_that_rank_alone(tmp_path: Path) -> None:
-    path = four(tmp_path / "p.aiflame")
-    damaged = next((rank_folder(path, 2) / "tables" / "cpu_samples").iterdir())
-    content = bytearray(damaged.read_bytes())
-    content[len(content) // 2] ^= 1
-    damaged.write_bytes(bytes(content))
-    store = opened(path)
-    assert sorted(store.table("cpu_samples")["process"].unique().to_list()) == [0, 1, 3]
-    assert any("rank 2: its table 'cpu_samples' is left out" in note for note in store.notes())
-    assert store.table("processes")["process"].to_list() == [0, 1, 2, 3]
-
-
-def test_a_rank_that_recorded_nothing_is_told_of(tmp_path: Path) -> None:
-    path = job(tmp_path / "p.aiflame", a_rank(0), size=2)
-    (rank_folder(path, 1) / "spool").mkdir(parents=True)
-    a_rank(1, size=2).with_notes("nothing was recorded: …").write(Folder.open(rank_folder(path, 1)))
-    store = opened(path)
-    assert store.notes() == ["rank 1 recorded nothing", "rank 1: nothing was recorded: …"]
-    assert aiflame.open(path).tree("cpu-time").total("cpu-time") == 1000
-
-
-def test_a_rank_whose_recorder_died_is_sealed_when_the_whole_is_opened(tmp_path: Path) -> None:
-    path = job(tmp_path / "p.aiflame", a_rank(0), size=2)
-    (rank_folder(path, 1) / "spool" / "42.100").mkdir(parents=True)
-    a_rank(1, size=2, complete=False, exit_status=None).write(Folder.open(rank_folder(path, 1)))
-    store = opened(path)
-    assert (rank_folder(path, 1) / "tables").is_dir()
-    assert not store.meta.complete
-    assert store.meta.exit_status is None
-
-
-def test_ranks_left_by_another_run_are_not_mixed_in(tmp_path: Path) -> None:
-    path = job(tmp_path / "p.aiflame", a_rank(0), a_rank(1), size=2)
-    older = Meta(job_rank=JobRank(3, 4, 3, "mpich", "older"))
-    sealed(rank_folder(path, 3), older, **working(ticks=100))
-    store = opened(path)
-    assert [part.rank for part in store.parts] == [0, 1]
-    assert store.notes() == []
-
-
-def test_ranks_that_were_not_to_be_recorded_are_not_missed(tmp_path: Path) -> None:
-    path = tmp_path / "p.aiflame"
-    sealed(rank_folder(path, 2), a_rank(2), **working())
-    Job("run1", "mpich", 4, "2").announce(Folder.open(path))
-    assert opened(path).notes() == []
-    assert opened(path).meta.complete
-
-
-def test_without_one_rank_that_can_be_read_it_is_an_error(tmp_path: Path) -> None:
-    path = four(tmp_path / "p.aiflame")
-    for rank in range(4):
-        (rank_folder(path, rank) / "tables" / "index.json").write_text("nonsense")
-    with pytest.raises(AiflameError, match=r"no rank of it can be read: rank 0 cannot be read"):
-        open_profile(path)
-    (tmp_path / "empty.aiflame" / FOLDER).mkdir(parents=True)
-    with pytest.raises(AiflameError, match="no rank of it can be read"):
-        open_profile(tmp_path / "empty.aiflame")
-
-
-def test_notes_say_which_ranks_they_are_of_unless_they_are_of_all(tmp_path: Path) -> None:
-    metas = [a_rank(rank).with_notes("of all", *(["of some"] if rank in (0, 1, 3) else [])) for rank in range(4)]
-    assert opened(job(tmp_path / "p.aiflame", *metas)).notes() == ["of all", "ranks 0-1,3: of some"]
-
-
-def test_the_worst_end_of_all_ranks_is_that_of_the_whole(tmp_path: Path) -> None:
-    metas = [a_rank(rank, exit_status=-9 if rank == 2 else 0) for rank in range(4)]
-    assert opened(job(tmp_path / "p.aiflame", *metas)).meta.exit_status == -9
-
-
 def test_the_timeline_has_every_rank_under_its_name(tmp_path: Path) -> None:
-    made = timeline(opened(resolved(four(tmp_path / "p.aiflame"))))
-    names = " ".join(made.tracks["name"].to_list())
+    drawn = timeline(opened(resolved(four(tmp_path / "p.aiflame"))))
+    names = " ".join(drawn.tracks["name"].to_list())
     assert all(f"rank {rank}: train" in names for rank in range(4))
 
 
@@ -325,7 +168,7 @@ def test_the_newest_profile_may_be_one_of_ranks(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("processes", "ranks", "found"),
+    ("processes", "ranks", "expected"),
     [
         pytest.param(
             [{"pid": 1}, {"pid": 2, "ppid": 1}, {"pid": 3, "ppid": 2}],
@@ -362,10 +205,10 @@ def test_the_newest_profile_may_be_one_of_ranks(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_every_process_has_the_rank_that_it_works_for(tmp_path: Path, processes: list[Row], ranks: list[Row], found: list[int]) -> None:
+def test_every_process_has_the_rank_that_it_works_for(tmp_path: Path, processes: list[Row], ranks: list[Row], expected: list[int]) -> None:
     rows = [{"process": at, **row} for at, row in enumerate(processes)]
     profile = sealed(tmp_path / "p.aiflame", processes=rows, ranks=ranks)
-    assert ranks_of(profile.table("processes"), profile.table("ranks")).tolist() == found
+    assert ranks_of(profile.table("processes"), profile.table("ranks")).tolist() == expected
 
 
 def resolved(path: Path) -> Path:
@@ -373,38 +216,10 @@ def resolved(path: Path) -> Path:
     return path
 
 
-def paths(found: Any) -> list[str]:
-    names = found.frames["name"].to_list()
-    told: list[str] = []
-    for node in range(len(found)):
-        above = [told[found.parent[node]]] if node else []
-        told.append(";".join([*above, names[found.frame[node]]]))
-    return told
-
-
-def test_damaged_numbers_of_processes_are_no_rank(tmp_path: Path) -> None:
-    rows: dict[str, list[Row]] = {**working(), "ranks": [{"process": 77, "rank": 1, "size": 4, "launcher": "mpich"}]}
-    assert tree(aiflame.open(sealed(tmp_path / "p.aiflame", None, **rows).path).store, "cpu-time").total("cpu-time") == 1000
-
-
-def test_hosts_whose_ranks_met_in_traced_calls_are_put_together_by_them(tmp_path: Path) -> None:
-    def tables(rank: int) -> dict[str, list[Row]]:
-        calls = [
-            # Rank 1's clock is 7 ms ahead of what the time of day says.
-            {"name": 1, "thread": 1, "group": 1, "kind": int(CallKind.BLOCKING), "begin_ns": at, "end_ns": at + 30_000}
-            for at in range(101 * S + rank * 7_000_000, 101 * S + rank * 7_000_000 + 20 * 1_000_000, 1_000_000)
-        ]
-        groups = [{"backend": int(CallBackend.MPI), "rank": rank, "size": 2}]
-        names = [{"backend": int(CallBackend.MPI), "name": "MPI_Allreduce"}]
-        return working() | {"call_names": names, "groups": groups, "calls": calls}
-
-    path = job(tmp_path / "p.aiflame", a_rank(0, size=2), a_rank(1, THERE, size=2), size=2, tables=tables)
-    store = aiflame.open(path).store
-    assert isinstance(store, Ranked)
-    assert store.parts[1].shift.offset_ns == -7_000_000
-    assert store.notes() == []
-
-
-def test_hosts_whose_ranks_are_not_known_to_have_met_are_told_of(tmp_path: Path) -> None:
-    path = job(tmp_path / "p.aiflame", a_rank(0, size=2), a_rank(1, THERE, size=2), size=2)
-    assert any("by the time of day alone" in note for note in aiflame.open(path).store.notes())
+def paths(call_tree: Any) -> list[str]:
+    names = call_tree.frames["name"].to_list()
+    labels: list[str] = []
+    for node in range(len(call_tree)):
+        above = [labels[call_tree.parent[node]]] if node else []
+        labels.append(";".join([*above, names[call_tree.frame[node]]]))
+    return labels

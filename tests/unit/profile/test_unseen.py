@@ -33,7 +33,7 @@ def test_without_a_known_reason_that_is_said():
 
 def test_time_of_processes_that_nothing_was_recorded_of_is_said():
     (note,) = notes_on([CpuTime(pid=7, command="sh", cpu_ns=S, samples=200, sampled_ns=S)], 5 * S, 199, None)
-    assert note.startswith("3.9 s of CPU time were used by processes that nothing was recorded of")
+    assert note.startswith("3.9 s of CPU time were used by processes that aiflame could not record")
 
 
 @pytest.mark.parametrize(

@@ -38,9 +38,9 @@ class Tree:
 
     def findings(self) -> dict[str, Finding]:
         machine = Machine(self.root, self.environment, (self.root / "site-packages",), "/aiflame/agent.so", lambda _: self.cupti_api)
-        found = cuda_findings(machine)
-        assert len({finding.subject for finding in found}) == len(found)
-        return {finding.subject: finding for finding in found}
+        findings = cuda_findings(machine)
+        assert len({finding.subject for finding in findings}) == len(findings)
+        return {finding.subject: finding for finding in findings}
 
     def found(self, subject: str) -> tuple[State, str, str]:
         finding = self.findings()[subject]
@@ -71,11 +71,11 @@ def test_a_machine_without_a_gpu_gets_one_line(tmp_path: Path) -> None:
 
 
 def test_where_all_is_well_every_line_says_so(tree: Tree) -> None:
-    found = tree.findings()
-    assert list(found) == ["NVIDIA GPU", "CUPTI", "stall samples", "SASS", "CUDA hook"]
-    assert {finding.state for finding in found.values()} == {State.WORKS}
-    assert not any(finding.mend for finding in found.values())
-    assert found["NVIDIA GPU"].text == "NVIDIA H100 80GB HBM3, driver 580.65.06"
+    findings = tree.findings()
+    assert list(findings) == ["NVIDIA GPU", "CUPTI", "stall samples", "SASS", "CUDA hook"]
+    assert {finding.state for finding in findings.values()} == {State.WORKS}
+    assert not any(finding.mend for finding in findings.values())
+    assert findings["NVIDIA GPU"].text == "NVIDIA H100 80GB HBM3, driver 580.65.06"
 
 
 def test_whatever_does_not_work_comes_with_a_mend(tree: Tree) -> None:
@@ -84,9 +84,9 @@ def test_whatever_does_not_work_comes_with_a_mend(tree: Tree) -> None:
     for path in ("site-packages/nvidia/cu13/lib/libcupti.so.13", "site-packages/nvidia/cu13/bin/nvdisasm"):
         tree.remove(path)
     tree.environment["CUDA_INJECTION64_PATH"] = "/opt/nsight/libToolsInjection64.so"
-    found = tree.findings().values()
-    assert {finding.state for finding in found} == {State.LIMITED}
-    assert all(finding.mend for finding in found)
+    findings = tree.findings().values()
+    assert {finding.state for finding in findings} == {State.LIMITED}
+    assert all(finding.mend for finding in findings)
 
 
 # The driver
@@ -108,9 +108,9 @@ def test_a_gpu_without_a_driver_is_told_from_no_gpu(tmp_path: Path) -> None:
 @pytest.mark.parametrize("line", [VERSION, OLD_VERSION])
 def test_cuda_12_needs_driver_525(tree: Tree, version: str, state: State, line: str) -> None:
     tree.write("proc/driver/nvidia/version", line.format(version))
-    found = tree.found("NVIDIA GPU")
-    assert found[0] is state
-    assert f"driver {version}" in found[1]
+    finding = tree.found("NVIDIA GPU")
+    assert finding[0] is state
+    assert f"driver {version}" in finding[1]
 
 
 def test_a_driver_of_unknown_version_is_not_called_old(tree: Tree) -> None:
@@ -205,9 +205,9 @@ def test_a_cupti_that_was_chosen_is_the_only_one(tree: Tree) -> None:
 def test_cupti_must_be_new_enough_and_not_newer_than_the_driver(tree: Tree, api: int, driver: str, state: State, says: str) -> None:
     tree.write("proc/driver/nvidia/version", VERSION.format(driver))
     tree.cupti_api = api
-    found = tree.found("CUPTI")
-    assert found[0] is state
-    assert says in found[1]
+    line = tree.found("CUPTI")
+    assert line[0] is state
+    assert says in line[1]
 
 
 @pytest.mark.parametrize(("driver", "wheel"), [("580.65.06", "nvidia-cuda-cupti"), ("550.54.14", "nvidia-cuda-cupti-cu12")])
@@ -225,10 +225,10 @@ def test_a_file_that_is_no_library_has_no_version(tmp_path: Path) -> None:
 
 
 def test_a_real_cupti_tells_its_version() -> None:
-    found = [path for folder in sys.path for path in Path(folder).glob("nvidia/cu13/lib/libcupti.so.13")]
-    if not found:
+    libraries = [path for folder in sys.path for path in Path(folder).glob("nvidia/cu13/lib/libcupti.so.13")]
+    if not libraries:
         pytest.skip("the wheel nvidia-cuda-cupti is not installed")
-    assert cupti_version(found[0]) >= 130000
+    assert cupti_version(libraries[0]) >= 130000
 
 
 # The right to sample
@@ -313,14 +313,14 @@ def test_the_disassembler_is_looked_for_in_the_places_of_resolving(monkeypatch: 
 
 
 @pytest.mark.parametrize(
-    ("taken", "state"),
+    ("library", "state"),
     [("", State.WORKS), ("/aiflame/agent.so", State.WORKS), ("/opt/nsight/libToolsInjection64.so", State.LIMITED)],
 )
-def test_a_hook_that_another_tool_took_is_said(tree: Tree, taken: str, state: State) -> None:
-    tree.environment["CUDA_INJECTION64_PATH"] = taken
-    found = tree.found("CUDA hook")
-    assert (found[0], bool(found[2])) == (state, state is State.LIMITED)
-    assert state is State.WORKS or taken in found[1]
+def test_a_hook_that_another_tool_took_is_said(tree: Tree, library: str, state: State) -> None:
+    tree.environment["CUDA_INJECTION64_PATH"] = library
+    line = tree.found("CUDA hook")
+    assert (line[0], bool(line[2])) == (state, state is State.LIMITED)
+    assert state is State.WORKS or library in line[1]
 
 
 ODD: list[Callable[[Tree], object]] = [

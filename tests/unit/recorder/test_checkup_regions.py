@@ -1,4 +1,4 @@
-"""What `aiflame doctor` says of regions."""
+"""The findings of `aiflame doctor` about regions."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from aiflame.recorder.finding import State
 def test_a_tool_that_is_named_already_gets_the_marks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("INTEL_LIBITTNOTIFY64", raising=False)
     monkeypatch.setenv("NVTX_INJECTION64_PATH", "/opt/tool.so")
-    found = _regions()
-    assert (found.state, found.mend) == (State.LIMITED, "unset NVTX_INJECTION64_PATH")
-    assert "NVTX_INJECTION64_PATH names /opt/tool.so" in found.text
+    finding = _regions()
+    assert (finding.state, finding.mend) == (State.LIMITED, "unset NVTX_INJECTION64_PATH")
+    assert "NVTX_INJECTION64_PATH names /opt/tool.so" in finding.text
 
 
 def test_else_they_are_recorded(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,8 +15,8 @@ ZONE = "sys/class/powercap/intel-rapl:0"
 
 
 def test_a_machine_that_shows_nothing(tmp_path: Path) -> None:
-    (found,) = [one for one in telemetry_findings(tmp_path) if one.subject == "telemetry"]
-    assert "process" not in found.text
+    (finding,) = [one for one in telemetry_findings(tmp_path) if one.subject == "telemetry"]
+    assert "process" not in finding.text
 
 
 def test_a_machine_without_power(tmp_path: Path) -> None:

@@ -34,14 +34,14 @@ MEANINGS = {
 
 def rows() -> list[tuple[str, str, str, int, str, bool]]:
     """name, small, upper, words, shape, with large counts"""
-    found = []
+    functions = []
     for kind, name, small, upper, words, shape in ROW.findall((MPI / "functions.inc").read_text()):
         large = kind != "SMALL"
-        found.append((name, small, upper, int(words), shape, large))
+        functions.append((name, small, upper, int(words), shape, large))
         if kind == "COLLECTIVE":
-            found.append((f"I{name.lower()}", f"i{small}", f"I{upper}", int(words) + 1, shape, large))
-            found.append((f"{name}_init", f"{small}_init", f"{upper}_INIT", int(words) + 2, shape, large))
-    return found
+            functions.append((f"I{name.lower()}", f"i{small}", f"I{upper}", int(words) + 1, shape, large))
+            functions.append((f"{name}_init", f"{small}_init", f"{upper}_INIT", int(words) + 2, shape, large))
+    return functions
 
 
 SHAPES = {name: {field: int(at) for field, at in FIELD.findall(body)} for name, body in SHAPE.findall((MPI / "functions.hpp").read_text())}
@@ -51,8 +51,8 @@ def prototypes() -> dict[str, list[str]]:
     if not HEADER.exists():
         pytest.skip(f"no {HEADER.name} of MPICH here: `make test` installs it")
     text = re.sub(r"/\*.*?\*/", "", HEADER.read_text(), flags=re.DOTALL)
-    found = re.findall(r"\bint MPI_(\w+)\s*\(([^;]*?)\)[^;()]*(?:MPICH_\w+\([^;]*)?;", text)
-    return {name: [argument.strip() for argument in arguments.split(",") if argument.strip() != "void"] for name, arguments in found}
+    declarations = re.findall(r"\bint MPI_(\w+)\s*\(([^;]*?)\)[^;()]*(?:MPICH_\w+\([^;]*)?;", text)
+    return {name: [argument.strip() for argument in arguments.split(",") if argument.strip() != "void"] for name, arguments in declarations}
 
 
 def test_each_function_is_there_once_under_names_that_agree() -> None:
@@ -63,12 +63,12 @@ def test_each_function_is_there_once_under_names_that_agree() -> None:
 
 
 def test_shapes_point_at_what_they_say() -> None:
-    known, checked = prototypes(), 0
+    declared, checked = prototypes(), 0
     for name, _, _, words, shape, _ in rows():
-        if name not in known:  # files: in another header
+        if name not in declared:  # files: in another header
             assert name.startswith("File_")
             continue
-        arguments = known[name]
+        arguments = declared[name]
         assert WITHOUT_ARGUMENTS_IN_FORTRAN.get(name, len(arguments)) == words, name
         for field, at in SHAPES[shape].items():
             assert re.search(MEANINGS[field], arguments[at]), f"{name}: {field} is {arguments[at]!r}"
@@ -77,6 +77,6 @@ def test_shapes_point_at_what_they_say() -> None:
 
 
 def test_large_counts_are_where_the_standard_has_them() -> None:
-    known = prototypes()
+    declared = prototypes()
     with_large = {name for name, *_, large in rows() if large and not name.startswith("File_")}
-    assert with_large == {name for name, *_ in rows() if f"{name}_c" in known}
+    assert with_large == {name for name, *_ in rows() if f"{name}_c" in declared}

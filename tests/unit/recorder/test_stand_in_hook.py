@@ -39,9 +39,9 @@ def test_what_was_preloaded_stays_behind_ours() -> None:
     assert preloaded("hip", {"LD_PRELOAD": "a.so"}) == ["libaiflame.so", "libaiflame_hip.so", "a.so"]
 
 
-@pytest.mark.parametrize(("listed", "prefix", "known"), [("level_zero.inc", "ze", "zeInit"), ("hip.inc", "hip", "hipLaunchKernel")])
-def test_names_are_the_runtimes_in_order_and_once(listed: str, prefix: str, known: str) -> None:
+@pytest.mark.parametrize(("listed", "prefix", "function"), [("level_zero.inc", "ze", "zeInit"), ("hip.inc", "hip", "hipLaunchKernel")])
+def test_names_are_the_runtimes_in_order_and_once(listed: str, prefix: str, function: str) -> None:
     """The collector searches them."""
     names = re.findall(r"^NAME\((\w+)\)$", (NATIVE / listed).read_text(), re.MULTILINE)
-    assert known in names and all(name.startswith(prefix) for name in names)
+    assert function in names and all(name.startswith(prefix) for name in names)
     assert names == sorted(set(names))

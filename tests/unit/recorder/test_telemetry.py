@@ -65,8 +65,8 @@ def profile(tmp_path: Path) -> Path:
 
 
 def values(profile: Path, source: str = "made") -> list[float]:
-    found = read(Folder.open(profile).folder(FOLDER))
-    return found.values.join(found.series.filter(pl.col("source") == source), on="series")["value"].to_list()
+    telemetry = read(Folder.open(profile).folder(FOLDER))
+    return telemetry.values.join(telemetry.series.filter(pl.col("source") == source), on="series")["value"].to_list()
 
 
 def test_every_look_is_in_the_profile(profile: Path) -> None:
@@ -227,9 +227,9 @@ def test_a_file_that_is_cut_off_anywhere_keeps_its_whole_records(profile: Path) 
     whole = HEADER + b"".join(RECORDS)
     for end in range(len(HEADER), len(whole)):
         file(profile, whole[:end])
-        found = read(Folder.open(profile).folder(FOLDER))
-        assert found.notes == []
-        assert len(found.values.filter(pl.col("series") == 1)) == (end - len(HEADER)) // len(RECORDS[0])
+        telemetry = read(Folder.open(profile).folder(FOLDER))
+        assert telemetry.notes == []
+        assert len(telemetry.values.filter(pl.col("series") == 1)) == (end - len(HEADER)) // len(RECORDS[0])
 
 
 def test_a_record_that_was_changed_is_left_out_and_told_of(profile: Path) -> None:
@@ -237,15 +237,15 @@ def test_a_record_that_was_changed_is_left_out_and_told_of(profile: Path) -> Non
         changed = bytearray(RECORDS[1])
         changed[at] ^= 0x40
         file(profile, HEADER + RECORDS[0] + changed + RECORDS[2] + RECORDS[3])
-        found = read(Folder.open(profile).folder(FOLDER))
-        assert found.values.filter(pl.col("series") == 1)["value"].to_list() == [1.0, 3.0, 4.0]
-        assert found.notes == ["telemetry of made: 1 damaged records were left out"]
+        telemetry = read(Folder.open(profile).folder(FOLDER))
+        assert telemetry.values.filter(pl.col("series") == 1)["value"].to_list() == [1.0, 3.0, 4.0]
+        assert telemetry.notes == ["telemetry of made: 1 damaged records were left out"]
 
 
 def test_a_rate_is_over_the_looks_that_are_there(profile: Path) -> None:
     file(profile, HEADER + RECORDS[0] + RECORDS[3])
-    found = read(Folder.open(profile).folder(FOLDER))
-    assert found.values.filter(pl.col("series") == 0)["value"].to_list() == [5120.0]
+    telemetry = read(Folder.open(profile).folder(FOLDER))
+    assert telemetry.values.filter(pl.col("series") == 0)["value"].to_list() == [5120.0]
 
 
 @settings(max_examples=50, deadline=None)
@@ -253,9 +253,9 @@ def test_a_rate_is_over_the_looks_that_are_there(profile: Path) -> None:
 def test_any_bytes_are_a_note_at_most(tmp_path_factory: pytest.TempPathFactory, data: bytes, kept: int) -> None:
     profile = tmp_path_factory.mktemp("telemetry")
     file(profile, HEADER[:kept] + data)
-    found = read(Folder.open(profile).folder(FOLDER))
-    assert found.values.is_empty() or kept == len(HEADER)
-    assert len(found.notes) <= 1
+    telemetry = read(Folder.open(profile).folder(FOLDER))
+    assert telemetry.values.is_empty() or kept == len(HEADER)
+    assert len(telemetry.notes) <= 1
 
 
 def test_a_file_that_a_killed_recorder_had_only_just_made_is_no_damage(tmp_path: Path) -> None:
@@ -297,9 +297,9 @@ def test_a_killed_recorder_loses_nothing_that_it_wrote(profile: Path) -> None:
     os.kill(child, 9)
     os.waitpid(child, 0)
     seal(Folder.open(profile))
-    found = aiflame.open(profile).sql("SELECT value FROM telemetry ORDER BY value")["value"].to_list()
-    assert len(found) >= 4  # the fifth may not be written yet
-    assert found == [float(number + 1) for number in range(len(found))]
+    stored = aiflame.open(profile).sql("SELECT value FROM telemetry ORDER BY value")["value"].to_list()
+    assert len(stored) >= 4  # the fifth may not be written yet
+    assert stored == [float(number + 1) for number in range(len(stored))]
 
 
 # The command

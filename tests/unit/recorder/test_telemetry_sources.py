@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import time
 from collections.abc import Callable
@@ -13,7 +14,7 @@ from fake_machine import MEMINFO, diskstats, fake_nvml, net, pressure, stat, wri
 from aiflame.profile.folder.door import Folder
 from aiflame.profile.folder.telemetry_files import FOLDER, Packer, pack_header
 from aiflame.profile.sealing.telemetry import read
-from aiflame.recorder.sources import cpu, memory, nvidia, system, vendors
+from aiflame.recorder.sources import cpu, memory, nvidia, processes, quota, system, vendors
 from aiflame.recorder.sources.base import Source, SysfsSource
 
 Readings = dict[tuple[str, str], list[float]]
@@ -32,13 +33,13 @@ def readings(folder: Path, source: Source, *changes: Callable[[], object], apart
     source.end()
     (folder / FOLDER).mkdir(exist_ok=True)
     (folder / FOLDER / "00-x.records").write_bytes(pack_header(header) + b"".join(records))
-    found = read(Folder.open(folder / FOLDER))
-    assert found.notes == []
-    values = found.values.join(found.series, on="series").sort("series", "time_ns")
-    told: Readings = {}
+    telemetry = read(Folder.open(folder / FOLDER))
+    assert telemetry.notes == []
+    values = telemetry.values.join(telemetry.series, on="series").sort("series", "time_ns")
+    by_counter: Readings = {}
     for device, name, value in values.select("device", "name", "value").rows():
-        told.setdefault((device, name), []).append(value)
-    return told
+        by_counter.setdefault((device, name), []).append(value)
+    return by_counter
 
 
 @pytest.fixture
@@ -49,22 +50,24 @@ def root(tmp_path: Path) -> Path:
 def test_cpu_time_is_a_share_of_all_cores(root: Path) -> None:
     """Of 100 ticks a second and core, 75 in user code and 25 idle."""
     write(root, {"proc/stat": stat(0, 0)})
-    found = readings(root, cpu.CpuTimes(root, cores=False), lambda: write(root, {"proc/stat": stat(75, 25)}))
-    assert found == {("", "user"): [75.0], ("", "system"): [0.0], ("", "iowait"): [0.0], ("", "idle"): [25.0]}
+    values = readings(root, cpu.CpuTimes(root, cores=False), lambda: write(root, {"proc/stat": stat(75, 25)}))
+    assert values == {("", "user"): [75.0], ("", "system"): [0.0], ("", "iowait"): [0.0], ("", "idle"): [25.0]}
 
 
 def test_each_core_has_its_own_time(root: Path) -> None:
     write(root, {"proc/stat": stat(0, 0, cores=3)})
-    found = readings(root, cpu.CpuTimes(root, cores=True), lambda: write(root, {"proc/stat": stat(40, 60, cores=3)}))
-    assert {device: value for (device, name), value in found.items() if name == "user"} == {f"core {number}": [40.0] for number in range(3)}
+    values = readings(root, cpu.CpuTimes(root, cores=True), lambda: write(root, {"proc/stat": stat(40, 60, cores=3)}))
+    assert {device: value for (device, name), value in values.items() if name == "user"} == {
+        f"core {number}": [40.0] for number in range(3)
+    }
 
 
 def test_a_core_that_is_switched_off_has_no_values_meanwhile(root: Path) -> None:
     write(root, {"proc/stat": stat(0, 0)})
     off = "\n".join(line for line in stat(10, 10).splitlines() if not line.startswith("cpu1"))
-    found = readings(root, cpu.CpuTimes(root, cores=True), lambda: write(root, {"proc/stat": off}))
-    assert ("core 1", "user") not in found
-    assert found["core 0", "user"] == [10.0]
+    values = readings(root, cpu.CpuTimes(root, cores=True), lambda: write(root, {"proc/stat": off}))
+    assert ("core 1", "user") not in values
+    assert values["core 0", "user"] == [10.0]
 
 
 def test_frequency_and_temperature_of_cpus(root: Path) -> None:
@@ -74,15 +77,15 @@ def test_frequency_and_temperature_of_cpus(root: Path) -> None:
         f"{sensor}/name": "coretemp", f"{sensor}/temp1_label": "Package id 0", f"{sensor}/temp1_input": 61000,
         f"{sensor}/temp2_label": "Core 0", f"{sensor}/temp2_input": 59000, "sys/class/hwmon/hwmon0/name": "nvme",
     })  # fmt: skip
-    found = readings(root, SysfsSource("cpu", [*cpu.frequencies(root), *cpu.temperatures(root)]))
-    assert found == {("core 0", "frequency"): [2400.0], ("core 10", "frequency"): [800.0], ("Package id 0", "temperature"): [61.0]}
+    values = readings(root, SysfsSource("cpu", [*cpu.frequencies(root), *cpu.temperatures(root)]))
+    assert values == {("core 0", "frequency"): [2400.0], ("core 10", "frequency"): [800.0], ("Package id 0", "temperature"): [61.0]}
 
 
 def test_memory(root: Path) -> None:
     write(root, {"proc/meminfo": MEMINFO})
-    found = readings(root, memory.Memory(root))
+    values = readings(root, memory.Memory(root))
     kib = {"used": 4000, "available": 12000, "cached": 3000, "dirty": 40, "swap used": 500}
-    assert found == {("", name): [value * 1024] for name, value in kib.items()}
+    assert values == {("", name): [value * 1024] for name, value in kib.items()}
 
 
 def test_resident_memory_of_the_processes_that_are_recorded(root: Path, tmp_path: Path) -> None:
@@ -90,15 +93,88 @@ def test_resident_memory_of_the_processes_that_are_recorded(root: Path, tmp_path
     write(root, {f"proc/{pid}/statm": f"5000 {pid * 100} 10 1 0 50 0" for pid in (7, 8, 9)})
     for pid in (7, 8):
         (tmp_path / f"spool/{pid}.123").mkdir(parents=True)
-    found = readings(root, memory.Processes(root, Folder.open(tmp_path / "spool")), lambda: shutil.rmtree(root / "proc/8"))
+    values = readings(root, processes.Processes(root, Folder.open(tmp_path / "spool")), lambda: shutil.rmtree(root / "proc/8"))
     page = 4096
-    assert found == {("pid 7", "resident memory"): [700 * page] * 2, ("pid 8", "resident memory"): [800 * page]}
+    assert values == {("pid 7", "resident memory"): [700 * page] * 2, ("pid 8", "resident memory"): [800 * page]}
+
+
+def task(root: Path, thread: int, running: float, waited: float) -> None:
+    write(root, {f"proc/7/task/{thread}/schedstat": f"{running * SECOND:.0f} {waited * SECOND:.0f} 5"})
+
+
+def test_threads_that_run_and_that_have_no_cpu(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two threads, of which one ends and gives its number to another."""
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 1, 2})
+    (tmp_path / "spool/7.123").mkdir(parents=True)
+
+    def account(minor: int, major: int, system_ticks: int) -> None:
+        write(root, {"proc/7/stat": f"7 (a) b) S 1 1 1 0 -1 0 {minor} 0 {major} 0 9 {system_ticks} 0 0 20 0 2 0 5"})
+
+    write(root, {"proc/self/schedstat": "0 0 0"})
+    task(root, 7, 100, 10)
+    task(root, 8, 5, 5)
+    account(1000, 10, 0)
+
+    def second() -> None:
+        task(root, 7, 100.75, 10.25)
+        task(root, 8, 5.25, 5.75)
+        account(3000, 30, 25)
+
+    def third() -> None:
+        task(root, 7, 101, 11)
+        task(root, 8, 0.5, 0)
+        account(3000, 30, 25)
+
+    values = readings(root, processes.Scheduling(root, Folder.open(tmp_path / "spool")), second, third)
+    ticks = os.sysconf("SC_CLK_TCK")
+    assert values == {
+        ("pid 7", "running threads"): [pytest.approx(1.0), pytest.approx(0.75)],
+        ("pid 7", "threads without a CPU"): [pytest.approx(1.0), pytest.approx(0.75)],
+        ("pid 7", "usable CPUs"): [3.0] * 3,
+        ("pid 7", "page faults"): [2020.0, 0.0],
+        ("pid 7", "page faults from disk"): [20.0, 0.0],
+        ("pid 7", "time in the kernel"): [2500 / ticks, 0.0],
+    }
+
+
+def test_a_kernel_that_does_not_account_for_threads_is_not_asked(root: Path, tmp_path: Path) -> None:
+    write(root, {"proc/7/stat": "7"})
+    assert processes.Scheduling(root, Folder.open(tmp_path)).begin() is None
+
+
+def test_a_quota_of_a_group_above(root: Path) -> None:
+    write(root, {"proc/self/cgroup": "0::/user/job", "sys/fs/cgroup/user/job/cpu.max": "max 100000"})
+    write(root, {"sys/fs/cgroup/user/cpu.max": "150000 100000", "sys/fs/cgroup/user/cpu.stat": "usage_usec 100\nthrottled_usec 7"})
+    later = "usage_usec 500100\nnr_throttled 9\nthrottled_usec 250007"
+    values = readings(root, quota.Quota(root), lambda: write(root, {"sys/fs/cgroup/user/cpu.stat": later}))
+    assert values == {("", "limit"): [1.5, 1.5], ("", "used"): [pytest.approx(0.5)], ("", "held up"): [pytest.approx(0.25)]}
+
+
+@pytest.mark.parametrize("path", ["job", ""], ids=["the group", "a container"])
+def test_a_quota_of_the_first_version(root: Path, path: str) -> None:
+    """In a container, the path of its group is the host's."""
+    folder = f"sys/fs/cgroup/cpu,cpuacct/{path}"
+    write(root, {"proc/self/cgroup": "4:memory:/\n3:cpu,cpuacct:/job"})
+    write(root, {f"{folder}/cpu.cfs_quota_us": 20_000, f"{folder}/cpu.cfs_period_us": 100_000})
+
+    def used(ns: int, held_ns: int) -> None:
+        write(root, {f"{folder}/cpu.stat": f"nr_periods 3\nthrottled_time {held_ns}", f"{folder}/cpuacct.usage": ns})
+
+    used(5, 1000)
+    values = readings(root, quota.Quota(root), lambda: used(200_000_005, 800_001_000))
+    assert values == {("", "limit"): [0.2, 0.2], ("", "used"): [pytest.approx(0.2)], ("", "held up"): [pytest.approx(0.8)]}
+
+
+def test_no_quota_is_nothing(root: Path) -> None:
+    folder = "sys/fs/cgroup/cpu"
+    write(root, {"proc/self/cgroup": "0::/\n1:cpu:/", f"{folder}/cpu.cfs_quota_us": -1, f"{folder}/cpu.cfs_period_us": 100_000})
+    assert quota.Quota(root).begin() is None
 
 
 def test_whole_disks_alone(root: Path) -> None:
     write(root, {"proc/diskstats": diskstats(0, 0, 0), "sys/block/nvme0n1/size": 1, "sys/block/loop0/size": 1})
-    found = readings(root, system.Disks(root), lambda: write(root, {"proc/diskstats": diskstats(2048, 1024, 300)}))
-    assert found == {("nvme0n1", "read"): [1 << 20], ("nvme0n1", "written"): [1 << 19], ("nvme0n1", "busy"): [30.0]}
+    values = readings(root, system.Disks(root), lambda: write(root, {"proc/diskstats": diskstats(2048, 1024, 300)}))
+    assert values == {("nvme0n1", "read"): [1 << 20], ("nvme0n1", "written"): [1 << 19], ("nvme0n1", "busy"): [30.0]}
 
 
 def test_networks_and_one_that_is_set_back(root: Path) -> None:
@@ -106,17 +182,17 @@ def test_networks_and_one_that_is_set_back(root: Path) -> None:
     write(root, {"proc/net/dev": net(1000, 500)})
     steps = [lambda: write(root, {"proc/net/dev": net(3000, 600)}), lambda: write(root, {"proc/net/dev": net(10, 610)}),
              lambda: write(root, {"proc/net/dev": net(50, 620)})]  # fmt: skip
-    found = readings(root, system.Networks(root), *steps)
-    assert found["eth0", "received"] == [2000.0, 40.0]
-    assert found["eth0", "sent"] == [100.0, 10.0, 10.0]
+    values = readings(root, system.Networks(root), *steps)
+    assert values["eth0", "received"] == [2000.0, 40.0]
+    assert values["eth0", "sent"] == [100.0, 10.0, 10.0]
 
 
 def test_pressure(root: Path) -> None:
     write(root, {f"proc/pressure/{name}": pressure(0, 0) for name in ("cpu", "memory", "io")})
-    found = readings(root, system.Pressure(root), lambda: write(root, {"proc/pressure/io": pressure(250_000, 100_000)}))
-    assert found["io", "some waited"] == pytest.approx([25.0])
-    assert found["io", "all waited"] == pytest.approx([10.0])
-    assert found["cpu", "some waited"] == [0.0]
+    values = readings(root, system.Pressure(root), lambda: write(root, {"proc/pressure/io": pressure(250_000, 100_000)}))
+    assert values["io", "some waited"] == pytest.approx([25.0])
+    assert values["io", "all waited"] == pytest.approx([10.0])
+    assert values["cpu", "some waited"] == [0.0]
 
 
 # Vendors
@@ -129,9 +205,9 @@ def test_i915(root: Path) -> None:
         f"{card}/gt/gt0/rc6_residency_ms": 100, f"{card}/gt/gt0/rps_act_freq_mhz": 1300, f"{card}/gt/gt1/rps_act_freq_mhz": 900,
         f"{card}/device/hwmon/hwmon3/energy1_input": 5_000_000, "sys/class/drm/card0-DP-1/status": "connected",
     })  # fmt: skip
-    found = readings(root, SysfsSource("intel", vendors.intel_gpus(root)), lambda: write(root, {f"{card}/gt/gt0/rc6_residency_ms": 400}))
+    values = readings(root, SysfsSource("intel", vendors.intel_gpus(root)), lambda: write(root, {f"{card}/gt/gt0/rc6_residency_ms": 400}))
     gpu = "Intel GPU [0]"
-    assert found == {(gpu, "resting"): [30.0], (gpu, "frequency"): [1300.0] * 2, (gpu, "frequency gt gt1"): [900.0] * 2,
+    assert values == {(gpu, "resting"): [30.0], (gpu, "frequency"): [1300.0] * 2, (gpu, "frequency gt gt1"): [900.0] * 2,
                      (gpu, "energy"): [5.0] * 2}  # fmt: skip
 
 
@@ -142,9 +218,9 @@ def test_xe(root: Path) -> None:
         f"{device}/hwmon/hwmon0/energy1_input": 0,
     })  # fmt: skip
     steps = lambda: write(root, {f"{device}/hwmon/hwmon0/energy1_input": 120_000_000})  # noqa: E731
-    found = readings(root, SysfsSource("intel", vendors.intel_gpus(root)), steps)
-    assert found["Intel GPU [1]", "energy"] == [0.0, 120.0]
-    assert found["Intel GPU [1]", "frequency"] == [2000.0, 2000.0]
+    values = readings(root, SysfsSource("intel", vendors.intel_gpus(root)), steps)
+    assert values["Intel GPU [1]", "energy"] == [0.0, 120.0]
+    assert values["Intel GPU [1]", "frequency"] == [2000.0, 2000.0]
 
 
 def test_amdgpu(root: Path) -> None:
@@ -154,9 +230,9 @@ def test_amdgpu(root: Path) -> None:
         f"{device}/mem_info_vram_used": 1 << 30, f"{device}/hwmon/hwmon5/power1_average": 310_000_000,
         f"{device}/hwmon/hwmon5/temp1_input": 45000, f"{device}/hwmon/hwmon5/freq1_input": 1_700_000_000,
     })  # fmt: skip
-    found = readings(root, SysfsSource("amd", vendors.amd_gpus(root)))
+    by_counter = readings(root, SysfsSource("amd", vendors.amd_gpus(root)))
     values = {"utilization": 87.0, "memory used": 2.0**30, "power": 310.0, "temperature": 45.0, "SM clock": 1700.0}
-    assert found == {("AMD Instinct MI250X [0]", name): [value] for name, value in values.items()}
+    assert by_counter == {("AMD Instinct MI250X [0]", name): [value] for name, value in values.items()}
 
 
 def rapl(root: Path, package: int) -> Path:
@@ -170,9 +246,9 @@ def rapl(root: Path, package: int) -> Path:
 
 def test_rapl_goes_on_where_its_counter_begins_again(root: Path) -> None:
     rapl(root, 900_000)
-    found = readings(root, SysfsSource("rapl", vendors.rapl(root)), lambda: rapl(root, 100_000), lambda: rapl(root, 300_000))
-    assert found["package-0", "energy"] == pytest.approx([0.9, 1.1, 1.3])
-    assert found["package-0 dram", "energy"] == pytest.approx([77e-6] * 3)
+    values = readings(root, SysfsSource("rapl", vendors.rapl(root)), lambda: rapl(root, 100_000), lambda: rapl(root, 300_000))
+    assert values["package-0", "energy"] == pytest.approx([0.9, 1.1, 1.3])
+    assert values["package-0 dram", "energy"] == pytest.approx([77e-6] * 3)
 
 
 def test_what_may_not_be_read_is_named_and_has_no_values(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -190,31 +266,31 @@ def test_what_may_not_be_read_is_named_and_has_no_values(root: Path, monkeypatch
     assert [one.device for one in header.unreadable] == ["package-0", "package-0 dram"]
     (root / FOLDER).mkdir()
     (root / FOLDER / "00-rapl.records").write_bytes(pack_header(header))
-    found = read(Folder.open(root / FOLDER))
-    assert found.series["source"].to_list() == ["rapl", "rapl"]
-    assert found.values.is_empty()
+    telemetry = read(Folder.open(root / FOLDER))
+    assert telemetry.series["source"].to_list() == ["rapl", "rapl"]
+    assert telemetry.values.is_empty()
 
 
 def test_infiniband_counts_words(root: Path) -> None:
     counters = "sys/class/infiniband/mlx5_0/ports/1/counters"
     write(root, {f"{counters}/port_rcv_data": 0, f"{counters}/port_xmit_data": 0, f"{counters}/port_xmit_wait": 0})
     change = lambda: write(root, {f"{counters}/port_rcv_data": 1000, f"{counters}/port_xmit_wait": 9})  # noqa: E731
-    found = readings(root, SysfsSource("infiniband", vendors.infiniband(root)), change)
+    values = readings(root, SysfsSource("infiniband", vendors.infiniband(root)), change)
     port = "mlx5_0 port 1"
-    assert found == {(port, "received"): [4000.0], (port, "sent"): [0.0], (port, "waited to send"): [9.0]}
+    assert values == {(port, "received"): [4000.0], (port, "sent"): [0.0], (port, "waited to send"): [9.0]}
 
 
 def test_slingshot_tells_a_time_beside_each_value(root: Path) -> None:
     path = "sys/class/cxi/cxi0/device/telemetry/hni_sts_tx_ok_octets"
     write(root, {path: "100@1760000000.25"})
-    found = readings(root, SysfsSource("cxi", vendors.slingshot(root)), lambda: write(root, {path: "2100@1760000001.25"}))
-    assert found == {("cxi0", "sent"): [2000.0]}
+    values = readings(root, SysfsSource("cxi", vendors.slingshot(root)), lambda: write(root, {path: "2100@1760000001.25"}))
+    assert values == {("cxi0", "sent"): [2000.0]}
 
 
 def test_a_machine_without_anything_has_nothing_to_look_at(root: Path) -> None:
     root.mkdir()
-    for found in (vendors.rapl, vendors.amd_gpus, vendors.intel_gpus, vendors.infiniband, vendors.slingshot, cpu.frequencies):
-        assert SysfsSource("x", found(root)).begin() is None
+    for sensors in (vendors.rapl, vendors.amd_gpus, vendors.intel_gpus, vendors.infiniband, vendors.slingshot, cpu.frequencies):
+        assert SysfsSource("x", sensors(root)).begin() is None
     for source in (cpu.CpuTimes(root, cores=False), memory.Memory(root), system.Disks(root), system.Networks(root), system.Pressure(root)):
         assert source.begin() is None
     assert nvidia.nvidia_gpus(root) == []
@@ -233,17 +309,17 @@ def devices(root: Path) -> Path:
 
 
 def of_device(root: Path, nvml: str, index: int) -> Readings:
-    found: Readings = {}
+    by_counter: Readings = {}
     for number, source in enumerate(one for one in nvidia.nvidia_gpus(devices(root), nvml) if one.index == index):
         (root / str(number)).mkdir()
-        found |= readings(root / str(number), source, lambda: None)
-    return found
+        by_counter |= readings(root / str(number), source, lambda: None)
+    return by_counter
 
 
 def test_a_device_that_counts_its_energy(root: Path, nvml: str) -> None:
-    found = of_device(root, nvml, 0)
-    assert {device for device, _ in found} == {"NVIDIA Fake [0]"}
-    values = {name: value for (_, name), value in found.items()}
+    by_counter = of_device(root, nvml, 0)
+    assert {device for device, _ in by_counter} == {"NVIDIA Fake [0]"}
+    values = {name: value for (_, name), value in by_counter.items()}
     assert values["energy"][1] - values["energy"][0] == pytest.approx(1.5)
     del values["energy"]
     assert values == {"power": [512.0] * 2, "utilization": [80.0] * 2, "memory used": [40.0] * 2, "memory utilization": [30.0] * 2,

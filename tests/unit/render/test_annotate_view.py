@@ -34,11 +34,11 @@ TEXT = "\n".join(["import triton", "", "def kernel(p):", "\tx = load(p)", "    r
 
 
 def shown(
-    made: Profile, wanted: str = "gemm", width: int = 100, least: float = 0.0, *, by_code: bool = False, color: bool = False
+    opened: Profile, wanted: str = "gemm", width: int = 100, least: float = 0.0, *, by_code: bool = False, color: bool = False
 ) -> list[str]:
     text = io.StringIO()
     console = Console(file=text, width=width, force_terminal=color, highlight=False)
-    print_annotation(annotate(made, wanted), least, by_code=by_code, console=console)
+    print_annotation(annotate(opened, wanted), least, by_code=by_code, console=console)
     return text.getvalue().splitlines()
 
 
@@ -71,13 +71,13 @@ def test_reasons_have_all_samples_those_without_issue_and_a_meaning(gemm: Profil
     assert rows(shown(gemm), " all ")[0].split()[:3] == ["100.0%", "1,000", "650"]
 
 
-@pytest.mark.parametrize(("many", "told"), [(9, False), (10, True)])
-def test_of_many_reasons_the_rare_ones_are_told_together(tmp_path: Path, many: int, told: bool) -> None:
+@pytest.mark.parametrize(("many", "folded"), [(9, False), (10, True)])
+def test_of_many_reasons_the_rare_ones_are_told_together(tmp_path: Path, many: int, folded: bool) -> None:
     waits = {f"reason_{at}": 100 - at for at in range(many)}
     of = shown(profile(tmp_path / "p", replace(GEMM, code=[(0, "NOP", line(4), waits)])))
-    assert bool(rows(of, "2 more")) is told
+    assert bool(rows(of, "2 more")) is folded
     assert not rows(of, "1 more")
-    assert any(row.endswith(" reason_8") for row in of) is not told
+    assert any(row.endswith(" reason_8") for row in of) is not folded
 
 
 def test_the_hottest_lines_are_numbered_and_found_again_in_the_listing(gemm: Profile) -> None:
@@ -108,12 +108,12 @@ def test_in_a_wide_terminal_they_stand_beside_it(gemm: Profile) -> None:
 
 
 def test_lines_without_code_are_shown_between_those_with_and_long_gaps_are_marked(tmp_path: Path) -> None:
-    made = profile(
+    opened = profile(
         tmp_path / "p",
         replace(GEMM, code=[(0, "A", line(1), {"wait": 1}), (1, "B", line(3), {}), (2, "C", line(20), {})]),
         sources={CODE: TEXT},
     )
-    of = [row.strip() for row in shown(made)]
+    of = [row.strip() for row in shown(opened)]
     assert of[of.index("3 def kernel(p):") - 1] == "2"
     assert of[of.index("20     # end") - 1] == "⋮"
 
@@ -144,26 +144,26 @@ def test_the_order_of_the_code_shows_each_instruction_with_its_line(gemm: Profil
 
 
 def test_it_is_said_that_samples_stand_behind_what_they_wait_for(gemm: Profile, tmp_path: Path) -> None:
-    told = "samples stand at the instruction that waits to be issued; what it waits for (a load, a barrier) lies before it"
-    assert told in shown(gemm, width=120)
-    assert told not in shown(profile(tmp_path / "p", replace(GEMM, code=[])), width=120)
+    hint = "samples stand at the instruction that waits to be issued; what it waits for (a load, a barrier) lies before it"
+    assert hint in shown(gemm, width=120)
+    assert hint not in shown(profile(tmp_path / "p", replace(GEMM, code=[])), width=120)
 
 
 def test_cold_instructions_are_told_not_shown(tmp_path: Path) -> None:
     cold = [(16 * place, f"NOP {place}", line(4), {"wait": 1} if place % 2 else {}) for place in range(10)]
-    made = profile(tmp_path / "p", replace(GEMM, code=[*cold, (0x100, "BRA", line(4), {"wait": 995})]), sources={CODE: TEXT})
-    folded = shown(made, least=0.5)
+    opened = profile(tmp_path / "p", replace(GEMM, code=[*cold, (0x100, "BRA", line(4), {"wait": 995})]), sources={CODE: TEXT})
+    folded = shown(opened, least=0.5)
     assert not rows(folded, "NOP")
     assert rows(folded, "10 instructions") == ["⋮  0.50%         5           10 instructions"]
-    assert len(rows(shown(made, least=0), "NOP")) == 10
-    around = rows(shown(made, least=0.5, by_code=True), "NOP")
+    assert len(rows(shown(opened, least=0), "NOP")) == 10
+    around = rows(shown(opened, least=0.5, by_code=True), "NOP")
     assert [row.split()[0] for row in around] == ["0080", "0090"], "the order of the code shows what is around a hot one"
 
 
 def test_an_instruction_with_just_the_least_share_is_shown(tmp_path: Path) -> None:
     code = [(16 * place, f"NOP {place}", line(4), {"wait": 9 + place}) for place in range(5)]
-    rest = (0x100, "BRA", line(4), {"wait": 1000 - sum(9 + place for place in range(5))})
-    of = shown(profile(tmp_path / "p", replace(GEMM, code=[*code, rest])), least=1.2)
+    branch = (0x100, "BRA", line(4), {"wait": 1000 - sum(9 + place for place in range(5))})
+    of = shown(profile(tmp_path / "p", replace(GEMM, code=[*code, branch])), least=1.2)
     assert [row.partition("NOP ")[2][0] for row in rows(of, "NOP")] == ["3", "4"]
 
 
@@ -224,8 +224,8 @@ WILD = Sampled(
 @pytest.mark.parametrize("width", [10, 40, 80, 120, 139, 140, 180, 400])
 @pytest.mark.parametrize("by_code", [False, True])
 def test_nothing_is_wider_than_the_terminal_or_moves_its_cursor(tmp_path: Path, width: int, by_code: bool) -> None:
-    made = profile(tmp_path / "p", WILD, sources={"/s/\x1b]0;title\x07.py": "\x1b[2J\u202eevil\x00\tand tabs\u2028\n" * 5})
-    of = shown(made, "kkk", width, by_code=by_code)
+    opened = profile(tmp_path / "p", WILD, sources={"/s/\x1b]0;title\x07.py": "\x1b[2J\u202eevil\x00\tand tabs\u2028\n" * 5})
+    of = shown(opened, "kkk", width, by_code=by_code)
     assert max(map(cell_len, of)) <= width
     assert not any(char in row for row in of for char in "\x1b\x00\t\x07\u2028\u202e")
 

@@ -63,10 +63,10 @@ def test_what_is_written_is_read(plain: list[int], delta: list[int], texts: list
         "text": pl.Series(texts, dtype=pl.String),
         "delta": np.array(delta, dtype=np.int64),
     }
-    head, found = opened(block(HEAD, columns, frozenset({"delta"})))
+    head, read_columns = opened(block(HEAD, columns, frozenset({"delta"})))
     assert (head["notes"], head["bins"]) == (HEAD["notes"], HEAD["bins"])
-    assert (found["plain"], found["delta"]) == (plain, delta)
-    assert len(found["text"]) == len(texts)
+    assert (read_columns["plain"], read_columns["delta"]) == (plain, delta)
+    assert len(read_columns["text"]) == len(texts)
 
 
 def test_a_column_takes_no_more_planes_than_its_numbers_need() -> None:
@@ -76,20 +76,22 @@ def test_a_column_takes_no_more_planes_than_its_numbers_need() -> None:
 
 
 def test_what_cannot_be_said_exactly_is_cut_off() -> None:
-    _, found = opened(block({}, {"n": np.array([-5, 1 << 60])}))
-    assert found["n"] == [0, MOST]
+    _, read_columns = opened(block({}, {"n": np.array([-5, 1 << 60])}))
+    assert read_columns["n"] == [0, MOST]
 
 
 def test_columns_without_rows() -> None:
-    _, found = opened(block({}, {"n": np.zeros(0, dtype=np.int64), "d": np.zeros(0, dtype=np.int64), "t": pl.Series([], dtype=pl.String)}))
-    assert found == {"n": [], "d": [], "t.length": [], "t": []}
+    _, read_columns = opened(
+        block({}, {"n": np.zeros(0, dtype=np.int64), "d": np.zeros(0, dtype=np.int64), "t": pl.Series([], dtype=pl.String)})
+    )
+    assert read_columns == {"n": [], "d": [], "t.length": [], "t": []}
 
 
 def test_texts_have_nothing_in_them_that_turns_a_line_around_or_ends_it() -> None:
-    _, found = opened(block({}, {"t": pl.Series(HOSTILE)}))
-    assert found["t"][:3] == HOSTILE[:3]
-    assert found["t"][3:5] == ["\ufffdevil", "a\ufffdb"]
-    assert found["t"][5] == HOSTILE[5]
+    _, read_columns = opened(block({}, {"t": pl.Series(HOSTILE)}))
+    assert read_columns["t"][:3] == HOSTILE[:3]
+    assert read_columns["t"][3:5] == ["\ufffdevil", "a\ufffdb"]
+    assert read_columns["t"][5] == HOSTILE[5]
 
 
 def test_the_same_columns_are_the_same_bytes() -> None:
@@ -111,9 +113,9 @@ def read_by_the_page(packed: bytes, path: Path) -> dict[str, Any]:
         console.log(JSON.stringify({ head, columns: plain, types }));
     """
     (path / "read.mjs").write_text(script)
-    done = subprocess.run([str(NODE), "read.mjs"], cwd=path, capture_output=True, text=True, check=True, timeout=120)
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
+    process = subprocess.run([str(NODE), "read.mjs"], cwd=path, capture_output=True, text=True, check=True, timeout=120)
+    answer: dict[str, Any] = json.loads(process.stdout)
+    return answer
 
 
 @pytest.mark.skipif(NODE is None, reason="node is not installed")
@@ -135,14 +137,14 @@ def test_the_page_reads_the_same(tmp_path: Path) -> None:
     }
     packed = block(HEAD, columns, frozenset({"walk", "leaps", "far"}))
     head, expected = opened(packed)
-    found = read_by_the_page(packed, tmp_path)
-    assert found["columns"] == expected
-    assert found["head"] == head
-    assert {name for name, kind in found["types"].items() if kind == "Float64Array"} == {"wide", "over", "far"}
+    page = read_by_the_page(packed, tmp_path)
+    assert page["columns"] == expected
+    assert page["head"] == head
+    assert {name for name, kind in page["types"].items() if kind == "Float64Array"} == {"wide", "over", "far"}
 
 
 @pytest.mark.skipif(NODE is None, reason="node is not installed")
 def test_differences_that_no_double_holds_are_not_stored(tmp_path: Path) -> None:
     values = [MOST, 0, MOST - 4, 7]
-    found = read_by_the_page(block({}, {"n": np.array(values)}, frozenset({"n"})), tmp_path)
-    assert found["columns"]["n"] == values
+    page = read_by_the_page(block({}, {"n": np.array(values)}, frozenset({"n"})), tmp_path)
+    assert page["columns"]["n"] == values

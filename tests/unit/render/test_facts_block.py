@@ -13,12 +13,12 @@ from aiflame.render.report.facts_block import facts_block, facts_makers
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def profiles(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("block")
 
 
-def test_a_block_has_the_columns_that_the_page_reads(made: Path) -> None:
-    recorded = training(made / "training")
+def test_a_block_has_the_columns_that_the_page_reads(profiles: Path) -> None:
+    recorded = training(profiles / "training")
     blocks = {domain: opened(make()) for domain, make in facts_makers(recorded).items()}
     assert set(blocks) == {"device", "cpu"}
     for head, columns in blocks.values():
@@ -43,6 +43,6 @@ def test_a_block_has_the_columns_that_the_page_reads(made: Path) -> None:
         assert set(map(str, columns["frame.kind"][1:])) == set(head["kinds"])
 
 
-def test_the_same_profile_gives_the_same_bytes(made: Path) -> None:
-    recorded = training(made / "twice")
+def test_the_same_profile_gives_the_same_bytes(profiles: Path) -> None:
+    recorded = training(profiles / "twice")
     assert facts_block(device_sites(recorded)) == facts_block(device_sites(recorded))

@@ -43,7 +43,7 @@ HOSTILE = (
 
 def decode(data: bytes) -> Fields:
     """The fields of a message, in their order."""
-    found: Fields = []
+    fields: Fields = []
     at = 0
 
     def varint() -> int:
@@ -60,17 +60,17 @@ def decode(data: bytes) -> Fields:
     while at < len(data):
         tag = varint()
         if tag & 7 == 0:
-            found.append((tag >> 3, varint()))
+            fields.append((tag >> 3, varint()))
         elif tag & 7 == 1:
-            found.append((tag >> 3, data[at : at + 8]))
+            fields.append((tag >> 3, data[at : at + 8]))
             at += 8
         else:
             assert tag & 7 == 2, "no other types are written"
             size = varint()
             assert at + size <= len(data)
-            found.append((tag >> 3, data[at : at + size]))
+            fields.append((tag >> 3, data[at : at + size]))
             at += size
-    return found
+    return fields
 
 
 def packets(trace: bytes) -> Iterator[dict[int, int | bytes]]:
@@ -83,20 +83,20 @@ def packets(trace: bytes) -> Iterator[dict[int, int | bytes]]:
             yield fields
 
 
-def written(made: Timeline) -> bytes:
+def written(drawn: Timeline) -> bytes:
     file = io.BytesIO()
-    perfetto.write(made, CLOCKS, file)
+    perfetto.write(drawn, CLOCKS, file)
     return file.getvalue()
 
 
 def interned(trace: bytes, field: int) -> dict[int, str]:
-    found = {}
+    names = {}
     for packet in packets(trace):
         for number, entry in decode(packet.get(12, b"")):  # type: ignore[arg-type]
             if number == field:
                 fields = dict(decode(entry))  # type: ignore[arg-type]
-                found[fields[1]] = fields[2].decode()  # type: ignore[union-attr]
-    return found  # type: ignore[return-value]
+                names[fields[1]] = fields[2].decode()  # type: ignore[union-attr]
+    return names  # type: ignore[return-value]
 
 
 def events(trace: bytes) -> list[tuple[int, Fields]]:
@@ -106,18 +106,18 @@ def events(trace: bytes) -> list[tuple[int, Fields]]:
 def test_slices_are_written_with_names_tracks_and_times(tmp_path: Path) -> None:
     program = Program()
     program.kernel(program.launch(10, 300, "", "layers.0", "mm"), 1 << 40, (1 << 40) + 5)
-    made = timeline(program.profile(tmp_path))
-    trace = written(made)
+    drawn = timeline(program.profile(tmp_path))
+    trace = written(drawn)
     names = interned(trace, 2)
-    found = []
+    slices = []
     for time, fields in events(trace):
         plain = dict(fields)
-        found.append((time, plain[9], plain[11], names.get(int(plain.get(10, 0)))))
+        slices.append((time, plain[9], plain[11], names.get(int(plain.get(10, 0)))))
     expected = []
-    for row in made.slices.iter_rows(named=True):
-        expected.append((row["begin_ns"], 1, row["track"] + 1, made.names[row["name"]]))
+    for row in drawn.slices.iter_rows(named=True):
+        expected.append((row["begin_ns"], 1, row["track"] + 1, drawn.names[row["name"]]))
         expected.append((row["end_ns"], 2, row["track"] + 1, None))
-    assert found == expected
+    assert slices == expected
 
 
 def test_each_arrow_begins_and_ends_once(tmp_path: Path) -> None:
@@ -154,41 +154,43 @@ def test_facts_are_written_as_texts_numbers_and_lists(tmp_path: Path) -> None:
         return texts[plain[17]] if 17 in plain else plain.get(3, plain.get(4))  # type: ignore[index]
 
     kernel = next(event for _, event in events(trace) if any(number == 48 for number, _ in event))
-    told = {}
+    facts = {}
     for number, annotation in kernel:
         if number == 4:
             fields = decode(annotation)  # type: ignore[arg-type]
-            told[keys[dict(fields)[1]]] = value(fields)  # type: ignore[index]
-    assert told["layer"] == "layers.0"
-    assert told["registers"] == 40
-    assert told["stack"] == ["model.py:41 Block.forward", "model.py:41 Block.forward", "train.py:12 train"]
+            facts[keys[dict(fields)[1]]] = value(fields)  # type: ignore[index]
+    assert facts["layer"] == "layers.0"
+    assert facts["registers"] == 40
+    assert facts["stack"] == ["model.py:41 Block.forward", "model.py:41 Block.forward", "train.py:12 train"]
 
 
-@pytest.mark.parametrize(("most", "told"), [(1000, 1), (0, 0)])
-def test_kernels_tell_their_step_unless_there_are_too_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int, told: int) -> None:
+@pytest.mark.parametrize(("most", "annotated"), [(1000, 1), (0, 0)])
+def test_kernels_tell_their_step_unless_there_are_too_many(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int, annotated: int
+) -> None:
     program = Program()
     program.kernel(program.launch(10, 12), 20, 30)
-    made = timeline(program.profile(tmp_path))
-    stepping = replace(made, slices=made.slices.with_columns(step=pl.lit(3, pl.Int32)))
+    drawn = timeline(program.profile(tmp_path))
+    stepping = replace(drawn, slices=drawn.slices.with_columns(step=pl.lit(3, pl.Int32)))
     monkeypatch.setattr(perfetto, "MOST_WITH_STEPS", most)
     trace = written(stepping)
     step = next(number for number, key in interned(trace, 3).items() if key == "step")
     annotations = [dict(decode(value)) for _, event in events(trace) for number, value in event if number == 4]  # type: ignore[arg-type]
-    assert [fact[4] for fact in annotations if fact[1] == step] == [3] * told, "of the kernel alone: its call lies in the step"
+    assert [fact[4] for fact in annotations if fact[1] == step] == [3] * annotated, "of the kernel alone: its call lies in the step"
 
 
 def test_a_profile_is_written_part_by_part_as_its_whole_timeline_would_be(tmp_path: Path) -> None:
     program = Program()
     for name in ("gemm", "softmax", "gemm"):
         program.kernel(program.launch(10, 12), 20, 30, name=name)
-    rest = {"thread": 1, "kind": RegionKind.NESTED, "api": RegionApi.NVTX}
-    program.rows("regions", {**rest, "name": "epoch", "category": "x", "begin_ns": 5})
+    columns = {"thread": 1, "kind": RegionKind.NESTED, "api": RegionApi.NVTX}
+    program.rows("regions", {**columns, "name": "epoch", "category": "x", "begin_ns": 5})
     program.rows("region_ends", {"region": 1, "thread": 1, "end_ns": 90})
     profile, file = program.profile(tmp_path), io.BytesIO()
     slices = perfetto.write_profile(profile, CLOCKS, file)
-    made = timeline(profile)
-    parts, whole = file.getvalue(), written(made)
-    assert slices == len(made.slices) > 0
+    drawn = timeline(profile)
+    parts, whole = file.getvalue(), written(drawn)
+    assert slices == len(drawn.slices) > 0
     assert sorted(map(str, events(parts))) == sorted(map(str, events(whole)))
     for field in (1, 2, 3, 29):
         assert interned(parts, field) == interned(whole, field)
@@ -206,8 +208,8 @@ def test_a_region_without_facts_has_none(tmp_path: Path) -> None:
 
 def test_hostile_names_are_written_whole_or_cut_and_are_text(tmp_path: Path) -> None:
     program = Program()
-    rest = {"thread": 1, "kind": RegionKind.NESTED, "api": RegionApi.NVTX}
-    program.rows("regions", *({**rest, "name": name, "category": name, "begin_ns": 10 * at} for at, name in enumerate(HOSTILE)))
+    columns = {"thread": 1, "kind": RegionKind.NESTED, "api": RegionApi.NVTX}
+    program.rows("regions", *({**columns, "name": name, "category": name, "begin_ns": 10 * at} for at, name in enumerate(HOSTILE)))
     program.rows("region_ends", *({"region": at + 1, "thread": 1, "end_ns": 10 * at + 5} for at in range(len(HOSTILE))))
     names = list(interned(written(timeline(program.profile(tmp_path))), 2).values())
     assert HOSTILE[0] in names
@@ -224,17 +226,17 @@ def test_letters_that_are_none_are_replaced() -> None:
 @pytest.mark.parametrize("rows", [[], [{"pid": 5}]])
 def test_profiles_without_anything_give_a_trace(tmp_path: Path, rows: list[dict[str, int]]) -> None:
     sealed(tmp_path / "p.aiflame", processes=rows)
-    done = run_aiflame("timeline", str(tmp_path / "p.aiflame"), "-o", str(tmp_path / "t.pftrace"))
-    assert done.status == 0, done.err
+    result = run_aiflame("timeline", str(tmp_path / "p.aiflame"), "-o", str(tmp_path / "t.pftrace"))
+    assert result.status == 0, result.err
     assert events((tmp_path / "t.pftrace").read_bytes()) == []
 
 
 def test_an_output_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
     Program().profile(tmp_path)
-    done = run_aiflame("timeline", str(tmp_path / "p.aiflame"), "-o", str(tmp_path / "nowhere" / "t.pftrace"))
-    assert done.status == 1
+    result = run_aiflame("timeline", str(tmp_path / "p.aiflame"), "-o", str(tmp_path / "nowhere" / "t.pftrace"))
+    assert result.status == 1
     nowhere = tmp_path / "nowhere" / "t.pftrace"
-    assert done.err == f"aiflame: cannot write {nowhere}: no such file or directory: choose another place with -o\n"
+    assert result.err == f"aiflame: cannot write {nowhere}: no such file or directory: choose another place with -o\n"
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
@@ -242,8 +244,8 @@ def test_a_full_disk_is_one_line(tmp_path: Path) -> None:
     program = Program()
     program.launch(1, 2)
     program.profile(tmp_path)
-    done = run_aiflame("timeline", str(tmp_path / "p.aiflame"), "-o", "/dev/full")
-    assert done.err == "aiflame: cannot write /dev/full: no space left on device: choose another place with -o\n"
+    result = run_aiflame("timeline", str(tmp_path / "p.aiflame"), "-o", "/dev/full")
+    assert result.err == "aiflame: cannot write /dev/full: no space left on device: choose another place with -o\n"
 
 
 def test_a_trace_that_was_not_finished_is_not_left_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -254,8 +256,8 @@ def test_a_trace_that_was_not_finished_is_not_left_behind(tmp_path: Path, monkey
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(perfetto, "write_profile", half)
-    done = run_aiflame("timeline", str(tmp_path / "p.aiflame"), "-o", str(tmp_path / "t.pftrace"))
-    assert done.status == 1
+    result = run_aiflame("timeline", str(tmp_path / "p.aiflame"), "-o", str(tmp_path / "t.pftrace"))
+    assert result.status == 1
     assert not (tmp_path / "t.pftrace").exists()
 
 
@@ -265,8 +267,8 @@ def test_a_truncated_table_is_one_line(tmp_path: Path) -> None:
     program.profile(tmp_path)
     part = next((tmp_path / "p.aiflame" / "tables" / "kernels").iterdir())
     os.truncate(part, part.stat().st_size // 2)
-    done = run_aiflame("timeline", str(tmp_path / "p.aiflame"), "-o", str(tmp_path / "t.pftrace"))
-    assert "is damaged (its checksum is wrong)" in done.err
+    result = run_aiflame("timeline", str(tmp_path / "p.aiflame"), "-o", str(tmp_path / "t.pftrace"))
+    assert "is damaged (its checksum is wrong)" in result.err
     assert not (tmp_path / "t.pftrace").exists()
 
 
@@ -284,20 +286,20 @@ def test_numbers_are_read_as_they_were_written(values: list[int], field: int) ->
         wire.Some(np.flatnonzero(column % 2 == 0), wire.Same(wire.number(3, 1))),
         chosen,
     ]
-    told = decode(wire.encode([wire.Message(1, inner, count)], count))
+    messages = decode(wire.encode([wire.Message(1, inner, count)], count))
     choices: list[Fields] = [[], [(7, b"aa")], [(8, 300)]]
     expected: list[Fields] = []
     for value in values:
-        rest = choices[value % 3]
-        expected.append([(field, value), (2, struct.pack("<Q", value)), *([(3, 1)] if value % 2 == 0 else []), *rest])
-    assert [decode(message) for _, message in told] == expected  # type: ignore[arg-type]
+        repeated = choices[value % 3]
+        expected.append([(field, value), (2, struct.pack("<Q", value)), *([(3, 1)] if value % 2 == 0 else []), *repeated])
+    assert [decode(message) for _, message in messages] == expected  # type: ignore[arg-type]
 
 
 @given(st.lists(st.tuples(st.integers(0, 2**40), st.integers(0, 5)), max_size=20))
 def test_runs_count_up(runs: list[tuple[int, int]]) -> None:
     first, count = (np.array([run[place] for run in runs], dtype=np.int64) for place in (0, 1))
-    told = decode(wire.encode([wire.Runs(5, first, count)], len(runs)))
-    assert [struct.unpack("<Q", value)[0] for _, value in told] == [begin + at for begin, many in runs for at in range(many)]  # type: ignore[arg-type]
+    messages = decode(wire.encode([wire.Runs(5, first, count)], len(runs)))
+    assert [struct.unpack("<Q", value)[0] for _, value in messages] == [begin + at for begin, many in runs for at in range(many)]  # type: ignore[arg-type]
 
 
 _PIECES = st.lists(st.binary(max_size=30), min_size=1, max_size=5)
@@ -306,5 +308,5 @@ _PIECES = st.lists(st.binary(max_size=30), min_size=1, max_size=5)
 @given(_PIECES, st.lists(st.integers(0, 4), max_size=20))
 def test_pieces_of_any_length_are_written_beside_each_other(pieces: list[bytes], chosen: list[int]) -> None:
     which = np.array([one % len(pieces) for one in chosen], dtype=np.int64)
-    told = wire.encode([wire.Same(b"<"), wire.Chosen(pieces, which), wire.Same(b">")], len(which))
-    assert told == b"".join(b"<" + pieces[one] + b">" for one in which.tolist())
+    encoded = wire.encode([wire.Same(b"<"), wire.Chosen(pieces, which), wire.Same(b">")], len(which))
+    assert encoded == b"".join(b"<" + pieces[one] + b">" for one in which.tolist())

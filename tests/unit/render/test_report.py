@@ -66,8 +66,8 @@ def names_in(folder: Path) -> list[str]:
 
 def head_of(block: bytes) -> dict[str, Any]:
     raw = gzip.decompress(block)
-    found: dict[str, Any] = json.loads(raw[4 : 4 + struct.unpack("<I", raw[:4])[0]])
-    return found
+    head: dict[str, Any] = json.loads(raw[4 : 4 + struct.unpack("<I", raw[:4])[0]])
+    return head
 
 
 @pytest.fixture(scope="module")
@@ -76,13 +76,13 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Profile:
 
 
 def test_the_file_has_the_first_screen_and_each_block_it_names(trained: Profile, tmp_path: Path) -> None:
-    found = written(trained, tmp_path / "r.html")
-    first = json.loads(found.inside["summary"])
+    elements = written(trained, tmp_path / "r.html")
+    first = json.loads(elements.inside["summary"])
     assert first["title"] == "p.aiflame"
     assert first["summary"]["command"] == "python train.py"
     assert {"tables", "facts.device", "facts.cpu", "timeline", "code", "code.0", "text.0"} <= set(first["blocks"])
     for name in first["blocks"]:
-        assert head_of(base64.b64decode(found.inside[name]))["columns"]
+        assert head_of(base64.b64decode(elements.inside[name]))["columns"]
 
 
 def test_the_first_screen_has_findings_steps_and_panels(trained: Profile) -> None:
@@ -90,7 +90,7 @@ def test_the_first_screen_has_findings_steps_and_panels(trained: Profile) -> Non
     assert [panel["table"] for panel in first["panels"]] == ["phases", "layer-groups", "kernels"]
     layers = first["panels"][1]["rows"]
     assert (layers[0]["name"], layers[0]["search"]) == ("layers.*.attn", "^attn$")
-    assert (first["panels"][2]["of"], first["panels"][2]["rows"][0]["value"]) == ("GPU time", STEPS * 60_000)
+    assert (first["panels"][2]["of"], first["panels"][2]["rows"][0]["value"]) == ("GPU time", (STEPS - 1) * 60_000)
     (steps,) = first["steps"]
     assert (len(steps["step"]), steps["of"]) == (STEPS, STEPS)
     assert max(range(STEPS), key=lambda at: steps["took_ns"][at]) == SLOWEST
@@ -108,17 +108,17 @@ def test_many_steps_are_thinned_to_the_longest_of_neighbours(tmp_path: Path, mon
 
 def test_a_profile_with_nothing_in_it_has_a_report_that_says_so(tmp_path: Path) -> None:
     sealed(tmp_path / "empty.aiflame")
-    found = written(aiflame.open(tmp_path / "empty.aiflame").store, tmp_path / "r.html")
-    first = json.loads(found.inside["summary"])
+    elements = written(aiflame.open(tmp_path / "empty.aiflame").store, tmp_path / "r.html")
+    first = json.loads(elements.inside["summary"])
     assert (first["findings"], first["panels"], first["steps"]) == ([], [], [])
     assert "tables" not in first["blocks"]
     assert "code" not in first["blocks"]
 
 
 def test_the_title_is_the_one_that_is_asked_for(trained: Profile, tmp_path: Path) -> None:
-    found = written(trained, tmp_path / "r.html", title="Before </title><b>")
-    assert (found.inside["<title>"], found.inside["title"]) == ("Before </title><b>",) * 2
-    assert "b" not in found.tags
+    elements = written(trained, tmp_path / "r.html", title="Before </title><b>")
+    assert (elements.inside["<title>"], elements.inside["title"]) == ("Before </title><b>",) * 2
+    assert "b" not in elements.tags
 
 
 def test_a_baseline_brings_its_facts(trained: Profile, tmp_path: Path) -> None:
@@ -144,19 +144,19 @@ def test_a_lone_surrogate_becomes_a_replacement() -> None:
 
 
 def test_the_policy_allows_exactly_what_is_in_the_page(trained: Profile, tmp_path: Path) -> None:
-    found = written(trained, tmp_path / "r.html")
-    policy = next(value for name, value in found.attributes if value.startswith("default-src"))
+    elements = written(trained, tmp_path / "r.html")
+    policy = next(value for name, value in elements.attributes if value.startswith("default-src"))
     assert "default-src 'none'" in policy
     assert "connect-src 'none'" in policy
     assert "unsafe" not in policy
     assert not re.search(r"https?:|\*", policy)
-    assert not [value for name, value in found.attributes if name in ("src", "href") and not value.startswith("data:")]
+    assert not [value for name, value in elements.attributes if name in ("src", "href") and not value.startswith("data:")]
 
 
 def test_a_served_page_has_no_data_and_may_ask_its_own_server() -> None:
-    found = Elements("".join(page("served", None)))
-    assert found.inside["summary"] == "null"
-    assert "connect-src 'self'" in next(value for name, value in found.attributes if value.startswith("default-src"))
+    elements = Elements("".join(page("served", None)))
+    assert elements.inside["summary"] == "null"
+    assert "connect-src 'self'" in next(value for name, value in elements.attributes if value.startswith("default-src"))
 
 
 def test_a_file_has_pages_of_the_hottest_kernels_alone_and_a_server_of_all(tmp_path: Path) -> None:
@@ -220,11 +220,11 @@ def test_a_full_disk_leaves_the_old_report_and_one_line(trained: Profile, tmp_pa
 
     opened = os.fdopen
 
-    def open_full(descriptor: int, mode: str = "r", *rest: Any, **more: Any) -> Any:
+    def open_full(descriptor: int, mode: str = "r", *arguments: Any, **more: Any) -> Any:
         if mode == "wb":
             os.close(descriptor)
             return Full()
-        return opened(descriptor, mode, *rest, **more)
+        return opened(descriptor, mode, *arguments, **more)
 
     monkeypatch.setattr("aiflame.render.output.os.fdopen", open_full)
     monkeypatch.setattr(document, "page", pieces)

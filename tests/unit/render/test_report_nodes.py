@@ -59,20 +59,20 @@ def ask(tmp_path_factory: pytest.TempPathFactory) -> Ask:
         assert NODE is not None
         run = subprocess.run([NODE, home / "web" / "ask.js"], input=json.dumps([files, given]), capture_output=True, text=True, check=False)
         assert run.returncode == 0, run.stderr
-        found: dict[str, Any] = json.loads(run.stdout)
-        return found
+        graph: dict[str, Any] = json.loads(run.stdout)
+        return graph
 
     return answer
 
 
-def stacks_of(found: Mapping[str, Any], column: int = 0) -> Stacks:
+def stacks_of(graph: Mapping[str, Any], column: int = 0) -> Stacks:
     """Each stack with its own value, as the worker laid them out."""
     paths: list[tuple[str, ...]] = []
     own: Stacks = Counter()
-    for node, parent in enumerate(found["parent"]):
-        paths.append(() if parent < 0 else (*paths[parent], found["names"][node]))
-        if found["own"][column][node]:
-            own[paths[node]] += found["own"][column][node]
+    for node, parent in enumerate(graph["parent"]):
+        paths.append(() if parent < 0 else (*paths[parent], graph["names"][node]))
+        if graph["own"][column][node]:
+            own[paths[node]] += graph["own"][column][node]
     return dict(own)
 
 
@@ -140,7 +140,7 @@ def test_focus_on_two_names_keeps_what_goes_through_both(ask: Ask, stacks: Stack
 
 
 def test_a_sandwich_has_callees_from_the_outermost_and_callers_above(ask: Ask, stacks: Stacks) -> None:
-    found = ask(facts_of(stacks), sandwich="b")
+    graph = ask(facts_of(stacks), sandwich="b")
     through = {stack: value for stack, value in stacks.items() if "b" in stack}
     callees: Stacks = Counter()
     callers: Stacks = Counter()
@@ -148,35 +148,35 @@ def test_a_sandwich_has_callees_from_the_outermost_and_callers_above(ask: Ask, s
         at = stack.index("b")
         callees[stack[at + 1 :]] += value
         callers[stack[:at][::-1]] += value
-    split = found["upper"]
-    own = stacks_of(found)
-    below = stacks_of({**found, "parent": found["parent"][:split]})
+    split = graph["upper"]
+    own = stacks_of(graph)
+    below = stacks_of({**graph, "parent": graph["parent"][:split]})
     above = {stack: value for stack, value in callers.items() if stack}
-    assert found["names"][0] == "b"
-    assert found["total"][0][0] == sum(through.values())
+    assert graph["names"][0] == "b"
+    assert graph["total"][0][0] == sum(through.values())
     assert below == dict(callees)
     assert own == dict(Counter(callees) + Counter(above))
-    assert min(found["depth"]) == -max(map(len, callers))
+    assert min(graph["depth"]) == -max(map(len, callers))
 
 
 def test_left_edges_lie_side_by_side_and_rows_are_from_left_to_right(ask: Ask, stacks: Stacks) -> None:
-    found = ask(facts_of(stacks))
-    left, total, own = found["left"], found["total"][0], found["own"][0]
-    for node in range(found["count"]):
-        children = [child for child in range(node + 1, found["after"][node]) if found["parent"][child] == node]
+    graph = ask(facts_of(stacks))
+    left, total, own = graph["left"], graph["total"][0], graph["own"][0]
+    for node in range(graph["count"]):
+        children = [child for child in range(node + 1, graph["after"][node]) if graph["parent"][child] == node]
         edge = left[node]
         for child in children:
             assert left[child] == edge
             edge += total[child]
         assert edge == left[node] + total[node] - own[node]
-    for row, (begin, end) in enumerate(zip(found["starts"], found["starts"][1:], strict=False)):
-        nodes = found["rows"][begin:end]
-        assert [found["depth"][node] for node in nodes] == [row] * len(nodes)
+    for row, (begin, end) in enumerate(zip(graph["starts"], graph["starts"][1:], strict=False)):
+        nodes = graph["rows"][begin:end]
+        assert [graph["depth"][node] for node in nodes] == [row] * len(nodes)
         assert [left[node] for node in nodes] == sorted(left[node] for node in nodes)
 
 
-def children_of_root(found: Mapping[str, Any]) -> list[str]:
-    return [name for name, parent in zip(found["names"], found["parent"], strict=True) if parent == 0]
+def children_of_root(graph: Mapping[str, Any]) -> list[str]:
+    return [name for name, parent in zip(graph["names"], graph["parent"], strict=True) if parent == 0]
 
 
 @pytest.mark.parametrize(
@@ -233,8 +233,8 @@ def test_samples_are_looked_into_unless_told_otherwise(ask: Ask) -> None:
 
 def test_a_range_takes_of_each_site_the_part_that_fell_into_it(ask: Ask) -> None:
     block = facts.facts(facts.small())
-    ran = {stack[-1]: value for stack, value in stacks_of(ask(block, by="family", range="1-1", idle="1")).items()}
-    assert ran == {"gemm": 300, "[GPU idle]": 150}
+    by_kernel = {stack[-1]: value for stack, value in stacks_of(ask(block, by="family", range="1-1", idle="1")).items()}
+    assert by_kernel == {"gemm": 300, "[GPU idle]": 150}
     assert ask(block, range="0-2", idle="1")["total"][0][0] == 1000
 
 
@@ -245,32 +245,32 @@ def test_parts_of_whole_numbers_stay_whole_and_add_up(ask: Ask) -> None:
         )
         for name in "abc"
     ]
-    found = ask(facts.facts(sites), range="0-0")
-    assert found["total"][0][0] == 35
-    assert all(value == int(value) for value in found["own"][0])
+    graph = ask(facts.facts(sites), range="0-0")
+    assert graph["total"][0][0] == 35
+    assert all(value == int(value) for value in graph["own"][0])
 
 
 def test_steps_group_what_fell_into_them(ask: Ask) -> None:
-    found = stacks_of(ask(facts.facts(facts.small()), by="step", hide="kind:layer;kind:op;kind:phase", idle="0"))
-    assert {stack[1:]: value for stack, value in found.items()} == {
+    by_stack = stacks_of(ask(facts.facts(facts.small()), by="step", hide="kind:layer;kind:op;kind:phase", idle="0"))
+    assert {stack[1:]: value for stack, value in by_stack.items()} == {
         ("Step.1", "gemm"): 200, ("Step.1", "softmax"): 250, ("Step.2", "gemm"): 400,
     }  # fmt: skip
 
 
 def test_chosen_steps_alone(ask: Ask) -> None:
-    found = ask(facts.facts(facts.small()), by="op", steps="2-2", idle="1")
-    assert {stack[-1]: value for stack, value in stacks_of(found).items()} == {"gemm": 400}
+    graph = ask(facts.facts(facts.small()), by="op", steps="2-2", idle="1")
+    assert {stack[-1]: value for stack, value in stacks_of(graph).items()} == {"gemm": 400}
 
 
 def compared(answer: Any) -> dict[str, tuple[float, float]]:
     """By the names of leaves: what they have, and what they have in what they are compared with."""
-    found: dict[str, tuple[float, float]] = {}
+    by_name: dict[str, tuple[float, float]] = {}
     for column in (0, 2):
         for stack, value in stacks_of(answer, column).items():
-            pair = list(found.get(stack[-1], (0.0, 0.0)))
+            pair = list(by_name.get(stack[-1], (0.0, 0.0)))
             pair[column // 2] += value
-            found[stack[-1]] = (pair[0], pair[1])
-    return found
+            by_name[stack[-1]] = (pair[0], pair[1])
+    return by_name
 
 
 def ran(name: str, **when: Any) -> facts.Site:
@@ -284,15 +284,15 @@ def test_a_range_compared_with_the_rest_is_scaled_to_its_length(ask: Ask) -> Non
     block = facts.facts(
         [ran("even", moments=dict.fromkeys(range(10), 40)), ran("burst", moments={4: 100}), ran("gone", moments={9: 80})], bins=10
     )
-    found = ask(block, by="family", range="4-5", against=True)
-    assert compared(found) == {"even": (80, 80), "burst": (100, 0), "gone": (0, 20)}
-    assert found["scaled"] == 0.25
+    graph = ask(block, by="family", range="4-5", against=True)
+    assert compared(graph) == {"even": (80, 80), "burst": (100, 0), "gone": (0, 20)}
+    assert graph["scaled"] == 0.25
 
 
 def test_a_range_compared_with_the_rest_by_shares(ask: Ask) -> None:
     block = facts.facts([ran("even", moments=dict.fromkeys(range(10), 40)), ran("burst", moments={4: 80})], bins=10)
-    found = ask(block, by="family", range="4-5", against=True, scale="total")
-    assert compared(found) == {"even": (80, 160), "burst": (80, 0)}
+    graph = ask(block, by="family", range="4-5", against=True, scale="total")
+    assert compared(graph) == {"even": (80, 160), "burst": (80, 0)}
 
 
 def test_steps_are_compared_with_the_other_steps_but_the_first_which_warms_up(ask: Ask) -> None:
@@ -301,20 +301,20 @@ def test_steps_are_compared_with_the_other_steps_but_the_first_which_warms_up(as
     slow = ran("slow", slots={(3, 50): 90})
     compiles = ran("compiles", slots={(0, 5): 1000})
     outside = ran("outside", moments={0: 500})
-    found = ask(facts.facts([even, slow, compiles, outside]), by="family", steps="3-3", against=True)
-    assert compared(found) == {"even": (30, 30), "slow": (90, 0)}
+    graph = ask(facts.facts([even, slow, compiles, outside]), by="family", steps="3-3", against=True)
+    assert compared(graph) == {"even": (30, 30), "slow": (90, 0)}
 
 
 def test_steps_grouped_by_step_are_those_of_both_sides(ask: Ask) -> None:
     block = facts.facts([ran("even", slots={(step, 10): 30 for step in range(5)})])
-    found = ask(block, by="step", steps="3-3", against=True)
-    assert stacks_of(found) == {("Step.3", "even"): 30}
-    assert stacks_of(found, 2) == {(f"Step.{step}", "even"): 10 for step in (1, 2, 4)}
+    graph = ask(block, by="step", steps="3-3", against=True)
+    assert stacks_of(graph) == {("Step.3", "even"): 30}
+    assert stacks_of(graph, 2) == {(f"Step.{step}", "even"): 10 for step in (1, 2, 4)}
 
 
 def test_all_of_a_run_has_no_rest(ask: Ask) -> None:
-    found = ask(facts.facts([ran("even", moments=dict.fromkeys(range(10), 40))], bins=10), by="family", range="0-9", against=True)
-    assert compared(found) == {"even": (400, 0)}
+    graph = ask(facts.facts([ran("even", moments=dict.fromkeys(range(10), 40))], bins=10), by="family", range="0-9", against=True)
+    assert compared(graph) == {"even": (400, 0)}
 
 
 def test_a_baseline_is_scaled_to_the_same_total_where_that_is_asked_for(ask: Ask) -> None:
@@ -331,16 +331,16 @@ def test_a_baseline_that_was_sampled_twice_as_often_counts_half(ask: Ask) -> Non
         )
 
     both = {"facts.device": block(10, 20), "base.device": block(30, 19)}
-    found = ask(both, metric="gpu-stalls")
-    assert (compared(found), found["scaled"]) == ({"gemm": (10, 15)}, 0.5)
+    graph = ask(both, metric="gpu-stalls")
+    assert (compared(graph), graph["scaled"]) == ({"gemm": (10, 15)}, 0.5)
     assert compared(ask(both, metric="gpu-stalls", scale="total")) == {"gemm": (10, 10)}
 
 
 def test_scaled_samples_keep_their_parts(ask: Ask) -> None:
     """A tenth of a sample is not rounded away: it would count as gone."""
     now, base = facts_of({("a",): 1, ("b",): 1}), facts_of({("a",): 1, ("b",): 19})
-    found = compared(ask({"facts.device": now, "base.device": base}, scale="total"))
-    assert found["a"] == pytest.approx((1, 0.1))
+    by_name = compared(ask({"facts.device": now, "base.device": base}, scale="total"))
+    assert by_name["a"] == pytest.approx((1, 0.1))
 
 
 def test_steps_are_a_grouping_where_there_are_steps(ask: Ask) -> None:
@@ -366,8 +366,8 @@ def test_idle_time_that_would_hide_all_else_is_left_out_until_asked_for(ask: Ask
 
 
 def test_launches_are_counted_up_to_the_root(ask: Ask) -> None:
-    found = ask(facts.facts(facts.small()), by="op", idle="1")
-    launches = dict(zip(found["names"], found["total"][1], strict=True))
+    graph = ask(facts.facts(facts.small()), by="op", idle="1")
+    launches = dict(zip(graph["names"], graph["total"][1], strict=True))
     assert launches | {"gemm": 6, "softmax": 5, "all": 11, "[GPU idle]": 0} == launches
 
 
@@ -384,9 +384,9 @@ def test_a_baseline_meets_the_same_functions_whatever_their_line_and_process_num
         )
 
     both = {"facts.device": block(7, 10, {"slower": 30, "new": 5}), "base.device": block(9, 12, {"gone": 7, "slower": 20})}
-    found = ask(both)
-    assert stacks_of(found, 0) == {("train.py (7)", "slower"): 30, ("train.py (7)", "new"): 5}
-    assert stacks_of(found, 2) == {("train.py (7)", "slower"): 20, ("train.py (7)", "gone"): 7}
+    graph = ask(both)
+    assert stacks_of(graph, 0) == {("train.py (7)", "slower"): 30, ("train.py (7)", "new"): 5}
+    assert stacks_of(graph, 2) == {("train.py (7)", "slower"): 20, ("train.py (7)", "gone"): 7}
     by_base = ask(both, widths="base")
     widths = dict(zip(by_base["names"], by_base["total"][2], strict=True))
     assert widths["gone"] == 7

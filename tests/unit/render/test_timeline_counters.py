@@ -24,22 +24,22 @@ def made(*of: tuple[str, str, dict[int, float]], machine: bool = True) -> Timeli
     return making.finish()
 
 
-def points(found: Counters, at: int = 0) -> list[tuple[int, float]]:
+def points(read_counters: Counters, at: int = 0) -> list[tuple[int, float]]:
     """Of a counter: (ns after the beginning, value)."""
-    first = sum(int(str(one["count"])) for one in found.head[:at])
-    rows = slice(first, first + int(str(found.head[at]["count"])))
-    floor, top = float(str(found.head[at]["floor"])), float(str(found.head[at]["top"]))
-    time, level = (np.asarray(found.columns[name])[rows] for name in ("point.gap", "point.value"))
+    first = sum(int(str(one["count"])) for one in read_counters.head[:at])
+    rows = slice(first, first + int(str(read_counters.head[at]["count"])))
+    floor, top = float(str(read_counters.head[at]["floor"])), float(str(read_counters.head[at]["top"]))
+    time, level = (np.asarray(read_counters.columns[name])[rows] for name in ("point.gap", "point.value"))
     return list(zip(np.cumsum(time).tolist(), (floor + level / LEVELS * (top - floor)).tolist(), strict=True))
 
 
 def test_few_points_are_all_there() -> None:
-    found = counters(made(("power", "W", {0: 100.0, 50 * MS: 400.0, 60 * MS: 300.0})), 0, END)
-    assert points(found) == [(0, 100.0), (50 * MS, 400.0), (60 * MS, 300.0)]
-    assert found.head[0] | {"floor": 0, "top": 0} == {
+    read_counters = counters(made(("power", "W", {0: 100.0, 50 * MS: 400.0, 60 * MS: 300.0})), 0, END)
+    assert points(read_counters) == [(0, 100.0), (50 * MS, 400.0), (60 * MS, 300.0)]
+    assert read_counters.head[0] | {"floor": 0, "top": 0} == {
         "group": "NVIDIA H200 [0]", "label": "power", "machine": True, "unit": "W", "floor": 0, "top": 0, "count": 3,
     }  # fmt: skip
-    assert not found.thinned
+    assert not read_counters.thinned
 
 
 def test_a_stretch_begins_with_the_value_that_holds_there() -> None:
@@ -56,18 +56,18 @@ def test_of_many_points_the_highest_and_the_lowest_are_kept() -> None:
     """A million points at 100 W, one of 700 and one of 3 among them."""
     value = np.full(1_000_000, 100.0)
     value[[123_456, 654_321]] = 700.0, 3.0
-    found = counters(made(("power", "W", dict(enumerate(value.tolist())))), 0, len(value))
-    kept = dict(points(found))
+    read_counters = counters(made(("power", "W", dict(enumerate(value.tolist())))), 0, len(value))
+    kept = dict(points(read_counters))
     assert len(kept) <= MOST_EACH
     assert (kept[123_456], round(kept[654_321])) == (700.0, 3)
-    assert found.thinned
+    assert read_counters.thinned
 
 
 def test_very_many_counters_have_fewer_points_each() -> None:
     many = 200
     each = dict.fromkeys(range(20_000), 1.0)
-    found = counters(made(*((f"core {at}", "%", each) for at in range(many))), 0, 20_000)
-    assert sum(int(str(one["count"])) for one in found.head) <= 300_000
+    read_counters = counters(made(*((f"core {at}", "%", each) for at in range(many))), 0, 20_000)
+    assert sum(int(str(one["count"])) for one in read_counters.head) <= 300_000
 
 
 @pytest.mark.parametrize(

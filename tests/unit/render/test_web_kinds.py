@@ -28,8 +28,8 @@ def run(folder: Path, script: str) -> Any:
     shutil.copytree(WEB, folder / "web")
     (folder / "package.json").write_text('{"type": "module"}')
     (folder / "ask.js").write_text(script)
-    done = subprocess.run([str(NODE), "ask.js"], cwd=folder, capture_output=True, text=True, check=True, timeout=120)
-    return json.loads(done.stdout)
+    process = subprocess.run([str(NODE), "ask.js"], cwd=folder, capture_output=True, text=True, check=True, timeout=120)
+    return json.loads(process.stdout)
 
 
 def test_the_module_is_the_one_that_its_writer_writes() -> None:
@@ -43,7 +43,7 @@ def test_no_other_script_numbers_kinds_by_hand() -> None:
         r"schema/kinds\.py|\b[kK]inds?\b[\w.)\]]* (?:[!=]==|<|>=) [1-9]|\bpalette\[\d|\bkind of \[\d|\bnew Set\(\[\d", re.MULTILINE
     )
     scripts = [path for path in WEB.rglob("*.js") if path != KINDS]
-    assert {path.name: found[0] for path in scripts if (found := by_hand.search(path.read_text(encoding="utf-8")))} == {}
+    assert {path.name: number[0] for path in scripts if (number := by_hand.search(path.read_text(encoding="utf-8")))} == {}
 
 
 @pytest.mark.skipif(NODE is None, reason="node is not installed")
@@ -78,5 +78,5 @@ def test_a_frame_inside_a_kernel_knows_its_kernel(tmp_path: Path) -> None:
         const model = { kind: (node) => kinds[node], parent: kinds.map((_, node) => node - 1), name: (node) => `frame ${node}` };
         console.log(JSON.stringify(kinds.map((_, node) => kernelOf(model, node))));
     """
-    found = run(tmp_path, script.replace("KINDS", str([int(kind) for kind in kinds])))
-    assert found == ["", "", *(["frame 2"] * (len(kinds) - 2))]
+    kernels = run(tmp_path, script.replace("KINDS", str([int(kind) for kind in kinds])))
+    assert kernels == ["", "", *(["frame 2"] * (len(kinds) - 2))]

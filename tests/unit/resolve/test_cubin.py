@@ -29,8 +29,8 @@ def distinct(chains: list[list[tuple[str, str, int]]]) -> list[list[tuple[str, s
 
 
 def test_a_kernel_is_found_by_the_name_that_samples_carry():
-    found = Cubin(cubin("lines")).find(SCALE)
-    assert found and (found.start, found.size) == (0, 512)
+    function = Cubin(cubin("lines")).find(SCALE)
+    assert function and (function.start, function.size) == (0, 512)
 
 
 def test_a_function_called_in_a_kernel_lies_behind_it_in_its_section():
@@ -72,10 +72,10 @@ def test_files_have_their_folder_and_the_size_they_had():
 
 
 def test_a_triton_kernel_has_the_lines_of_its_python_file_and_of_the_library():
-    found = {(file, line) for chain in lines(cubin("softmax"), "softmax") for _, file, line in chain}
-    assert ("softmax.py", line_of("softmax.py", "x = tl.load")) in found
-    assert ("softmax.py", line_of("softmax.py", "y = tl.exp")) in found
-    assert any(file == "standard.py" for file, _ in found)
+    places = {(file, line) for chain in lines(cubin("softmax"), "softmax") for _, file, line in chain}
+    assert ("softmax.py", line_of("softmax.py", "x = tl.load")) in places
+    assert ("softmax.py", line_of("softmax.py", "y = tl.exp")) in places
+    assert any(file == "standard.py" for file, _ in places)
 
 
 @pytest.mark.parametrize(("name", "file", "line"), [("near", "near.cu", "= far_away"), ("_Z8far_awayf", "far.cu", "/ 3.0f")])
@@ -89,8 +89,8 @@ def test_without_a_line_table_there_are_no_lines():
 
 def test_a_stripped_cubin_has_its_kernels_by_their_sections():
     data = without(cubin("lines"), ".symtab", ".strtab", ".debug_line", ".debug_str")
-    found = Cubin(data).find(SCALE)
-    assert found and found.size == 512
+    function = Cubin(data).find(SCALE)
+    assert function and function.size == 512
     assert set(map(len, lines(data, SCALE))) == {0}
 
 
@@ -113,9 +113,9 @@ def test_a_large_file_is_read_in_parts(monkeypatch: pytest.MonkeyPatch):
         monkeypatch.setattr("aiflame.resolve.device.cubin.IN_MEMORY", 0)
         parts = Cubin.of(file)
     assert whole and parts and whole is not parts
-    found = parts.find(SCALE)
-    assert found and parts.code(found.section) == whole.code(found.section)
-    assert CubinLines(parts).chain(found.section, 0xD0) == CubinLines(whole).chain(found.section, 0xD0)
+    function = parts.find(SCALE)
+    assert function and parts.code(function.section) == whole.code(function.section)
+    assert CubinLines(parts).chain(function.section, 0xD0) == CubinLines(whole).chain(function.section, 0xD0)
 
 
 def survives(data: bytes) -> None:

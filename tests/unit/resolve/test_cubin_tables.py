@@ -16,9 +16,11 @@ from test_nvdisasm import PRINT
 
 import aiflame
 from aiflame.profile.tables.store import Profile
+from aiflame.resolve.complete import complete
 from aiflame.resolve.device import device_code, gpu_code
 from aiflame.resolve.device.cubin_lines import File
-from aiflame.resolve.device.gpu_code import NO_TOOL, add_instructions, write_gpu_tables
+from aiflame.resolve.device.gpu_code import write_gpu_tables
+from aiflame.resolve.device.nvdisasm import NO_TOOL
 from aiflame.resolve.device.sources import LARGEST, sources
 from aiflame.resolve.files.outside import Source
 
@@ -109,9 +111,11 @@ def test_once_nvdisasm_is_there_opening_adds_the_instructions(tmp_path: Path, nv
 
 def test_a_profile_with_its_instructions_is_not_touched_again(tmp_path: Path, nvdisasm: Path, monkeypatch: pytest.MonkeyPatch):
     store = profile(tmp_path / "p", (LINES, SCALE))
-    write(store, nvdisasm)
+    monkeypatch.setattr(gpu_code, "tools", lambda: [nvdisasm])
+    complete(store)
+    assert len(store.table("gpu_instructions")) == 3
     monkeypatch.setattr(gpu_code, "disassemble", lambda *_: pytest.fail("disassembled again"))
-    add_instructions(store)
+    complete(store)
 
 
 def test_device_code_with_samples_stays_packed_and_the_other_is_removed(tmp_path: Path, nvdisasm: Path):
@@ -208,9 +212,9 @@ class TestSources:
     def test_a_file_that_has_changed_since_it_was_compiled_is_not(self, tmp_path: Path):
         path = tmp_path / "kernel.py"
         path.write_text("x = 1\n")
-        found = sources([File(str(path), 99)], [], this_machine())
-        assert found.text == {}
-        assert found.notes == [f"{path} changed after GPU code was compiled from it: its text is not kept"]
+        kept = sources([File(str(path), 99)], [], this_machine())
+        assert kept.text == {}
+        assert kept.notes == [f"{path} changed after GPU code was compiled from it: its text is not kept"]
 
     def test_a_file_of_unknown_size_is_believed(self, tmp_path: Path):
         path = tmp_path / "kernel.py"

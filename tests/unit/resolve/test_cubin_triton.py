@@ -30,8 +30,8 @@ def chains(*roots: Path) -> list[list[tuple[str, int]]]:
     function = code.find("softmax")
     assert function
     lines = TritonCache(roots, this_machine()).lines(code, "softmax")
-    found = (lines.chain(function.section, address) for address in range(0, function.size, 16))
-    return [[(Path(place.file.path).name, place.line) for place in chain] for chain in found]
+    inlined = (lines.chain(function.section, address) for address in range(0, function.size, 16))
+    return [[(Path(place.file.path).name, place.line) for place in chain] for chain in inlined]
 
 
 def test_calls_lead_from_the_kernel_through_its_helper_to_the_library(cache: Path):

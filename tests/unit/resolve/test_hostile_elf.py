@@ -90,8 +90,8 @@ def test_debug_information_that_unpacks_to_far_more_is_left_out(tmp_path: Path, 
 def test_real_debug_information_is_not_too_much(tmp_path: Path) -> None:
     parts = {**NAMED, **nested(1000)}
     packed_parts = {name: packed(part.data) if name.startswith(".debug") else part for name, part in parts.items()}
-    for made in (parts, packed_parts):
-        (tmp_path / "x").write_bytes(elf(made))
+    for sections in (parts, packed_parts):
+        (tmp_path / "x").write_bytes(elf(sections))
         file = ElfFile.open(tmp_path / "x")
         assert file is not None
         assert too_much(file) == ""
@@ -106,5 +106,5 @@ def test_damaged_debug_information_is_an_answer_all_the_same(tmp_path: Path, par
         data[seed % len(data)] ^= 0xFF
         (tmp_path / "x").write_bytes(elf({**parts, name: Part(bytes(data))}))
         with Folder.open(tmp_path).file("x") as file:
-            found, _ = look_up("libx.so", Code(ElfFile.of(file), None), np.array([CODE + 4], np.uint64))
-        assert found[0].chain[0].name == "f"
+            names, _ = look_up("libx.so", Code(ElfFile.of(file), None), np.array([CODE + 4], np.uint64))
+        assert names[0].chain[0].name == "f"

@@ -49,9 +49,9 @@ def test_a_small_cubin_holds_the_code_of_large_ones():
 
 def test_instructions_come_with_offsets_and_what_they_jump_to(tmp_path: Path):
     tool = fake_nvdisasm(tmp_path, PRINT + "for name in names: show(name)")
-    found = disassemble(codes("lines", "outer", SCALE), [tool])
-    assert list(found) == [0, 1]
-    for listing in found.values():
+    listings = disassemble(codes("lines", "outer", SCALE), [tool])
+    assert list(listings) == [0, 1]
+    for listing in listings.values():
         assert texts(listing) == [(0, "@!P0 BRA 0x20"), (16, "CALL.REL.NOINC 0x0"), (32, "EXIT")]
 
 
@@ -65,8 +65,8 @@ def test_code_of_different_architectures_never_shares_a_file(tmp_path: Path):
 def test_a_function_on_which_the_tool_fails_takes_no_other_along(tmp_path: Path):
     bad = Code(codes("lines", "outer")[0].header, b"bad!" * 16)
     tool = fake_nvdisasm(tmp_path, PRINT + "if b'bad!' in Path(path).read_bytes(): sys.exit(1)\nfor name in names: show(name)")
-    found = disassemble([*codes("lines", "outer"), bad, *codes("lines", SCALE)], [tool])
-    assert set(found) == {0, 2}
+    listings = disassemble([*codes("lines", "outer"), bad, *codes("lines", SCALE)], [tool])
+    assert set(listings) == {0, 2}
 
 
 def test_what_one_tool_does_not_know_the_next_is_asked(tmp_path: Path):
@@ -118,11 +118,11 @@ class TestTheRealTool:
         assert (0x120, "EXIT") in shown
 
     def test_old_and_new_formats_of_cubins_are_read_together(self):
-        found = disassemble([*codes("softmax", "softmax"), *codes("lines", SCALE), *codes("linked", "near")], tools())
-        assert [len(found[number]) for number in range(3)] == [3584 // 16, 512 // 16, 384 // 16]
+        listings = disassemble([*codes("softmax", "softmax"), *codes("lines", SCALE), *codes("linked", "near")], tools())
+        assert [len(listings[number]) for number in range(3)] == [3584 // 16, 512 // 16, 384 // 16]
 
     def test_code_that_is_no_code_is_survived(self):
         header = codes("lines", "outer")[0].header
         noise = [Code(header, bytes((7 * at * at + seed) % 251 for at in range(512))) for seed in range(4)]
-        found = disassemble([*noise, *codes("lines", "outer")], tools())
-        assert len(found[4]) == 128
+        listings = disassemble([*noise, *codes("lines", "outer")], tools())
+        assert len(listings[4]) == 128

@@ -50,8 +50,8 @@ def compiled(tmp_path: Path) -> Profile:
 
 
 def sets_of(origins: KernelOrigins, *stacks: int) -> list[str]:
-    found = origins.of_stacks(np.zeros(len(stacks), dtype=np.int64), np.array(stacks))
-    return [origins.labels[number] for number in found]
+    sets = origins.of_stacks(np.zeros(len(stacks), dtype=np.int64), np.array(stacks))
+    return [origins.labels[number] for number in sets]
 
 
 def test_the_generated_line_that_runs_tells_the_ops(compiled: Profile) -> None:
@@ -69,8 +69,8 @@ def test_a_thread_without_python_is_told_by_the_kernels_library(compiled: Profil
 
 def test_a_kernel_whose_stack_says_nothing_is_told_by_its_name(compiled: Profile) -> None:
     origins, here = kernel_origins(compiled), np.zeros(2, dtype=np.int64)
-    found = origins.of_kernels(here, np.array([1, 2]), pl.Series(["cpp_fused_gelu_1", "cpp_fused_gelu_1"]))
-    assert [origins.labels[number] for number in found] == [
+    sets = origins.of_kernels(here, np.array([1, 2]), pl.Series(["cpp_fused_gelu_1", "cpp_fused_gelu_1"]))
+    assert [origins.labels[number] for number in sets] == [
         "aten::gelu (layers.3)",
         "fused: aten::add (layers.2), aten::native_layer_norm (layers.3.norm)",
     ]
@@ -84,9 +84,9 @@ def test_a_profile_without_compiled_code_has_no_sets(tmp_path: Path) -> None:
 
 
 def test_one_name_in_two_graphs_is_told_apart_by_the_line_and_else_may_be_either(tmp_path: Path) -> None:
-    told = provenance(sealed(tmp_path / "p.aiflame", kernel_origins=[call("k", 40, ADD), call("k", 44, NORM)]).table("kernel_origins"))
-    assert told.calls["set"].to_list() == [1, 2]
-    assert told.labels[told.joint([1, 2])] == "fused: aten::add (layers.2), aten::native_layer_norm (layers.3.norm)"
+    origins = provenance(sealed(tmp_path / "p.aiflame", kernel_origins=[call("k", 40, ADD), call("k", 44, NORM)]).table("kernel_origins"))
+    assert origins.calls["set"].to_list() == [1, 2]
+    assert origins.labels[origins.joint([1, 2])] == "fused: aten::add (layers.2), aten::native_layer_norm (layers.3.norm)"
 
 
 @pytest.mark.parametrize(
@@ -96,8 +96,8 @@ def test_one_name_in_two_graphs_is_told_apart_by_the_line_and_else_may_be_either
 )
 def test_what_does_not_parse_is_passed_over(tmp_path: Path, text: str) -> None:
     rows = [{**FUSED, "origins": text}, ALONE]
-    told = provenance(sealed(tmp_path / "p.aiflame", kernel_origins=rows).table("kernel_origins"))
-    assert told.calls["kernel"].to_list() == ["cpp_fused_gelu_1"]
+    origins = provenance(sealed(tmp_path / "p.aiflame", kernel_origins=rows).table("kernel_origins"))
+    assert origins.calls["kernel"].to_list() == ["cpp_fused_gelu_1"]
 
 
 def test_values_of_wrong_types_and_sizes_do_no_harm(tmp_path: Path) -> None:
@@ -154,7 +154,7 @@ def test_small_values_are_shared_out_fairly(compiled: Profile) -> None:
 
 
 def test_a_kernels_library_lends_its_function_the_kernels_name(tmp_path: Path) -> None:
-    told = provenance(sealed(tmp_path / "p.aiflame", kernel_origins=[FUSED]).table("kernel_origins"))
+    origins = provenance(sealed(tmp_path / "p.aiflame", kernel_origins=[FUSED]).table("kernel_origins"))
     modules = pl.DataFrame(
         {"process": [0, 0], "id": [1, 2], "path": [LIBRARY, "/usr/lib/other.so"]}, schema_overrides={"process": pl.UInt32}
     )
@@ -162,20 +162,20 @@ def test_a_kernels_library_lends_its_function_the_kernels_name(tmp_path: Path) -
     symbols = pl.DataFrame(
         {"process": [0] * 5, "id": [1, 1, 1, 1, 2], "name": names, "full_name": [""] * 5}, schema_overrides={"process": pl.UInt32}
     )
-    found = with_kernels(symbols, modules, told)
+    named = with_kernels(symbols, modules, origins)
     name = "cpp_fused_add_native_layer_norm_2"
-    assert found["name"].to_list() == [name, f"{name}._omp_fn", "kernels", "at::vec::Vectorized", "kernel"]
-    assert found["full_name"][0] == f"{name}: fused: aten::add (layers.2), aten::native_layer_norm (layers.3.norm)"
-    assert found["full_name"].to_list()[2:] == ["", "", ""]
+    assert named["name"].to_list() == [name, f"{name}._omp_fn", "kernels", "at::vec::Vectorized", "kernel"]
+    assert named["full_name"][0] == f"{name}: fused: aten::add (layers.2), aten::native_layer_norm (layers.3.norm)"
+    assert named["full_name"].to_list()[2:] == ["", "", ""]
 
 
 def test_the_label_of_a_kernel_has_the_ops_of_all_its_calls(tmp_path: Path) -> None:
     rows = [call("triton_poi_fused_gelu_1", line, op("aten::gelu", f"layers.{line}")) for line in (3, 4)]
-    told = provenance(sealed(tmp_path / "p.aiflame", kernel_origins=rows).table("kernel_origins"))
-    assert kernel_labels(told) == {"triton_poi_fused_gelu_1": "fused: aten::gelu (layers.3), aten::gelu (layers.4)"}
+    origins = provenance(sealed(tmp_path / "p.aiflame", kernel_origins=rows).table("kernel_origins"))
+    assert kernel_labels(origins) == {"triton_poi_fused_gelu_1": "fused: aten::gelu (layers.3), aten::gelu (layers.4)"}
 
 
 def test_a_kernel_of_xlas_is_named_as_in_the_binary(tmp_path: Path) -> None:
     row = {**call("loop_add-fusion.3", 0, ADD), "compiler": "xla"}
-    told = provenance(sealed(tmp_path / "p.aiflame", kernel_origins=[row]).table("kernel_origins"))
-    assert told.calls["kernel"].to_list() == ["loop_add_fusion_3"]
+    origins = provenance(sealed(tmp_path / "p.aiflame", kernel_origins=[row]).table("kernel_origins"))
+    assert origins.calls["kernel"].to_list() == ["loop_add_fusion_3"]

@@ -51,13 +51,13 @@ def rows(profile: Profile, word: int) -> pl.DataFrame:
 def test_a_return_address_has_the_chain_of_inlined_functions_with_their_lines(any_program: Binary, tmp_path: Path) -> None:
     word = native(1, any_program.marks["leaf"])
     profile = resolved(tmp_path, any_program.path, any_program.build_id, word)
-    found = rows(profile, word)
-    assert found["name"].to_list() == ["app::outer", "middle", "leaf"]
-    assert found["depth"].to_list() == [0, 1, 2]
-    assert found["line"].to_list() == [any_program.line("in outer"), any_program.line("in middle"), any_program.line("in leaf")]
-    assert set(found["file"]) == {str(any_program.source)}
-    assert set(found["module"]) == {"program"}
-    assert set(found["offset"]) == {any_program.marks["leaf"]}
+    frames = rows(profile, word)
+    assert frames["name"].to_list() == ["app::outer", "middle", "leaf"]
+    assert frames["depth"].to_list() == [0, 1, 2]
+    assert frames["line"].to_list() == [any_program.line("in outer"), any_program.line("in middle"), any_program.line("in leaf")]
+    assert set(frames["file"]) == {str(any_program.source)}
+    assert set(frames["module"]) == {"program"}
+    assert set(frames["offset"]) == {any_program.marks["leaf"]}
 
 
 def test_names_are_short_and_the_full_one_is_kept(program: Binary, tmp_path: Path) -> None:
@@ -121,9 +121,9 @@ def test_debug_file_by_build_id(program: Binary, tmp_path: Path) -> None:
     run("objcopy", "--only-keep-debug", program.path, root / ".build-id" / name[:2] / f"{name[2:]}.debug")
     run("strip", "-o", stripped, program.path)
     word = native(1, program.marks["leaf"])
-    found = rows(resolved(tmp_path, stripped, program.build_id, word, debug_root=root), word)
-    assert found["name"].to_list() == ["app::outer", "middle", "leaf"]
-    assert found["line"].to_list() == [program.line("in outer"), program.line("in middle"), program.line("in leaf")]
+    frames = rows(resolved(tmp_path, stripped, program.build_id, word, debug_root=root), word)
+    assert frames["name"].to_list() == ["app::outer", "middle", "leaf"]
+    assert frames["line"].to_list() == [program.line("in outer"), program.line("in middle"), program.line("in leaf")]
 
 
 def test_debug_file_alone_is_enough(program: Binary, tmp_path: Path) -> None:
@@ -268,8 +268,8 @@ def test_processes_share_a_library_under_ids_of_their_own(program: Binary, tmp_p
         stacks=[*stack(native(1, address)), *({"process": 1, **row} for row in stack(native(1, address), native(2, address)))],
     )
     resolve(profile, outside=this_machine())
-    found = profile.table("symbols").filter(pl.col("depth") == 0).sort("process", "frame")
-    assert found["name"].to_list() == ["app::outer", f"[unknown] else+0x{address - 1:x}", "app::outer"]
+    outermost = profile.table("symbols").filter(pl.col("depth") == 0).sort("process", "frame")
+    assert outermost["name"].to_list() == ["app::outer", f"[unknown] else+0x{address - 1:x}", "app::outer"]
 
 
 def test_a_module_that_was_lost_leaves_the_offset(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Which ops XLA's kernels are of, from the text of a compiled module."""
+"""The ops that XLA's kernels belong to, from the text of a compiled module."""
 
 from __future__ import annotations
 
@@ -57,14 +57,14 @@ metadata={op_name="jit(step)/jit(main)/attn/dot_general[dims=(((1,), (0,)), ((),
 
 
 def test_a_fusion_has_the_ops_that_were_fused_and_no_other_kernel_has() -> None:
-    told = {kernel.name: kernel.ops for kernel in kernels(MODULE)}
-    assert list(told) == ["subtract_multiply_fusion", "reduce.2"]
-    assert [(op["op"], op["layer"], op["line"], op["backward"]) for op in told["subtract_multiply_fusion"]] == [
+    ops_of_kernels = {kernel.name: kernel.ops for kernel in kernels(MODULE)}
+    assert list(ops_of_kernels) == ["subtract_multiply_fusion", "reduce.2"]
+    assert [(op["op"], op["layer"], op["line"], op["backward"]) for op in ops_of_kernels["subtract_multiply_fusion"]] == [
         ("jax::sub", "layers_0.norm", 16, False),
         ("jax::mul", "layers_0.mlp", 17, True),
     ]
-    assert {op["file"] for op in told["subtract_multiply_fusion"]} == {"/home/me/train.py"}
-    assert {op["function"] for op in told["subtract_multiply_fusion"]} == {"block"}
+    assert {op["file"] for op in ops_of_kernels["subtract_multiply_fusion"]} == {"/home/me/train.py"}
+    assert {op["function"] for op in ops_of_kernels["subtract_multiply_fusion"]} == {"block"}
 
 
 def test_an_op_counts_what_it_would_read_and_write_alone() -> None:

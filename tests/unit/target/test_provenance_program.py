@@ -33,10 +33,10 @@ class Bridge(ModuleType):
 
 @pytest.fixture
 def bridge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bridge:
-    made = Bridge(tmp_path, triton_ir.KEEP_IR)
-    monkeypatch.setitem(sys.modules, "_aiflame", made)
+    recording_bridge = Bridge(tmp_path, triton_ir.KEEP_IR)
+    monkeypatch.setitem(sys.modules, "_aiflame", recording_bridge)
     monkeypatch.setattr(jax_ops, "_rows", [])
-    return made
+    return recording_bridge
 
 
 def triton(kernel: type) -> Any:
@@ -110,10 +110,10 @@ def test_what_jax_compiles_or_finds_in_its_cache_is_told(bridge: Bridge, compile
 def test_another_recording_hears_of_it_again(bridge: Bridge, compiler: Any) -> None:
     jax_ops.install(sys.modules["jax"])
     compiler.compile_or_get_cached(MODULE)
-    told = [row for row in bridge.rows if row[0] == "kernel_origins"]
+    origins = [row for row in bridge.rows if row[0] == "kernel_origins"]
     bridge.rows.clear()
     jax_ops.recording_began()
-    assert bridge.rows == told
+    assert bridge.rows == origins
 
 
 def test_an_executable_that_tells_nothing_is_given_to_the_program_all_the_same(bridge: Bridge, compiler: Any) -> None:

@@ -57,22 +57,22 @@ def recording_began():
 
 @pytest.fixture
 def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Program]:
-    found = Program(tmp_path / "app", tmp_path / "target")
-    found.folder.mkdir()
-    found.target.mkdir()
+    installed = Program(tmp_path / "app", tmp_path / "target")
+    installed.folder.mkdir()
+    installed.target.mkdir()
     ours = ModuleType("_aiflame")
-    ours.note = found.notes.append  # type: ignore[attr-defined]
+    ours.note = installed.notes.append  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "_aiflame", ours)
     monkeypatch.setattr(sys, "meta_path", list(sys.meta_path))
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
-    monkeypatch.syspath_prepend(str(found.folder))
+    monkeypatch.syspath_prepend(str(installed.folder))
     absent = ("torch", "triton", "jax")
     for name in [name for name in sys.modules if name.partition(".")[0] in absent]:
         monkeypatch.delitem(sys.modules, name)
     before = set(sys.modules)
-    found.hook("torch_hooks", INSTALL)
-    found.module("torch/__init__.py", "VALUE = 1\n")
-    yield found
+    installed.hook("torch_hooks", INSTALL)
+    installed.module("torch/__init__.py", "VALUE = 1\n")
+    yield installed
     for name in set(sys.modules) - before:
         del sys.modules[name]
 
@@ -248,8 +248,8 @@ def test_what_fails_in_ours_is_a_note_and_the_import_goes_on(program: Program, t
     program.hook("torch_hooks", text)
     program.start()
     assert import_module("torch").VALUE == 1
-    (told,) = program.notes
-    assert note in told and "\n" not in told
+    (printed,) = program.notes
+    assert note in printed and "\n" not in printed
 
 
 def test_each_further_recording_is_told(program: Program) -> None:

@@ -26,6 +26,7 @@ row = iter(range(1, 1 << 30))
 fake.begin = told_of("begin", lambda *values: next(row))
 for name in ("end", "name_layer", "forget_layer", "calibrate_autograd", "when_layers_are_new", "note"):
     setattr(fake, name, told_of(name))
+fake.watch_model_calls = lambda *values: None
 sys.modules["_aiflame"] = fake
 def all_told(name):
     return [values for kind, *values in told if kind == name]
@@ -44,15 +45,15 @@ class Peek(torch.nn.Module):
 
 
 def run(program: str, *options: str) -> str:
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, *options, "-c", STAND_IN + textwrap.dedent(program)],
         env={"PYTHONPATH": str(SOURCE), "PATH": "/usr/bin:/bin"},
         capture_output=True,
         text=True,
         check=False,
     )
-    assert done.returncode == 0, done.stderr
-    return done.stdout.strip()
+    assert process.returncode == 0, process.stderr
+    return process.stdout.strip()
 
 
 def test_all_below_the_outermost_module_of_a_stack_is_named() -> None:
@@ -238,9 +239,9 @@ def test_loaders_with_workers(start: str, tmp_path: Path) -> None:
     """)
     )
     environment = {"PYTHONPATH": str(SOURCE), "PATH": "/usr/bin:/bin"}
-    done = subprocess.run([sys.executable, str(program)], env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert not done.stderr
+    process = subprocess.run([sys.executable, str(program)], env=environment, capture_output=True, text=True, check=False)
+    assert process.returncode == 0, process.stderr
+    assert not process.stderr
 
 
 def test_numbers_of_nodes_are_told_that_only_rise_and_random_numbers_stay() -> None:

@@ -37,9 +37,9 @@ def options(warps: int = 4, stages: int = 2, **more: Any) -> Any:
 
 def spelled(name: str = "k", warps: int = 4, stages: int = 2, ctas: int = 1, maxnreg: int | None = None, **constexprs: Any) -> str:
     settings = SimpleNamespace(num_warps=warps, num_stages=stages, num_ctas=ctas, maxnreg=maxnreg)
-    found = specialization(source(name, **constexprs), settings)
-    assert found is not None
-    return readable(found)
+    specialized = specialization(source(name, **constexprs), settings)
+    assert specialized is not None
+    return readable(specialized)
 
 
 class Dtype:
@@ -101,18 +101,18 @@ values = st.one_of(
 @given(st.text(max_size=90), st.dictionaries(st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,20}", fullmatch=True), values, max_size=12))
 def test_a_name_is_one_that_an_assembler_takes(name: str, constexprs: dict[str, Any]) -> None:
     constexprs = {key: value for key, value in constexprs.items() if key not in ("name", "signature", "attrs", "module", "x", "n")}
-    found = specialization(source(name or "k", **constexprs), options())
-    assert found is not None
-    for text in (readable(found), *(f"{readable(found)}_{suffix}" for suffix in suffixes(found))):
+    specialized = specialization(source(name or "k", **constexprs), options())
+    assert specialized is not None
+    for text in (readable(specialized), *(f"{readable(specialized)}_{suffix}" for suffix in suffixes(specialized))):
         assert len(text) <= LONGEST and text.isascii() and text.replace("_", "a").isalnum(), text
 
 
 def test_what_is_hidden_is_in_the_suffixes() -> None:
     def of(*, divisible: bool = False, kind: str = "fp32") -> list[str]:
         attrs = {(1,): [["tt.divisibility", 16]]} if divisible else {}
-        found = specialization(source(signature={"x": f"*{kind}", "n": "i32"}, attrs=attrs, BLOCK=128), options())
-        assert found is not None and readable(found) == "vadd_bs128_w4_s2"
-        return suffixes(found)
+        specialized = specialization(source(signature={"x": f"*{kind}", "n": "i32"}, attrs=attrs, BLOCK=128), options())
+        assert specialized is not None and readable(specialized) == "vadd_bs128_w4_s2"
+        return suffixes(specialized)
 
     assert of()[0] == of(divisible=True)[0] == "fp32" and of(kind="fp16")[0] == "fp16"
     assert len({of()[-1], of(divisible=True)[-1], of(kind="fp16")[-1]}) == 3
@@ -143,7 +143,7 @@ Told = list[tuple[int, str, str, dict[str, Any]]]
 
 
 @pytest.fixture
-def told(monkeypatch: pytest.MonkeyPatch) -> Told:
+def reported(monkeypatch: pytest.MonkeyPatch) -> Told:
     """What the program's kernels are told as, once Triton is imported."""
     rows: Told = []
     notes: list[str] = []
@@ -162,47 +162,47 @@ def told(monkeypatch: pytest.MonkeyPatch) -> Told:
 Loaded: Any = Kernel
 
 
-def test_a_kernel_is_told_once_when_it_is_loaded(told: Told) -> None:
+def test_a_kernel_is_told_once_when_it_is_loaded(reported: Told) -> None:
     kernel = Loaded(source(BLOCK=128))
-    assert told == []
+    assert reported == []
     kernel._init_handles()
     kernel._init_handles()
-    ((at, name, read, details),) = told
+    ((at, name, read, details),) = reported
     assert (at, name, read) == (0x7000, "vadd", "vadd_bs128_w4_s2")
     assert details["constexprs"] == {"BLOCK": 128} and details["signature"] == {"x": "*fp32", "n": "i32"}
     assert (details["num_warps"], details["num_stages"], details["file"], details["line"]) == (4, 2, "train.py", 7)
 
 
-def test_a_name_that_the_program_has_chosen_wins(told: Told) -> None:
+def test_a_name_that_the_program_has_chosen_wins(reported: Told) -> None:
     Loaded(source(BLOCK=128), name="mine")._init_handles()
-    assert [(row[2], row[3]["suffixes"]) for row in told] == [("mine", [])]
+    assert [(row[2], row[3]["suffixes"]) for row in reported] == [("mine", [])]
 
 
-def test_kernels_of_inductor_are_left_alone(told: Told) -> None:
+def test_kernels_of_inductor_are_left_alone(reported: Told) -> None:
     Loaded(source("triton_poi_fused_add_0", module="torch._inductor.runtime.compile_tasks.cabc", XBLOCK=128))._init_handles()
     Loaded(None)._init_handles()
-    assert told == []
+    assert reported == []
 
 
-def test_a_kernel_that_cannot_be_loaded_fails_as_it_would_alone(told: Told) -> None:
+def test_a_kernel_that_cannot_be_loaded_fails_as_it_would_alone(reported: Told) -> None:
     with pytest.raises(RuntimeError, match="out of resources"):
         Loaded(source(BLOCK=128), loads=False)._init_handles()
-    assert told == []
+    assert reported == []
 
 
-def test_what_cannot_be_named_is_a_note_and_runs(told: Told) -> None:
+def test_what_cannot_be_named_is_a_note_and_runs(reported: Told) -> None:
     kernel = Loaded(source(BLOCK=128))
     kernel.src.signature = None
     kernel._init_handles()
-    assert kernel.function == 0x7000 and told == []
+    assert kernel.function == 0x7000 and reported == []
 
 
-def test_another_recording_hears_of_what_was_loaded_before(told: Told) -> None:
+def test_another_recording_hears_of_what_was_loaded_before(reported: Told) -> None:
     kernel = Loaded(source(BLOCK=128))
     kernel._init_handles()
-    told.clear()
+    reported.clear()
     triton_names.recording_began()
-    assert [row[:3] for row in told] == [(0x7000, "vadd", "vadd_bs128_w4_s2")]
+    assert [row[:3] for row in reported] == [(0x7000, "vadd", "vadd_bs128_w4_s2")]
 
 
 def test_a_triton_that_loads_in_another_way_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

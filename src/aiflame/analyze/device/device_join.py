@@ -25,16 +25,13 @@ from aiflame.attribute.meaning.context import BRINGS, CONTEXT, MOTHER, Meaning, 
 from aiflame.attribute.meaning.events import LATEST
 from aiflame.attribute.meaning.families import families
 from aiflame.attribute.meaning.fused_split import split_over_ops
-from aiflame.attribute.prefixes import Prefix
+from aiflame.attribute.prefixes import BY_CODE_AND_MEANING
 from aiflame.attribute.stacks.functions import Functions, functions
 from aiflame.attribute.stacks.process_frames import process_frames, with_ranks
 from aiflame.memory import give_back_freed_memory
 from aiflame.profile.tables.interface import Tables
 
 J = TypeVar("J", bound="DeviceJoin")
-
-BY_CODE_AND_MEANING = Prefix(("phase", "layer", "op"), code=True)
-"""Not by step: a step's number belongs to each launch, and would repeat every site once a step."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,8 +16,8 @@ from aiflame.analyze.device.device_join import DeviceJoin
 from aiflame.analyze.device.idle_causes import SAYS, Cause, Threads, causes, places_of_calls, sampled
 from aiflame.analyze.device.occupancy import Device
 from aiflame.analyze.layer_groups import collapsed
+from aiflame.analyze.scope import in_scope
 from aiflame.analyze.spans import Spans, gaps, union
-from aiflame.analyze.step_times import steady
 from aiflame.attribute.arrays.chunks import PIECE
 from aiflame.attribute.arrays.row_keys import packed
 from aiflame.attribute.arrays.types import Ints
@@ -59,17 +59,18 @@ class IdleGaps:
     groups: pl.DataFrame
     """GROUPS: gaps of equal cause at one place, the longest in all first. `file` and `line`: the thread's place meanwhile, by its samples,
     else the launch that ended the gap. `layer`: where most of it is, indices as `*`. `share`: of the time from the first to the last
-    activity of the devices; `step_share`: the part in steps, the first of each process aside, of the time of these steps."""
+    activity of the devices; `step_share`: the part in the steps that are the scope, of the time of these steps."""
     longest: pl.DataFrame
     """GAPS: the LONGEST longest."""
     step_time: int
-    """The time of steps, the first of each process aside, on all devices; 0 where there are none."""
+    """The time of the steps that are the scope, on all devices; 0 where there are none."""
 
 
 def idle_gaps(join: DeviceJoin, used: Sequence[Device], steps: pl.DataFrame) -> IdleGaps:
     """`steps`: `occupancy.per_step`."""
     threads = Threads.of(join)
-    inside = [_steady(steps, device) for device in used]
+    repeating = in_scope(join.profile, steps)
+    inside = [_steady(repeating, device) for device in used]
     all_gaps = _AllGaps.of(piece for device, spans in zip(used, inside, strict=True) for piece in _of_device(join, threads, device, spans))
     whole = sum(int(device.every.end[-1] - device.every.begin[0]) for device in used)
     step_time = sum(spans.total() for spans in inside)
@@ -77,8 +78,8 @@ def idle_gaps(join: DeviceJoin, used: Sequence[Device], steps: pl.DataFrame) -> 
 
 
 def _steady(steps: pl.DataFrame, device: Device) -> Spans:
-    """The time of a device in steps but the first."""
-    own = steady(steps.filter((pl.col("process") == device.process) & (pl.col("device") == device.name)))
+    """The time of a device in these steps."""
+    own = steps.filter((pl.col("process") == device.process) & (pl.col("device") == device.name))
     return union(own["begin_ns"].to_numpy(), own["end_ns"].to_numpy())
 
 
@@ -91,7 +92,7 @@ _EACH = {
     "site": pl.Int32,  # of the work that ended it
     "of_phase": pl.Int32,  # the first site of its phase, for causes whose gaps are grouped by phase; else -1
     "sampled": pl.Int32,  # place with most samples of the thread meanwhile, 0: none
-    "steady": pl.Boolean,  # in a step that is not its process's first
+    "steady": pl.Boolean,  # in a step that is in the scope
 }
 """Of each gap; there may be ten million."""
 _KEY = ["cause", "place", "of_phase"]

@@ -14,8 +14,8 @@ import polars as pl
 from numpy.typing import NDArray
 
 from aiflame.analyze.device.device_join import DeviceJoin
+from aiflame.analyze.scope import in_scope
 from aiflame.analyze.spans import Spans, union
-from aiflame.analyze.step_times import steady
 from aiflame.attribute.arrays.types import Ints
 from aiflame.attribute.meaning.families import COLLECTIVE
 from aiflame.profile.schema.kinds import Kind
@@ -60,7 +60,7 @@ class Device:
 
 @dataclass(frozen=True, slots=True)
 class InSteps:
-    """A device within the steps of a process, without the first: that one compiles and fills caches."""
+    """A device within the steps of a process that are the profile's scope."""
 
     count: int
     whole_ns: int
@@ -84,7 +84,7 @@ class Occupancy:
     copies_ns: int
     idle_ns: int
     in_steps: InSteps | None
-    """None where there are no steps that repeat."""
+    """None where the scope is the whole run."""
 
     @property
     def whole_ns(self) -> int:
@@ -115,7 +115,7 @@ def devices(join: DeviceJoin) -> list[Device]:
 def occupancy(join: DeviceJoin, used: Sequence[Device], steps: pl.DataFrame) -> list[Occupancy]:
     """Of each device. `steps`: PER_STEP"""
     rows = []
-    repeating = _in_steps(steady(steps))
+    repeating = _in_steps(in_scope(join.profile, steps))
     for device in used:
         begin, end = device.every.begin[:1], device.every.end[-1:]
         busy, communication, copies, idle = (int(value[0]) for value in device.states(begin, end).values())

@@ -9,17 +9,20 @@ import numpy as np
 import polars as pl
 
 from aiflame.analyze.cpu_facts import CpuFacts, cpu_facts
-from aiflame.analyze.device.device_join import BY_CODE_AND_MEANING, DeviceJoin
+from aiflame.analyze.device.device_join import DeviceJoin
 from aiflame.analyze.device.idle_gaps import IdleGaps, idle_gaps
 from aiflame.analyze.device.occupancy import Device, devices, per_step
 from aiflame.analyze.device.stalls import stalls
-from aiflame.analyze.step_times import steady
+from aiflame.analyze.scope import steady_scope, steady_steps
+from aiflame.analyze.step_times import step_times
 from aiflame.attribute.analysis import Analysis, once
 from aiflame.attribute.arrays import nodes
-from aiflame.attribute.arrays.types import Ints
-from aiflame.attribute.devices.work import work
+from aiflame.attribute.arrays.types import Mask
+from aiflame.attribute.devices.work import bytes_of, work
 from aiflame.attribute.meaning.context import release_samples
+from aiflame.attribute.meaning.phases import Phase
 from aiflame.attribute.metrics import CLOCK
+from aiflame.attribute.prefixes import BY_CODE_AND_MEANING
 from aiflame.attribute.trees.build import metrics
 
 
@@ -40,38 +43,44 @@ class ProfileAnalysis(DeviceJoin):
     def gaps(self) -> IdleGaps:
         return idle_gaps(self, self.devices, self.per_step)
 
-    @cached_property
-    def steady_took(self) -> Ints:
-        """For each site, the GPU time of its launches in steps, the first of each process aside; of all launches where there are no
-        steps."""
-        return self._steady[0]
+    def usual_steps(self, on_host: pl.DataFrame) -> pl.DataFrame:
+        """STEP_TIMES of the steps that do not warm up, in the scope or not; of a decoding program without prefills, which are longer by
+        nature. `on_host`: `steps`, or those of `cpu`."""
+        prefills = on_host.filter(pl.col("phase") == int(Phase.PREFILL)).select(pl.col("process", "step").cast(pl.Int64))
+        times = step_times(on_host, self.per_step).join(prefills, on=["process", "step"], how="anti")
+        first = steady_steps(self.profile).first
+        return times.filter(pl.col("step") >= pl.col("process").replace_strict(first, default=None, return_dtype=pl.Int64))
 
     @cached_property
-    def steady_launches(self) -> Ints:
-        """The same of their number."""
-        return self._steady[1]
-
-    @cached_property
-    def _steady(self) -> tuple[Ints, Ints]:
-        usual = steady(self.per_step.select("process", "step").unique())
-        if usual.is_empty():
-            return self.sites["took"].to_numpy(), self.sites["launches"].to_numpy()
-        first = np.full(len(self.process_names), np.iinfo(np.int64).max)
-        for process, least in usual.group_by("process").agg(pl.col("step").min()).rows():
-            first[process] = least
+    def inside(self) -> Mask | None:
+        """Which executions are in the scope; None: all."""
+        steps = steady_scope(self.profile)
+        if steps is None:
+            return None
         executions = self.work.executions
-        site = executions["site"].to_numpy()
-        inside = executions["step"].to_numpy() >= first[self.sites["process"].cast(pl.Int32).to_numpy()[site]]
-        took = (executions["end_ns"] - executions["start_ns"]).cast(pl.Int64).to_numpy()
-        return nodes.gather(site[inside], took[inside], len(self.sites)), np.bincount(site[inside], minlength=len(self.sites))
+        process = self.sites["process"].to_numpy()[executions["site"].to_numpy()]
+        return steps.of(process, executions["step"].cast(pl.Int64).to_numpy(), executions["start_ns"].cast(pl.Int64).to_numpy())
 
     @cached_property
-    def steady_shared(self) -> pl.DataFrame:
-        """As `shared`, of `steady_took`."""
-        took, usual = np.maximum(self.sites["took"].to_numpy(), 1), self.steady_took
+    def scoped_sites(self) -> pl.DataFrame:
+        """`sites`, row for row, with the sums of their executions in the scope."""
+        inside = self.inside
+        if inside is None:
+            return self.sites
+        executions = self.work.executions
+        took = (executions["end_ns"] - executions["start_ns"]).cast(pl.Int64).to_numpy()
+        site = executions["site"].to_numpy()[inside]
+        sums = {"took": took[inside], "bytes": bytes_of(self.profile, self.work)[inside]}
+        columns = {name: nodes.gather(site, value, len(self.sites)) for name, value in sums.items()}
+        return self.sites.with_columns(pl.DataFrame({**columns, "launches": np.bincount(site, minlength=len(self.sites))}).get_columns())
+
+    @cached_property
+    def scoped_shared(self) -> pl.DataFrame:
+        """As `shared`, of the time in the scope."""
+        took, inside = np.maximum(self.sites["took"].to_numpy(), 1), self.scoped_sites["took"].to_numpy()
         site = self.shared["site"].to_numpy()
         return self.shared.with_columns(
-            took=pl.Series((self.shared["took"].to_numpy() * (usual[site] / took[site])).round().astype(np.int64))
+            took=pl.Series((self.shared["took"].to_numpy() * (inside[site] / took[site])).round().astype(np.int64))
         )
 
     @cached_property
@@ -79,11 +88,17 @@ class ProfileAnalysis(DeviceJoin):
         """`stalls.STALLS`"""
         return stalls(self.profile)
 
-    @property
+    @cached_property
     def cpu(self) -> CpuFacts | None:
         """CPU samples: of CPU time, or of wall-clock time where only that was sampled."""
         clocks = [name for name in metrics(self.profile) if name in CLOCK]
         return self.of_clock(clocks[0]) if clocks else None
+
+    @cached_property
+    def scoped_cpu(self) -> CpuFacts | None:
+        """The same in the scope."""
+        cpu = self.cpu
+        return cpu if cpu is None or steady_scope(self.profile) is None else cpu.in_steady_steps()
 
     def of_clock(self, metric: str) -> CpuFacts:
         """The same of a clock that was sampled."""

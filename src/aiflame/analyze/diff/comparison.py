@@ -30,7 +30,7 @@ from aiflame.attribute.sites.times import period_log2
 from aiflame.attribute.tree import Tree
 from aiflame.attribute.trees.build import default_metric, metrics
 from aiflame.errors import AiflameError
-from aiflame.json_text import json_text
+from aiflame.json_text import json_text, schema
 from aiflame.profile.tables.interface import Tables
 
 FEW_STEPS = 4
@@ -86,12 +86,12 @@ class Difference:
 @dataclass(frozen=True, slots=True)
 class Comparison:
     step: Change | None
-    """How long a step took by the clock; None where one of the profiles has none."""
+    """The change of a step's duration by the clock; None where one of the profiles has no steps."""
     differences: tuple[Difference, ...]
 
 
 def compare(base: ProfileAnalysis, new: ProfileAnalysis, metric: str = "", by: str = "") -> Comparison:
-    """By one grouping, or by all that the metric has."""
+    """Compares a metric grouped by `by`; without it, by each of the metric's first groupings."""
     metric = metric or default_metric(new.profile)
     groupings = _groupings(base, new, metric, by)
     before, after = values(base, metric, groupings), values(new, metric, groupings)
@@ -107,7 +107,7 @@ def compare(base: ProfileAnalysis, new: ProfileAnalysis, metric: str = "", by: s
 
 
 def at_one_period(base: Tree, metric: str, profiles: tuple[Tables, Tables]) -> Tree:
-    """The tree of the first profile with as many samples as there would have been at the second one's period of sampling."""
+    """The tree of the first profile, its samples scaled to the sampling period of the second profile."""
     before, now = map(period_log2, profiles) if metric in SAMPLED else (0, 0)
     if before == now:
         return base
@@ -117,7 +117,7 @@ def at_one_period(base: Tree, metric: str, profiles: tuple[Tables, Tables]) -> T
 
 
 def to_json(comparison: Comparison, *, everything: bool = False) -> str:
-    """{"step": {…}, "differences": [{"metric", "by", …, "rows": [{"name", "base", "new", …}]}]}"""
+    """{"schema", "step": {…}, "differences": [{"metric", "by", …, "rows": [{"name", "base", "new", …}]}]}"""
     step = comparison.step
     listed = [
         {
@@ -133,7 +133,7 @@ def to_json(comparison: Comparison, *, everything: bool = False) -> str:
         for one in comparison.differences
     ]
     whole = None if step is None else {"base": step.base, "new": step.new, "low": step.low, "high": step.high, "beyond": step.beyond}
-    return json_text({"step": whole, "differences": listed}, indent=1)
+    return json_text({"schema": schema("diff"), "step": whole, "differences": listed}, indent=1)
 
 
 def _groupings(base: ProfileAnalysis, new: ProfileAnalysis, metric: str, by: str) -> Sequence[str]:
@@ -153,7 +153,7 @@ def _groupings(base: ProfileAnalysis, new: ProfileAnalysis, metric: str, by: str
 
 
 def _at_one_period(base: Values, new: Values, metric: str, by: str, before: int, now: int) -> Difference:
-    """Samples were taken more often in one of the runs: as many as there would have been in the first at the period of the second."""
+    """Compares two runs with different sampling periods: scales the samples of the first to the period of the second."""
     times = 2.0 ** (before - now)
     difference = _difference(replace(base, total=base.total * times, steps=base.steps * times), new, metric, by)
     return replace(
@@ -197,13 +197,13 @@ def _difference(base: Values, new: Values, metric: str, by: str) -> Difference:
 def _note(per_step: bool, enough: bool, base: Values, new: Values, centre: str, divided: bool) -> str:
     if not per_step:
         neither = not base.step_count and not new.step_count
-        without = "either profile" if neither else "the first profile" if not base.step_count else "the second profile"
-        return f"totals of the whole runs, since no steps are known in {without}; how much of it is noise is not known"
+        lacking = "neither profile has" if neither else f"the {'second' if base.step_count else 'first'} profile has no"
+        return f"totals of the whole runs, since {lacking} steps; the noise cannot be estimated"
     note = f"{centre} step of {base.step_count:,} before and {new.step_count:,} now"
     if divided:
         note += ", samples divided over the steps of their window by time"
     few = "windows of sampling" if base.alike or new.alike else "steps"
-    return note if enough else f"{note}; how much of it is noise is not known with fewer than {FEW_STEPS} {few}"
+    return note if enough else f"{note}; the noise cannot be estimated from fewer than {FEW_STEPS} {few}"
 
 
 def _centres(of: Values, per_step: bool, sampled: bool) -> pl.DataFrame:
@@ -216,7 +216,7 @@ def _centres(of: Values, per_step: bool, sampled: bool) -> pl.DataFrame:
 
 
 def median_interval(steps: NDArray[np.int64] | Floats) -> tuple[Floats, Floats, Floats]:
-    """The median of each row, and the interval that it lies in by the ranks of its values; with few of them, from the least to the most."""
+    """The median of each row, and its confidence interval from order statistics; with few values, from the least to the greatest."""
     count = steps.shape[1]
     ordered = np.sort(steps, axis=1)
     reach = Z * np.sqrt(count) / 2
@@ -225,7 +225,7 @@ def median_interval(steps: NDArray[np.int64] | Floats) -> tuple[Floats, Floats, 
 
 
 def mean_interval(steps: NDArray[np.int64] | Floats) -> tuple[Floats, Floats, Floats]:
-    """The mean of each row, and the interval that it lies in by its standard error."""
+    """The mean of each row, and its confidence interval from the standard error."""
     count = steps.shape[1]
     mean = steps.mean(axis=1)
     error = Z * steps.std(axis=1, ddof=1) / np.sqrt(count) if count > 1 else np.zeros(len(steps))

@@ -138,8 +138,12 @@ def _of_cpus(analysis: ProfileAnalysis, metric: str, by: str) -> Values:
     rows = cpu.rows.select(
         "process", pl.col("step").cast(pl.Int64), "value", name=names.get(by, pl.col(by) if by in cpu.rows.columns else None)
     )
-    rows = rows.filter(pl.col("name") != "")
-    columns = _columns(cpu.steps.select(pl.col("process", "step").cast(pl.Int64)))
+    return of_rows(rows.filter(pl.col("name") != ""), cpu.steps)
+
+
+def of_rows(rows: pl.DataFrame, steps: pl.DataFrame) -> Values:
+    """Of rows with process, step (-1: none), name and value."""
+    columns = _columns(steps.select(pl.col("process", "step").cast(pl.Int64)))
     cells = rows.join(columns, on=["process", "step"]).group_by("name", "column").agg(pl.col("value").sum())
     totals = rows.group_by("name").agg(total=pl.col("value").sum()).sort("total", "name", descending=[True, False])
     return _values(totals, cells, len(columns))

@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 
-import polars as pl
-
+from aiflame.analyze.cpu_facts import CpuFacts
 from aiflame.analyze.device.profile_analysis import ProfileAnalysis, profile_analysis
 from aiflame.analyze.finding import Evidence, Finding
 from aiflame.analyze.findings.cpu import OF_CODE, cpu_findings
-from aiflame.analyze.findings.idle import communication, copies, idle, scope
+from aiflame.analyze.findings.gpu.catalogue import EXPLAINS, IDLE_AT_LINE, OF_KERNELS, OF_LINES
+from aiflame.analyze.findings.gpu.detectors import gpu_causes
+from aiflame.analyze.findings.host_causes import host_causes
+from aiflame.analyze.findings.idle import Scope, communication, copies, idle, scope
 from aiflame.analyze.findings.intra import inside
 from aiflame.analyze.findings.kernels import hot_group, hot_stall
+from aiflame.analyze.findings.loops import busy_loops
+from aiflame.analyze.findings.processors import processor_findings
 from aiflame.analyze.findings.ranks import rank_findings
+from aiflame.analyze.findings.recompiling import recompiling
 from aiflame.analyze.findings.steps import slow_layers, slow_steps
+from aiflame.analyze.findings.waiting import waiting_findings
 from aiflame.analyze.overview.summary import Summary
 from aiflame.analyze.ranks.comparison import Ranks
-from aiflame.analyze.step_times import step_times
+from aiflame.analyze.waiting import waiting
 from aiflame.attribute.metrics import METRICS
-from aiflame.attribute.tree import GPU_TIME
+from aiflame.attribute.tree import CPU_TIME, GPU_TIME
 from aiflame.profile.tables.interface import Tables
 
 __all__ = ["Evidence", "Finding", "findings"]
@@ -27,7 +34,7 @@ __all__ = ["Evidence", "Finding", "findings"]
 def findings(profile: Tables, summary: Summary, limit: int = 3, ranks: Callable[[], Ranks] | None = None) -> list[Finding]:
     """At most `limit`, those first that promise most. `ranks` gives the comparison of ranks; without it, ranks are left out."""
     analysis = profile_analysis(profile)
-    own = _of_devices(analysis, summary) if analysis.ran_on_devices else _of_cpus(analysis)
+    own = _of_devices(analysis, summary) if analysis.ran_on_devices else _of_cpus(analysis, summary)
     of_ranks = rank_findings(profile, ranks) if ranks is not None else ()
     ordered = sorted([*own, *of_ranks], key=lambda finding: (-finding.recoverable, finding.kind, finding.sentence))
     return _distinct(ordered)[:limit]
@@ -43,22 +50,57 @@ def _distinct(ordered: list[Finding]) -> list[Finding]:
 
 
 def _of_devices(analysis: ProfileAnalysis, summary: Summary) -> Iterator[Finding]:
-    of = scope(summary.occupancy, analysis.per_step)
+    of = scope(summary.occupancy, analysis)
+    yield from _explained(gpu_causes(analysis, of), list(_of_devices_without_cause(analysis, of)))
+
+
+def _of_devices_without_cause(analysis: ProfileAnalysis, of: Scope) -> Iterator[Finding]:
     yield from idle(analysis, analysis.gaps, of)
     yield from copies(analysis, of)
     yield from communication(analysis, of)
     yield from hot_group(analysis, of.share["busy"])
     yield from hot_stall(analysis, of.share["busy"])
     yield from inside(analysis, of.share["busy"])
-    yield from slow_steps(step_times(analysis.steps, analysis.per_step), GPU_TIME.name)
-    yield from slow_layers(analysis.steady_shared.select("layer", value="took"), GPU_TIME.name, GPU_TIME.label, of.share["busy"])
+    yield from slow_steps(analysis.usual_steps(analysis.steps), GPU_TIME.name)
+    yield from slow_layers(analysis.scoped_shared.select("layer", value="took"), GPU_TIME.name, GPU_TIME.label, of.share["busy"])
 
 
-def _of_cpus(analysis: ProfileAnalysis) -> Iterator[Finding]:
-    cpu = analysis.cpu
-    if cpu is None:
+def _explained(causes: Iterable[Finding], others: Sequence[Finding]) -> Iterator[Finding]:
+    """The causes, in the place of other findings about the same thing, and the rest of these."""
+    replaced = []
+    for cause in causes:
+        same = [one for one in others if _explains(cause, one)]
+        replaced += same
+        yield replace(cause, recoverable=max([cause.recoverable, *(one.recoverable for one in same)]))
+    yield from (one for one in others if one not in replaced)
+
+
+def _explains(cause: Finding, other: Finding) -> bool:
+    if cause.kind in OF_KERNELS:
+        return other.kind in ("hot-group", "hot-stall") and other.view.kernel == cause.view.kernel
+    at_same_line = other.view.place == cause.view.place != ""
+    return other.kind in EXPLAINS.get(cause.kind, ()) or (other.kind in IDLE_AT_LINE and cause.kind in OF_LINES and at_same_line)
+
+
+def _of_cpus(analysis: ProfileAnalysis, summary: Summary) -> Iterator[Finding]:
+    """Waits first, which are parts of elapsed time; then CPU time, which counts as that part of it in which the program ran at all."""
+    waits = waiting(analysis.profile)
+    if waits is not None:
+        yield from waiting_findings(waits)
+    yield from busy_loops(analysis.profile)
+    yield from recompiling(analysis.profile, summary.duration_ns)
+    yield from processor_findings(analysis.profile, analysis.cpu)
+    whole, cpu = analysis.cpu, analysis.scoped_cpu
+    if whole is None or cpu is None:
         return
-    samples = int(analysis.profile.scan("cpu_samples").select(pl.len()).collect().item())
-    yield from cpu_findings(cpu, samples)
-    yield from slow_steps(step_times(cpu.steps, analysis.per_step), cpu.metric)
+    part = min(whole.total / summary.duration_ns, 1.0) if whole.metric == CPU_TIME.name and summary.duration_ns else 1.0
+    for finding in _of_running(analysis, cpu):
+        yield replace(finding, recoverable=finding.recoverable * part)
+
+
+def _of_running(analysis: ProfileAnalysis, cpu: CpuFacts) -> Iterator[Finding]:
+    causes, unexplained = host_causes(analysis.profile, cpu, cpu.samples)
+    yield from causes
+    yield from cpu_findings(cpu, unexplained, cpu.samples)
+    yield from slow_steps(analysis.usual_steps(cpu.steps), cpu.metric)
     yield from slow_layers(cpu.rows.select("layer", "value"), cpu.metric, METRICS[cpu.metric].label, 1.0)

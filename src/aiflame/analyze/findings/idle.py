@@ -13,9 +13,11 @@ from aiflame.analyze.device.idle_gaps import IdleGaps
 from aiflame.analyze.device.occupancy import STATES, Occupancy
 from aiflame.analyze.device.profile_analysis import ProfileAnalysis
 from aiflame.analyze.finding import Evidence, Finding
+from aiflame.analyze.findings.gpu.launches import launch_bound
+from aiflame.analyze.findings.gpu.waits import Waits
 from aiflame.analyze.layer_groups import escaped
 from aiflame.analyze.places import place_text, short_place
-from aiflame.analyze.step_times import steady
+from aiflame.analyze.scope import in_scope
 from aiflame.attribute.devices.records import COPY_NAMES
 from aiflame.attribute.meaning.families import COLLECTIVE
 from aiflame.attribute.tree import BYTES, GPU_TIME
@@ -35,7 +37,7 @@ ITEM_OP = "aten::_local_scalar_dense"
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """The time that findings speak of: steps but the first of each process, or all where there are none."""
+    """The time of devices that findings speak of: steps, or all."""
 
     label: str
     """As sentences have it: `of each step`, `of the time`."""
@@ -50,8 +52,8 @@ class Scope:
         return self.steps > 0
 
 
-def scope(devices: Sequence[Occupancy], per_step: pl.DataFrame) -> Scope:
-    inside = steady(per_step)
+def scope(devices: Sequence[Occupancy], analysis: ProfileAnalysis) -> Scope:
+    inside = in_scope(analysis.profile, analysis.per_step)
     if not inside.is_empty():
         times = {state: int(inside[state].sum()) for state in STATES}
         label = "of each step"
@@ -74,7 +76,7 @@ def idle(analysis: ProfileAnalysis, gaps: IdleGaps, of: Scope) -> Iterator[Findi
 def copies(analysis: ProfileAnalysis, of: Scope) -> Iterator[Finding]:
     """Copies that no kernel overlaps."""
     part = of.share["copies"]
-    sites = analysis.sites.filter(pl.col("kind") == int(Kind.GPU_COPY))
+    sites = analysis.scoped_sites.filter(pl.col("kind") == int(Kind.GPU_COPY), pl.col("launches") > 0)
     if part < COPYING or sites.is_empty():
         return
     most = (
@@ -96,7 +98,7 @@ def communication(analysis: ProfileAnalysis, of: Scope) -> Iterator[Finding]:
     part = of.share["communication"]
     if part < COMMUNICATING:
         return
-    kernels = analysis.sites.filter(pl.col("family") == COLLECTIVE).group_by("name", "short").agg(pl.col("took").sum())
+    kernels = analysis.scoped_sites.filter(pl.col("family") == COLLECTIVE).group_by("name", "short").agg(pl.col("took").sum())
     name, short, _ = kernels.sort("took", "name", descending=[True, False]).row(0)
     sentence = f"The GPU does nothing but communicate {part:.0%} {of.label}: most of it is {short}"
     view = Evidence("flame", GPU_TIME.name, "family", f"^{COLLECTIVE}$", kernel=name)
@@ -116,14 +118,19 @@ def _data(groups: pl.DataFrame, of: Scope) -> Iterator[Finding]:
 def _waited(analysis: ProfileAnalysis, groups: pl.DataFrame, of: Scope) -> Iterator[Finding]:
     """Host synchronization, line by line."""
     lines = _of(groups, Cause.SYNC).group_by("file", "line", maintain_order=True).agg(pl.col("part", "count").sum())
+    lines = lines.filter(pl.col("part") >= IDLE)
+    if lines.is_empty():
+        return
+    waits = Waits.of(analysis)
     for file, line, part, count in lines.sort("part", descending=True).rows():
-        if part < IDLE:
-            return
         place = place_text(file, line)
-        how = _how(analysis, file, line)
+        kind = "device-synchronize" if waits.for_device(file, line) else "idle-sync"
+        how = " (torch.cuda.synchronize() or the like)" if kind == "device-synchronize" else _how(analysis, file, line)
         at = f" at {short_place(place)}" if place else ""
-        sentence = f"The program waits for the GPU{at}{how}, {count:,} times, and leaves it idle {part:.0%} {of.label}"
-        yield Finding(sentence, part, _gaps(place, Cause.SYNC), "idle-sync", part)
+        kernel = waits.kernel(file, line)
+        mostly = f", mostly for {kernel}" if kernel else ""
+        sentence = f"The program waits for the GPU{at}{how}, {count:,} times{mostly}, and leaves it idle {part:.0%} {of.label}"
+        yield Finding(sentence, part, _gaps(place, Cause.SYNC), kind, part)
 
 
 def _how(analysis: ProfileAnalysis, file: str, line: int) -> str:
@@ -156,17 +163,18 @@ def _launches(analysis: ProfileAnalysis, groups: pl.DataFrame, of: Scope) -> Ite
     """Many kernels, each shorter than the way to it: the host cannot launch fast enough, or the device cannot begin."""
     rows = groups.filter(pl.col("cause").is_in([Cause.LAUNCH.name.lower(), Cause.DEVICE.name.lower()]))
     part = float(rows["part"].sum())
-    kernel = (analysis.sites["kind"] == int(Kind.GPU_KERNEL)).to_numpy()
-    launches, took = int(analysis.steady_launches[kernel].sum()), int(analysis.steady_took[kernel].sum())
+    kernels = analysis.scoped_sites.filter(pl.col("kind") == int(Kind.GPU_KERNEL))
+    launches, took = int(kernels["launches"].sum()), int(kernels["took"].sum())
     if part < IDLE or not launches:
         return
     count = round(launches / of.steps) if of.in_steps else launches
     layers = rows.filter(pl.col("layer") != "").group_by("layer").agg(pl.col("part").sum()).sort("part", "layer", descending=[True, False])
     most = f", most in {layers['layer'][0]}" if len(layers) else ""
     short = f"{count:,} kernels of {amount(round(took / launches), 'ns')} on average"
-    sentence = f"GPU idle {part:.0%} {of.label} between {short}: it waits for launches{most}"
+    without = f"; without these gaps it would be {1 / (1 - min(part, 0.99)):.1f} times as fast at most"
+    sentence = f"GPU idle {part:.0%} {of.label} between {short}: it waits for launches{most}{without}"
     place = _place(rows)
-    yield Finding(sentence, part, _gaps(place, Cause.LAUNCH, Cause.DEVICE), "launch-bound", part)
+    yield Finding(sentence, part, _gaps(place, Cause.LAUNCH, Cause.DEVICE), launch_bound(analysis), part)
 
 
 def _of(groups: pl.DataFrame, cause: Cause) -> pl.DataFrame:

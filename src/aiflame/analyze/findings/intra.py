@@ -20,7 +20,7 @@ def inside(analysis: ProfileAnalysis, busy: float) -> Iterator[Finding]:
     """The most promising finding of each kernel, by its part of GPU time; `busy`: the share of the time in which kernels ran."""
     if not analysis.profile.has("intra_kernels") or not analysis.profile.table("intra_launches")["records"].sum():
         return
-    sites = analysis.sites.select("process", "name", took=pl.Series(analysis.steady_took))
+    sites = analysis.scoped_sites.select("process", "name", "took")
     whole = max(int(sites["took"].sum()), 1)
     for kernel in intra(analysis.profile):
         mine = sites.filter((pl.col("process") == kernel.process) & (pl.col("name") == kernel.name))

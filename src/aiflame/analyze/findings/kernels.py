@@ -33,9 +33,9 @@ FEW_SAMPLES = 30
 
 
 def hot_group(analysis: ProfileAnalysis, busy: float) -> Iterator[Finding]:
-    """The largest family of kernels in layers that are built alike; the kernel, where one is the better half of it. `busy`: the share of
-    the time in which kernels ran."""
-    whole = int(analysis.steady_took.sum())
+    """The largest family of kernels in layers that are built alike; or one kernel, if it takes more than half of the family's time. `busy`:
+    the share of the time in which kernels ran."""
+    whole = int(analysis.scoped_sites["took"].sum())
     kernels = _kernels(analysis)
     groups = kernels.group_by("item", "group").agg(pl.col("took").sum()).sort("took", "item", "group", descending=[True, False, False])
     if not whole or groups.is_empty() or groups["took"][0] < HOT_GROUP * whole:
@@ -56,7 +56,7 @@ def hot_group(analysis: ProfileAnalysis, busy: float) -> Iterator[Finding]:
     pattern = search(group) if group else f"^{escaped(inside['family'][0])}$"
     by = "layer" if group else "family"
     if stall:
-        evidence = Evidence("kernels", GPU_STALLS.name, by, pattern, waiting, place=place)
+        evidence = Evidence("kernels", GPU_STALLS.name, by, pattern, waiting, place=place, stall=stall)
     else:
         evidence = Evidence("flame", GPU_TIME.name, by, pattern, kernel, place=place)
     share = took / whole
@@ -65,19 +65,19 @@ def hot_group(analysis: ProfileAnalysis, busy: float) -> Iterator[Finding]:
 
 
 def _kernels(analysis: ProfileAnalysis) -> pl.DataFrame:
-    """name, short, family, file, line, took in steps; `group`: its layer with those that are built alike; `item`: its family, or the kernel
-    itself where that says nothing."""
+    """name, short, family, file, line, took in steps; `group`: its layer and all that are built like it; `item`: its family, or the kernel
+    itself if the family is OTHER."""
     columns = ("name", "short", "kind", "family", "file", "line")
     sites = analysis.sites.with_row_index("site").select(pl.col("site").cast(pl.Int64), *columns)
     is_kernel = (pl.col("kind") == int(Kind.GPU_KERNEL)) & (pl.col("family") != COLLECTIVE)
     item = pl.when(pl.col("family") == OTHER).then(pl.format("the kernel {}", "short")).otherwise("family")
-    kernels = analysis.steady_shared.join(sites, on="site").filter(is_kernel)
+    kernels = analysis.scoped_shared.join(sites, on="site").filter(is_kernel)
     return kernels.with_columns(group=collapsed(pl.col("layer")), item=item)
 
 
 def hot_stall(analysis: ProfileAnalysis, busy: float) -> Iterator[Finding]:
-    """The largest kernel whose warps wait mostly for one thing."""
-    sites = analysis.sites.with_columns(took=pl.Series(analysis.steady_took))
+    """The largest kernel whose warps wait mostly for one reason."""
+    sites = analysis.scoped_sites
     whole = max(int(sites["took"].sum()), 1)
     kernels = sites.filter(pl.col("kind") == int(Kind.GPU_KERNEL)).group_by("name").agg(pl.col("short").first(), pl.col("took").sum())
     first = by_reason(analysis.stalls).unique("kernel", keep="first", maintain_order=True)
@@ -93,14 +93,15 @@ def hot_stall(analysis: ProfileAnalysis, busy: float) -> Iterator[Finding]:
         at = f", most at {short_place(place)}" if place else ""
         held_up = f"{row['part']:.0%} of its samples {_waiting(row['reason'])}{at}"
         sentence = f"{row['short']} takes {row['share']:.0%} of GPU time{_in_steps(analysis)}; {held_up}"
-        view = Evidence("kernels", GPU_STALLS.name, "code", f"^{escaped(row['short'])}$", kernel=row["name"], place=place)
+        pattern = f"^{escaped(row['short'])}$"
+        view = Evidence("kernels", GPU_STALLS.name, "code", pattern, kernel=row["name"], place=place, stall=row["reason"])
         yield Finding(sentence, row["share"], view, "hot-stall", row["share"] * busy * row["part"] * GAIN_OF_STALL)
 
 
 def _in_steps(analysis: ProfileAnalysis) -> str:
     """Says that shares cover only steps, where much else ran."""
     took = int(analysis.sites["took"].sum())
-    return "" if int(analysis.steady_took.sum()) >= NEARLY_ALL * took else " in steps"
+    return "" if int(analysis.scoped_sites["took"].sum()) >= NEARLY_ALL * took else " in steps"
 
 
 def _waiting(reason: str) -> str:
@@ -110,8 +111,8 @@ def _waiting(reason: str) -> str:
 
 
 def _top_stall(analysis: ProfileAnalysis, inside: pl.DataFrame) -> tuple[str, str, str]:
-    """The reason that the group's warps wait for most, the kernel that has most of it, and where that one waits. Samples of a kernel that
-    also ran elsewhere count by its time in the group."""
+    """The reason for which the group's warps wait most, the kernel that waits most for it, and the line where that kernel does. If a kernel
+    also ran outside the group, its samples count in proportion to its time inside."""
     part = (
         inside.group_by("name")
         .agg(here=pl.col("took").sum())

@@ -17,7 +17,7 @@ MOST_ROWS = 1_000_000
 
 
 def rank_findings(profile: Tables, ranks: Callable[[], Ranks]) -> Iterator[Finding]:
-    """None where there are too many ranks, or too much of them. `ranks` gives their comparison."""
+    """The findings of the ranks' comparison, which `ranks` computes; none for more than MOST ranks or MOST_ROWS rows."""
     if not 2 <= len(rank_numbers(profile)) <= MOST:
         return
     rows = sum(profile.scan(name).select(pl.len()).collect().item() for name in ("kernels", "cpu_samples"))

@@ -9,7 +9,6 @@ import polars as pl
 from aiflame.analyze.amounts import amount
 from aiflame.analyze.finding import Evidence, Finding
 from aiflame.analyze.layer_groups import around, collapsed, escaped
-from aiflame.analyze.step_times import steady
 
 SLOW_STEP = 1.5
 """Times the median step."""
@@ -28,9 +27,8 @@ SLOW_LAYERS = 0.02
 """Of the time: the layer's excess over its sisters."""
 
 
-def slow_steps(times: pl.DataFrame, metric: str) -> Iterator[Finding]:
-    """Steps that took much longer than the others; the first step of a process warms up and does not count. `times`: STEP_TIMES."""
-    usual = steady(times)
+def slow_steps(usual: pl.DataFrame, metric: str) -> Iterator[Finding]:
+    """Steps that took much longer than the others. `usual`: STEP_TIMES, without steps that warm up."""
     if len(usual) < FEW_STEPS:
         return
     took = pl.col("took")

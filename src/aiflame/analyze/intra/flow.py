@@ -22,7 +22,7 @@ ODD = 2
 """Or by so many, which lie at the edge of the whole records."""
 MOST_SLOTS = 16
 NO_WAIT_NS = 50
-"""The longest a wait takes if it need not wait: some dozen cycles, and its record."""
+"""The longest that a wait takes if its buffer is ready: some dozen cycles, and its record."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,9 +31,9 @@ class Slot:
 
     number: int
     consumer_ns: float
-    """For it to be full."""
+    """The consumer's wait until the buffer is full."""
     producer_ns: float
-    """For it to be empty."""
+    """The producer's wait until the buffer is empty."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +41,11 @@ class Flow:
     """Arrays have a value for each copy, in the order of CTAs and of issue."""
 
     producer: int
-    """Which role, in the order of `intra_scopes`."""
+    """The producer's role, by its place in the order of `intra_scopes`."""
     consumers: tuple[int, ...]
     cta: Ints
     number: Ints
-    """Of its CTA and scope, from the end: the last is 0."""
+    """The copy's number in its CTA and scope, counted from the end: the last is 0."""
     begin: Ints
     end: Ints
     """When the first warp that waits for it went on."""
@@ -124,7 +124,7 @@ def slot_times(inside: Inside, flow: Flow) -> list[Slot]:
 
 
 def _frame(line: Line, scope: Ints, mine: Mask) -> pl.DataFrame:
-    """Spans, each with its number among those of its scope and warp, from the end."""
+    """Spans, each with its number in its scope and warp, counted from the end."""
     row = np.flatnonzero(mine)
     cta, begin = line.cta[row], line.begin[row]
     columns = {"row": row, "cta": cta, "unit": line.unit[row], "scope": scope[row].astype(np.int64), "begin": begin, "end": line.end[row]}
@@ -138,18 +138,19 @@ def _each(frame: pl.DataFrame, unit: str) -> pl.DataFrame:
 
 
 def _first_warp(line: Line, frame: pl.DataFrame) -> pl.DataFrame:
-    """All warps of a producer record the work of one of them."""
+    """The spans of one warp in each CTA: all warps of a producer record the same work, that of one of them."""
     return frame.filter(pl.col("unit") == pl.col("unit").min().over("cta"))
 
 
 def _slots(copies: pl.DataFrame, waits: pl.DataFrame) -> int:
-    """A buffer is taken from the copy into it until its consumer comes for the next: so many are taken at most."""
+    """The pipeline's number of buffers: the most that are in use at once. A buffer is in use from the copy into it until the consumer waits
+    for the next one."""
     scope, unit_scope = copies["scope"].mode().min(), waits["scope"].mode().min()
     mine = copies.filter(pl.col("scope") == scope).select("cta", pl.col("number").alias("copy"), pl.col("begin").alias("at")).sort("at")
     steps = waits.filter(pl.col("scope") == unit_scope).select("cta", "number", pl.col("begin").alias("at")).sort("at")
     joined = mine.join_asof(steps, on="at", by="cta", strategy="backward", check_sortedness=False).drop_nulls("number")
     if joined.is_empty():
         return 0
-    # Numbers run down: of the waits that have begun by then, all but the latest are through.
+    # Numbers run down. Of the waits that have begun before the copy, all but the latest are over.
     used = joined["number"] - joined["copy"] + 1
     return max(round(float(used.quantile(0.99, "nearest") or 0)), 0)

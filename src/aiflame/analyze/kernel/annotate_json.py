@@ -7,13 +7,14 @@ from typing import Any
 
 from aiflame.analyze.kernel.annotate import Annotation, CodeLine, Count, Instruction, Line, Reasons, Shape
 from aiflame.analyze.kernel.choice import Kernel
-from aiflame.json_text import json_text
+from aiflame.json_text import json_text, schema
 from aiflame.resolve.device.stall_reasons import meaning
 
 
 def to_json(answer: Annotation) -> str:
     whole = answer.count.samples
     document = {
+        "schema": schema("annotate"),
         "kernel": _kernel(answer.kernel)
         | {
             "mean_ns": answer.kernel.gpu_time_ns / answer.kernel.launches if answer.kernel.launches else 0,

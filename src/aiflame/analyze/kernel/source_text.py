@@ -7,12 +7,10 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
-
-import polars as pl
 
 from aiflame.errors import AiflameError
 from aiflame.profile.tables.interface import OpenedProfile
@@ -85,11 +83,17 @@ class SourceTexts:
         text = self._from_folder(path)
         return SourceText(path, Origin.MISSING) if text is None else SourceText(path, Origin.SOURCE_PATH, _lines(text))
 
-    def all(self) -> dict[str, str]:
-        """Every text that is known, by the path that the profile's lines name."""
+    @property
+    def has_folder(self) -> bool:
+        return self._folder is not None
+
+    def all(self, more: Iterable[str] = ()) -> dict[str, str]:
+        """Every text that is known, by the path that the profile's lines name. `more`: files beside those of GPU code that the reader's
+        folder may have."""
         texts = dict(self._stored)
-        if self._folder is not None and self._profile.has("gpu_lines"):
-            for path in self._profile.scan("gpu_lines").select(pl.col("file").unique().sort()).collect()["file"].to_list():
+        if self._folder is not None:
+            of_kernels = self._profile.scan("gpu_lines").select("file").unique().collect() if self._profile.has("gpu_lines") else None
+            for path in sorted({*more, *(of_kernels["file"] if of_kernels is not None else ())}):
                 if path not in texts and (text := self._from_folder(path)) is not None:
                     texts[path] = text
         return texts

@@ -8,7 +8,7 @@ import polars as pl
 
 from aiflame.analyze.device.occupancy import STATES
 from aiflame.analyze.device.profile_analysis import ProfileAnalysis
-from aiflame.analyze.overview.summary import host_steps
+from aiflame.analyze.overview.scope_line import host_steps
 from aiflame.analyze.step_times import step_times
 
 MOST_POINTS = 1000

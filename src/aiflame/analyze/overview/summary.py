@@ -10,6 +10,7 @@ import polars as pl
 
 from aiflame.analyze.device.occupancy import Occupancy, occupancy
 from aiflame.analyze.device.profile_analysis import ProfileAnalysis, profile_analysis
+from aiflame.analyze.overview.scope_line import ScopeLine, duration, host_steps, scope_line
 from aiflame.analyze.step_times import Steps, over_all, step_times
 from aiflame.attribute.analysis import Analysis
 from aiflame.attribute.devices.samples import elsewhere
@@ -67,6 +68,7 @@ class Summary:
     """Of the operating system: `Linux 6.1`."""
     aiflame: str
     """Version that recorded it."""
+    scope: ScopeLine
     programs: tuple[Program, ...]
     """The first MOST_PARTS."""
     processes: int
@@ -75,7 +77,7 @@ class Summary:
     notes: tuple[str, ...]
     """Failures to record or to read something."""
     metric: str
-    """The metric of `phases`, `layers` and `unattributed`; "" where there is none."""
+    """The metric of `phases` and `layers`, which belong to the scope, and of `unattributed`; "" where there is none."""
     metrics: tuple[MetricTotal, ...]
     occupancy: tuple[Occupancy, ...]
     steps: Steps | None
@@ -97,7 +99,7 @@ def summarize(profile: Tables, meta: Meta) -> Summary:
     return Summary(
         command=shlex.join(meta.command),
         started=_started(meta),
-        duration_ns=_duration(meta, analysis),
+        duration_ns=duration(meta, analysis),
         exit_status=meta.exit_status,
         complete=meta.complete,
         host=meta.host.name,
@@ -105,6 +107,7 @@ def summarize(profile: Tables, meta: Meta) -> Summary:
         cores=meta.host.cores,
         system=meta.host.kernel,
         aiflame=meta.version,
+        scope=scope_line(analysis, meta),
         programs=tuple(
             Program(short_command(command, exe), pid, f"{python >> 8}.{python & 0xFF}" if python else "")
             for pid, python, command, exe in processes.head(MOST_PARTS).select("pid", "python", "command", "exe").rows()
@@ -125,20 +128,16 @@ def summarize(profile: Tables, meta: Meta) -> Summary:
 
 
 def _parts(analysis: ProfileAnalysis, metric: str) -> pl.DataFrame:
-    """phase, layer, value"""
-    if metric in CLOCK and analysis.cpu is not None:
-        return analysis.cpu.rows.select("phase", "layer", "value")
-    return analysis.shared.select("phase", "layer", value="took")
+    """phase, layer, value, in the scope"""
+    if metric in CLOCK and analysis.scoped_cpu is not None:
+        return analysis.scoped_cpu.rows.select("phase", "layer", "value")
+    return analysis.scoped_shared.select("phase", "layer", value="took")
 
 
 def _largest(parts: pl.DataFrame, by: str, most: int | None, whole: int | None = None) -> tuple[Part, ...]:
     summed = parts.group_by(by).agg(pl.col("value").sum()).filter(pl.col("value") > 0).sort("value", by, descending=[True, False])
     whole = whole or int(summed["value"].sum())
     return tuple(Part(name, value, value / whole) for name, value in summed.head(most or len(summed)).rows())
-
-
-def host_steps(analysis: ProfileAnalysis) -> pl.DataFrame:
-    return analysis.steps if analysis.ran_on_devices or analysis.cpu is None else analysis.cpu.steps
 
 
 def _totals(analysis: ProfileAnalysis) -> list[MetricTotal]:
@@ -179,14 +178,3 @@ def _unattributed(analysis: ProfileAnalysis, metric: str) -> float:
 def _started(meta: Meta) -> str:
     at = meta.started.realtime_ns
     return datetime.fromtimestamp(at // 1_000_000_000, timezone.utc).isoformat() if 0 < at < 1 << 62 else ""
-
-
-def _duration(meta: Meta, analysis: ProfileAnalysis) -> int:
-    """The duration of the recording, or the end of its last record where its own end is missing."""
-    if meta.ended is not None:
-        return max(meta.ended.monotonic_ns - meta.started.monotonic_ns, 0)
-    ends = [int(device.every.end[-1]) for device in analysis.devices]
-    samples = analysis.profile.scan("cpu_samples").select(pl.col("time_ns").max()).collect().item()
-    ends += [int(samples)] if samples else []
-    begins = analysis.profile.table("processes")["start_ns"]
-    return max(max(ends) - int(begins.min()), 0) if ends and len(begins) else 0  # type: ignore[arg-type]

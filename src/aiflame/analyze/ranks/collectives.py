@@ -297,7 +297,7 @@ def _around(join: DeviceJoin, kernels: _Kernels) -> tuple[list[str], Ints]:
     """The layer of each collective kernel, and the phase in which it was launched: that of the work launched before it, as its own is
     always Communication."""
     site = join.work.executions["site"].to_numpy().astype(np.int64)
-    phase_of = {"Data loading": 1, "Forward": 2, "Backward": 3, "Optimizer": 4}
+    phase_of = {"Data loading": 1, "Forward": 2, "Backward": 3, "Optimizer": 4, "Prefill": 7, "Decode": 8}
     of_site = np.array([phase_of.get(name, 0) for name in join.sites["phase"].to_list()], dtype=np.int64)
     at = join.launches.rows(join.sites["process"].to_numpy()[site], join.work.executions["launch"].cast(pl.Int64).to_numpy())
     in_phase = np.flatnonzero((at >= 0) & (of_site[site] > 0))

@@ -20,6 +20,7 @@ from aiflame.analyze.ranks.row import Row
 from aiflame.analyze.ranks.stragglers import Late, Straggler, stragglers
 from aiflame.analyze.spans import union
 from aiflame.attribute.meaning.phases import NAMES, Phase
+from aiflame.json_text import schema
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +144,7 @@ def to_json(comparison: Ranks, rows: int) -> dict[str, Any]:
             cause = Cause(late["why"]["cause"])
             late["why"] |= {"cause": cause.name.lower(), "says": SAYS[cause]}
     plain["paths"] = [asdict(path) for path in telling(comparison.paths)]
-    return plain
+    return {"schema": schema("ranks"), **plain}
 
 
 def telling(paths: list[Path]) -> list[Path]:

@@ -1,4 +1,4 @@
-"""One rank's tables → its facts: a pure function with a small result. Facts of many ranks are put together in any order.
+"""Computes one rank's facts from its tables: a pure function with a small result. Facts of many ranks can be merged in any order.
 
 Every moment of a rank counts once. It is `compute` while a kernel runs that is no collective (or, without devices, while a thread of it
 is on a CPU and does not communicate); else `exposed` while it communicates; else `copies` while memory moves; else `idle`.
@@ -30,7 +30,8 @@ STEPS = {"step": pl.Int32, "phase": pl.Int8, "begin_ns": pl.Int64, "end_ns": pl.
 LAYERS = {"phase": pl.Int8, "layer": pl.String, "took": pl.Int64, "count": pl.Int64}
 """Computing of layers within steps; work that overlaps counts for each."""
 SLOTS = {"group": pl.String, "position": pl.Int32, "name": pl.String, "meets": pl.Boolean, "phase": pl.Int8, "layer": pl.String}
-"""Places in a step where a collective stands: the n-th of its group in the step (-1: outside of steps), and where it was mostly begun."""
+"""Slots of collectives: `position` n is the n-th collective of its group in a step (-1: outside of steps), with the phase and layer in
+which it mostly began."""
 CAUSES = tuple(cause.name.lower() for cause in Cause)
 COLLECTIVES = {
     "slot": pl.UInt32,  # row of the slots
@@ -39,9 +40,9 @@ COLLECTIVES = {
     "bytes": pl.Int64,
     "begin_ns": pl.Int64,
     "end_ns": pl.Int64,
-    "own": pl.Int64,  # the rank's own time since the beginning of the one before, without exposed communication
+    "own": pl.Int64,  # the rank's own time since the begin of the collective before, without exposed communication
     "exposed": pl.Int64,
-    **dict.fromkeys(CAUSES, pl.Int64),  # of its own time
+    **dict.fromkeys(CAUSES, pl.Int64),  # parts of `own`
 }
 DOING = {
     "slot": pl.UInt32,
@@ -53,9 +54,9 @@ DOING = {
     "took": pl.Int64,
     "count": pl.Int64,
 }
-"""Work of the rank in its own time before the collectives of a slot, all of them together."""
+"""Work of the rank in its own time before collectives, summed over the collectives of a slot."""
 MOST_DOING = 20_000
-"""Rows that are kept, the longest ones."""
+"""At most so many rows of DOING, those that took longest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +106,7 @@ class Partial:
 
 
 def of_rank(profile: Tables, meta: Meta, rank: int, size: int = 0, source: str = "") -> RankFacts:
-    """The facts of a rank, whose tables these are. `size`: processes of the job, 0: unknown."""
+    """The facts of the rank that recorded these tables. `size`: processes of the job, 0: unknown."""
     analysis = profile_analysis(profile)
     talk = communication(analysis, size)
     if analysis.devices:
@@ -140,7 +141,7 @@ def _ends(edges: list[pl.Series], which: str) -> list[int]:
 
 
 def _realtime(profile: Tables, meta: Meta) -> int:
-    """From the profile's own rows of clocks where it has some: the middle one of the difference."""
+    """The time of day less CLOCK_MONOTONIC: the median in the profile's table `clocks`, else the recorder's reading at the start."""
     rows = profile.table("clocks") if profile.has("clocks") else pl.DataFrame()
     if len(rows):
         difference = rows.select(pl.col("realtime_ns").cast(pl.Int64) - pl.col("monotonic_ns").cast(pl.Int64)).to_series().sort()
@@ -154,7 +155,7 @@ def _spans(talk: Communication) -> Spans:
 
 
 def _with_places(collectives: pl.DataFrame, did: Activity) -> pl.DataFrame:
-    """Collectives without phase or layer get those of the work before them, if that is in their step."""
+    """Gives collectives without phase or layer the phase and layer of the work before them, if it is in the same step."""
     work = did.items.join(did.sites.with_row_index("site").cast({"site": pl.Int64}), on="site", how="left", maintain_order="left")
     work = work.filter(pl.col("phase").is_between(int(Phase.DATA), int(Phase.OPTIMIZER)), pl.col("cause") == int(Cause.COMPUTE)).sort(
         "begin_ns"
@@ -185,8 +186,8 @@ def _times(did: Activity, spoken: Spans, begin: Ints, end: Ints) -> dict[str, In
 
 
 def _steps(talk: Communication, did: Activity, spoken: Spans) -> pl.DataFrame:
-    """STEPS. Work, waits for data and collectives in the order of their beginnings; neighbours of one step and phase make a stretch,
-    which lasts from the end of the one before to its own last end, or until the next begins."""
+    """STEPS. Sorts work, waits for data and collectives by their begins; neighbours with the same step and phase make a stretch. A stretch
+    lasts from the end of the stretch before to its own last end, or until the next begins."""
     phase = did.sites["phase"].to_numpy()
     gap = np.isin(did.sites["cause"].to_numpy(), (Cause.COMPUTE, Cause.COPY, Cause.DATA, Cause.UNKNOWN), invert=True)
     site = did.items["site"].to_numpy()
@@ -236,7 +237,7 @@ def _slots(collectives: pl.DataFrame) -> tuple[pl.DataFrame, Ints]:
 
 
 def _collectives(talk: Communication, did: Activity, spoken: Spans, slot: Ints) -> pl.DataFrame:
-    """COLLECTIVES. Before its first, a rank has no time of its own, as the begin of others is unknown."""
+    """COLLECTIVES. Before its first collective a rank has no time of its own: nothing says when the others began."""
     collectives = talk.collectives
     begin, end = collectives["begin_ns"].to_numpy(), collectives["end_ns"].to_numpy()
     since = _since(begin)

@@ -23,7 +23,7 @@ def rank_numbers(profile: Tables) -> list[int]:
 
 
 def facts_of_ranks(profile: OpenedProfile) -> Partial:
-    """One rank after another, so that no more than one is in memory; a rank that cannot be read becomes a note."""
+    """The facts of all ranks. Reads one rank after another, to hold only one in memory; a rank that cannot be read becomes a note."""
     partial, size = Partial(), len(rank_numbers(profile))
     for rank, tables, meta in _each(profile):
         name = f"rank {rank}"
@@ -39,7 +39,7 @@ def answer(partial: Partial) -> Ranks:
 
 
 def _each(profile: OpenedProfile) -> Iterator[tuple[int, Tables, Meta]]:
-    """Each rank's tables. Those of a rank that was recorded into a folder of its own are read from there alone."""
+    """Each rank's number, tables and metadata. A rank that was recorded into a folder of its own is read from that folder alone."""
     for part in _parts(profile):
         meta = part.parts[0].store.meta if isinstance(part, Ranked) else part.meta
         numbers = ranks_of(part.table("processes").sort("process"), part.table("ranks")).tolist()
@@ -48,7 +48,7 @@ def _each(profile: OpenedProfile) -> Iterator[tuple[int, Tables, Meta]]:
 
 
 def _parts(profile: OpenedProfile) -> Sequence[OpenedProfile]:
-    """Of a profile of many folders, each alone: its moments are moved as in the whole, its processes have their own numbers."""
+    """The folders of a profile, one by one: moments are moved as in the whole, processes have the numbers of their folder."""
     if not isinstance(profile, Ranked):
         return [profile]
     return [Ranked(profile.folder, [part]) for part in profile.parts]

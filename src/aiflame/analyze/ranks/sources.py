@@ -19,7 +19,7 @@ from aiflame.profile.sealing.aside import is_ours
 from aiflame.profile.sealing.going_on import SEALED
 from aiflame.profile.tables.index import Index
 from aiflame.profile.tables.interface import OpenedProfile, Tables
-from aiflame.resolve import complete
+from aiflame.resolve.complete import complete
 
 BYTES_A_ROW = 600
 """Memory that the facts of a rank take while they are made, for each row of its profile: 400 to 550 were measured."""

@@ -43,8 +43,8 @@ _COPIES = (
 
 def kernels_table(analysis: ProfileAnalysis, stalls: pl.DataFrame) -> TableOf:
     """A row for each kernel, or specialization of one: all its devices and processes together."""
-    sites = _with_place(analysis.sites).with_row_index("site").filter(pl.col("kind") == int(Kind.GPU_KERNEL))
-    whole = max(int(analysis.sites["took"].sum()), 1)
+    sites = _with_place(analysis.scoped_sites).with_row_index("site").filter(pl.col("kind") == int(Kind.GPU_KERNEL), pl.col("launches") > 0)
+    whole = max(int(analysis.scoped_sites["took"].sum()), 1)
     key = ["name", "short"]
     totals = (
         sites.group_by(key)
@@ -57,7 +57,7 @@ def kernels_table(analysis: ProfileAnalysis, stalls: pl.DataFrame) -> TableOf:
         .with_columns(share=pl.col("total") / whole, mean=(pl.col("total") / pl.col("launches")).round().cast(pl.Int64))
     )
     top_layer = (
-        analysis.shared.with_columns(pl.col("site").cast(pl.UInt32))
+        analysis.scoped_shared.with_columns(pl.col("site").cast(pl.UInt32))
         .join(sites.select("site", *key), on="site")
         .group_by(*key, "layer")
         .agg(pl.col("took").sum())
@@ -81,8 +81,8 @@ def kernels_table(analysis: ProfileAnalysis, stalls: pl.DataFrame) -> TableOf:
 
 
 def copies_table(analysis: ProfileAnalysis) -> TableOf:
-    sites = _with_place(analysis.sites).filter(pl.col("kind") == int(Kind.GPU_COPY))
-    whole = max(int(analysis.sites["took"].sum()), 1)
+    sites = _with_place(analysis.scoped_sites).filter(pl.col("kind") == int(Kind.GPU_COPY), pl.col("launches") > 0)
+    whole = max(int(analysis.scoped_sites["took"].sum()), 1)
     rows = (
         sites.group_by("short", "device", "phase", "place")
         .agg(pl.col("launches", "bytes").sum(), total=pl.col("took").sum())
@@ -102,7 +102,9 @@ def _spread(analysis: ProfileAnalysis, sites: pl.DataFrame, key: list[str]) -> p
     of_site = np.full(len(analysis.sites), -1, dtype=np.int32)
     of_site[sites["site"].to_numpy()] = sites.join(kernels, on=key, how="left", maintain_order="left")["kernel"].to_numpy()
     took = (analysis.work.executions["end_ns"] - analysis.work.executions["start_ns"]).cast(pl.Int64)
-    launches = pl.DataFrame({"kernel": of_site[analysis.work.executions["site"].to_numpy()], "took": took}).filter(pl.col("kernel") >= 0)
+    launches = pl.DataFrame({"kernel": of_site[analysis.work.executions["site"].to_numpy()], "took": took})
+    inside = analysis.inside
+    launches = (launches if inside is None else launches.filter(pl.Series(inside))).filter(pl.col("kernel") >= 0)
     value = pl.col("took")
     spread = launches.group_by("kernel").agg(
         p50=value.quantile(0.5, "nearest").cast(pl.Int64),

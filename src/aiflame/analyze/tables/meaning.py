@@ -13,8 +13,8 @@ from aiflame.attribute.meaning.phases import NAMES as PHASES
 from aiflame.attribute.meaning.phases import Phase
 
 _BY_PHASE = {
-    "forward": PHASES[Phase.FORWARD],
-    "backward": PHASES[Phase.BACKWARD],
+    "forward": [PHASES[phase] for phase in (Phase.FORWARD, Phase.PREFILL, Phase.DECODE)],
+    "backward": [PHASES[Phase.BACKWARD]],
 }
 
 
@@ -45,16 +45,17 @@ def meaning_tables(analysis: ProfileAnalysis) -> Iterator[TableOf]:
 
 def _parts(analysis: ProfileAnalysis) -> tuple[pl.DataFrame, str]:
     if analysis.ran_on_devices or analysis.cpu is None:
-        launches = analysis.sites.select("launches").with_row_index("site").with_columns(pl.col("site").cast(pl.Int64))
+        launches = analysis.scoped_sites.select("launches").with_row_index("site").with_columns(pl.col("site").cast(pl.Int64))
         first = pl.col("site").is_first_distinct()
-        parts = analysis.shared.join(launches, on="site", how="left", maintain_order="left")
+        parts = analysis.scoped_shared.join(launches, on="site", how="left", maintain_order="left")
         return parts.select("phase", "layer", "op", value="took", launches=pl.when(first).then("launches").otherwise(0)), "GPU time"
-    return analysis.cpu.rows.select("phase", "layer", "op", "value"), "CPU time" if analysis.cpu.metric == "cpu-time" else "Wall-clock time"
+    cpu = analysis.scoped_cpu or analysis.cpu
+    return cpu.rows.select("phase", "layer", "op", "value"), "CPU time" if cpu.metric == "cpu-time" else "Wall-clock time"
 
 
 def _summed(parts: pl.DataFrame, by: list[str], whole: int) -> pl.DataFrame:
     value = pl.col("value")
-    sums = {name: value.filter(pl.col("phase") == phase).sum() for name, phase in _BY_PHASE.items()}
+    sums = {name: value.filter(pl.col("phase").is_in(phases)).sum() for name, phases in _BY_PHASE.items()}
     counts = [pl.col("launches").sum()] if "launches" in parts.columns else []
     rows = parts.group_by(by).agg(*counts, total=value.sum(), **sums)
     return rows.with_columns(share=pl.col("total") / whole).sort("total", *by, descending=[True, *[False] * len(by)])

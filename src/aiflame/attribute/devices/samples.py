@@ -47,10 +47,10 @@ class Samples:
 def samples(
     profile: Tables, work: Work, *, not_issued: bool = False, detail: bool = True, offsets: bool = True, in_windows: InWindows | None = None
 ) -> Samples:
-    """All samples, or those in whose cycle the scheduler issued nothing: a part of them that the device counts a second time.
+    """All samples; with `not_issued`, the samples in whose cycle the scheduler issued nothing, which the device counts a second time.
 
-    Without `detail`, the points are functions alone; without `offsets`, functions and reasons. Callers that ask several times may
-    pass `in_windows` of this work, which is the same for all.
+    Without `detail`, the points are functions alone; without `offsets`, functions and reasons. A caller that calls this several times may
+    pass one `in_windows` of the work each time.
     """
     in_windows = in_windows or InWindows(work)
     kernels = work.sites.with_row_index("site").filter(pl.col("kind") == int(Kind.GPU_KERNEL))

@@ -14,7 +14,8 @@ from aiflame.attribute.arrays.row_keys import packed
 from aiflame.attribute.arrays.types import Ints
 from aiflame.attribute.devices.records import Columns, Records
 from aiflame.attribute.meaning.context import CONTEXT, Meaning, of_devices
-from aiflame.attribute.prefixes import Prefix
+from aiflame.attribute.meaning.steady import steady
+from aiflame.attribute.prefixes import STEADY, Prefix
 from aiflame.profile.tables.interface import Tables
 
 MOST_BYTES = 1 << 50
@@ -40,7 +41,7 @@ class Work:
 @once_for
 def work(profile: Analysis, by: Prefix | None) -> Work:
     """All executions on devices, by their launching code and by the columns of `by`."""
-    needs_meaning = by is not None and not set(by.columns).isdisjoint(CONTEXT)
+    needs_meaning = by is not None and not set(by.columns).isdisjoint((*CONTEXT, STEADY))
     return work_with(profile, by, of_devices(profile) if needs_meaning else None)
 
 
@@ -59,6 +60,9 @@ def work_with(profile: Tables, by: Prefix | None, meaning: Meaning | None) -> Wo
     at = sites = 0
     for piece in records.pieces():
         values = piece | records.columns_of(piece)
+        if by is not None and STEADY in by.columns:
+            where = (values[name].astype(np.int64) for name in ("process", "step", "start_ns"))
+            values[STEADY] = steady(Analysis.of(profile)).of(*where).astype(np.int32)
         if by is not None and not by.code:
             values |= _without_code(values)
         site, new_sites = _sites(values, [*_NUMBERS, *more])

@@ -1,8 +1,8 @@
 """Divides a device's energy over its kernels and copies.
 
-Two readings of a device give the energy between them. If nothing of ours ran there, all of it is idle energy; else the device's idle power
-times the idle part of that time is. The remainder belongs to the executions, in proportion to the time that each ran between the looks.
-Numbers are whole µJ; those of a device add up to its energy from the first look to the last.
+Two looks at a device give the energy between them. If no recorded execution ran between them, all of it is idle energy; else idle energy is
+the device's idle power times the idle part of that time. The remainder belongs to the executions, in proportion to the time that each ran
+between the looks. Values are whole µJ; a device's values add up to its energy from the first look to the last.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ IDLE_ENERGY = "[GPU idle energy]"
 @dataclass(frozen=True, slots=True)
 class Energy:
     sites: Ints
-    """Of each row of `Work.sites`, in µJ."""
+    """The energy of each row of `Work.sites`, in µJ."""
     idle: pl.DataFrame
-    """process, device, value (µJ): of each device that was looked at and had work"""
+    """process, device, value (µJ): idle energy of each device that has looks and work"""
     counted: bool
-    """Measured by the devices themselves; else a part of it is power times time."""
+    """True if the devices measured all of it; else a part of it is power times time."""
     ran_ns: int
     """Total GPU time, and the part of it for which no energy was measured."""
     unknown_ns: int
@@ -84,7 +84,7 @@ def share_out(device: Looks, start: Ints, end: Ints, site: Ints, sites: int) -> 
     resting = np.minimum(energy, np.rint(power * (length - busy)).astype(np.int64))
     idle = np.where(busy == 0, energy, resting)
     working = energy - idle
-    # A device works at the same pace for all that runs between two looks: energy is a line in time, and each takes its rise along it.
+    # Between two looks each takes the same energy per ns of its run: an execution's energy is the rise of `reached` while it ran.
     reached = np.concatenate([[0.0], np.cumsum(np.divide(working * length, run_ns, out=np.zeros(len(run_ns)), where=run_ns > 0))])
     each = np.interp(end, edge, reached) - np.interp(start, edge, reached)
     of_sites = np.bincount(site, each, sites)
@@ -94,7 +94,7 @@ def share_out(device: Looks, start: Ints, end: Ints, site: Ints, sites: int) -> 
 
 
 def _sum_until(moments: Ints, start: Ints, end: Ints) -> Ints:
-    """How long all of these ran before each of the moments, those that ran together counted each."""
+    """For each moment, the execution time before it; where several executions ran together, each counts."""
     begun, ended = np.sort(start), np.sort(end)
     before, after = np.searchsorted(begun, moments), np.searchsorted(ended, moments)
     # Sums may go round 2^64: their differences are right.
@@ -113,8 +113,8 @@ def _union(start: Ints, end: Ints) -> tuple[Ints, Ints]:
 
 
 def _idle_power(length: Ints, energy: Ints, busy: Ints) -> float:
-    """µJ a ns while nothing runs: the median of the looks without work between the first work and the last, else of all such looks; 0 where
-    there is none, and all energy belongs to executions."""
+    """A device's power while nothing runs, in µJ a ns: the median over the time without work between its first work and its last, else over
+    all time without work. 0 if it always had work: then all energy belongs to executions."""
     free = np.flatnonzero((busy == 0) & (length > 0))
     if not len(free):
         return 0.0
@@ -128,7 +128,7 @@ def _idle_power(length: Ints, energy: Ints, busy: Ints) -> float:
 
 
 def _of_processes(sites: pl.DataFrame, here: NDArray[np.bool_], value: int, device: str) -> pl.DataFrame:
-    """A device's idle energy on the processes that used it, by how long their work took."""
+    """Divides a device's idle energy over the processes that used it, in proportion to the time of their work."""
     named = sites.filter(pl.Series(here)).group_by("process").agg(pl.col("took").sum(), pl.col("device").first()).sort("process")
     parts = scaled(np.zeros(len(named), dtype=np.int64), named["took"].to_numpy(), np.array([value]))
     return named.select("process", "device", value=pl.Series(parts, dtype=pl.Int64))

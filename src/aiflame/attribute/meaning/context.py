@@ -19,6 +19,8 @@ from aiflame.attribute.arrays.row_keys import by_time
 from aiflame.attribute.arrays.types import Ints
 from aiflame.attribute.forest import Forest
 from aiflame.attribute.meaning.backward import origins
+from aiflame.attribute.meaning.compiling import AUTOTUNING
+from aiflame.attribute.meaning.compiling import NAMES as COMPILERS
 from aiflame.attribute.meaning.events import LATEST, call_items, forward_calls, ints, launch_items, mother_threads, node_items, sample_items
 from aiflame.attribute.meaning.fused_kernels import kernel_origins
 from aiflame.attribute.meaning.fused_split import Compiled, compiled, op_frames
@@ -168,29 +170,32 @@ class _Classifier:
         )
         self.profile.release(torch_frames)  # layers and ops are there now
         phase, brings = phases(evidence)
+        of_step = self.steps.phase(process, step)
+        phase = np.where((of_step > 0) & (phase == Phase.FORWARD), of_step, phase)
         around = np.where(mother != thread, self._regions.paths(process, mother, time_ns), 0)
         regions_of, region = self._regions.forest.within(around, self._regions.paths(process, thread, time_ns))
         op = np.where(origin.backward & (origin.op > 0), origin.op + len(self._ops.names) - 1, origin.op)
         fused = self.compiled.origins.of_stacks(process, stack)
         op = np.where(fused > 0, self.compiled.first - 1 + fused, op)
-        columns = {"step": step, "phase": phase, "layer": origin.layer, "op": op, "region": region}
+        layer, op = self._without_compilers(process, stack, items["gpu"].to_numpy(), origin.layer, op)
+        columns = {"step": step, "phase": phase, "layer": layer, "op": op, "region": region}
         table = pl.DataFrame({name: column.astype(np.int32) for name, column in columns.items()})
         return table.with_columns(pl.Series(MOTHER, mother.astype(np.uint32)), pl.Series(BRINGS, brings)), regions_of
 
     def forests(self, regions_of: Forest) -> dict[str, Forest]:
         names = self._ops.names[1:]
-        op = frame_table([Frame(name, Kind.OP) for name in (*names, *(f"{name} (backward)" for name in names))])[1:]
+        op = frame_table([Frame(name, Kind.OP) for name in (*names, *(f"{name} (backward)" for name in names), *COMPILERS.values())])[1:]
         op = pl.concat([op, op_frames(self.compiled.origins)])
         return {
             "phase": phase_forest(),
-            "layer": self._layers.forest,
+            "layer": self._layers.forest.with_roots(frame_table([Frame(name, Kind.LAYER) for name in COMPILERS.values()])[1:]),
             "op": Forest.of_frames(op),
             "region": regions_of,
         }
 
     @cached_property
     def compiled(self) -> Compiled:
-        return compiled(self.profile, kernel_origins(self.profile), 2 * (len(self._ops.names) - 1))
+        return compiled(self.profile, kernel_origins(self.profile), 2 * (len(self._ops.names) - 1) + len(COMPILERS))
 
     def used(self, meaning: Meaning) -> Meaning:
         """The meaning. Frees the tables of stacks, unless others share them."""
@@ -242,6 +247,15 @@ class _Classifier:
                     at = np.searchsorted(begin, time_ns[here], side="right") - 1
                     phases_at[here[(at >= 0) & (time_ns[here] < end[np.maximum(at, 0)])]] = phase
         return phases_at
+
+    def _without_compilers(self, process: Ints, stack: Ints, gpu: NDArray[np.bool_], layer: Ints, op: Ints) -> tuple[Ints, Ints]:
+        """Layer and op of each item; compilers and autotuners work for no layer, and all that they run on a device is a trial."""
+        if not self._ops.compiler.any():
+            return layer, op
+        mark = self._ops.stacks.at(self._ops.compiler, process, stack)
+        mark = np.where(gpu & (mark > 0), AUTOTUNING, mark)
+        first_layer, first_op = len(self._layers.forest.parent), 2 * (len(self._ops.names) - 1) + 1
+        return np.where(mark > 0, first_layer - 1 + mark, layer), np.where(mark > 0, first_op - 1 + mark, op)
 
     def _root(self, process: Ints, stack: Ints) -> Ints:
         """The outermost layer of each stack, 0 where there is none."""

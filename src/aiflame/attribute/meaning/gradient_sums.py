@@ -15,19 +15,19 @@ from aiflame.profile.tables.interface import Tables
 
 @dataclass(frozen=True, slots=True)
 class GradientSums:
-    """In the order of thread and time; those of a thread are made one after another."""
+    """Sums in the order of thread and time; a thread makes one after another."""
 
     thread: Ints
     """process << 32 | row of `threads`"""
     begin: Ints
     end: Ints
     last: Ints
-    """The node that gave the gradient which is added: autograd << 32 | number in its sequence, as items have it."""
+    """The node whose gradient the sum adds: autograd << 32 | number in its sequence, as items have it."""
     first: Ints
-    """The number of the node that gave the first one, in the same sequence: the op that used the tensor last."""
+    """The number, in the same sequence, of the node that gave the first gradient: of the op that used the tensor last."""
 
     def first_node(self, thread: Ints, time_ns: Ints, node: Ints) -> Ints:
-        """Of items, by thread, time and node: the number of the first node of the sum that each is part of; -1 where it is part of none."""
+        """For each item (its thread, time and node) the number of the first node of the sum that it is part of; -1 for no sum."""
         at = latest(self.thread, self.begin, thread, time_ns)
         # The appended last sum matches no item: row -1 of items without a sum.
         last, end, first = np.append(self.last, -1), np.append(self.end, -1), np.append(self.first, -1)

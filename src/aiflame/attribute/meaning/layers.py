@@ -29,8 +29,7 @@ class StackLayers:
     """Layer paths, a frame (Kind.LAYER) for each name: `layers.3`, then `attn`. Node 0: no layer."""
     stacks: StackKeys
     path: Ints
-    """For each row of `stacks` its node of `forest`. Inside the backward pass: that of the modules that are called there, if there are
-    any."""
+    """For each row of `stacks` its node of `forest`. Inside the backward pass: the path of the modules that are called there, if any."""
     calls: LayerCalls
     call_path: Ints
     """For each call its node of `forest`."""
@@ -79,7 +78,7 @@ class _Chain:
     own: int
     """The loose node of its innermost module."""
     base: int
-    """That on which the modules inside of it stand; -1 for none."""
+    """The loose node that is the parent of modules inside of it; -1 for none."""
     place: ModulePath | None
 
 
@@ -137,8 +136,8 @@ class _Loose:
 
 
 def _models(names: LayerNames, places: list[ModulePath | None]) -> dict[Module, int]:
-    """Models whose class stands first: those of a process that runs several. A module without children is none. With the number of each
-    among those of its class."""
+    """The models of each process that runs several: their paths begin with their class and number. The value is the model's number among
+    the models of its class. A module without children is no model."""
     roots = sorted({place.root for place in places if place is not None and place.path})
     several: dict[int, int] = {}
     for process, _ in roots:

@@ -14,6 +14,7 @@ import numpy as np
 from aiflame.attribute.analysis import Analysis, once
 from aiflame.attribute.arrays import nodes
 from aiflame.attribute.arrays.types import Ints
+from aiflame.attribute.meaning.compiling import AUTOTUNING, COMPILING
 from aiflame.attribute.meaning.torch_frames import TorchFrames, torch_frames
 from aiflame.attribute.stacks.table import StackKeys
 
@@ -47,6 +48,8 @@ class StackOps:
     """Of stacks in a node of the backward pass: the forward op that made it."""
     where: Ints
     """Where"""
+    compiler: Ints
+    """AUTOTUNING or COMPILING, where such a compiler called it; else 0."""
 
     def of_stacks(self, process: Ints, stack: Ints) -> Ints:
         """The op of each stack, 0 where the profile has no such stack."""
@@ -58,7 +61,7 @@ class StackOps:
 
     @staticmethod
     def at(value: Ints, places: Ints) -> Ints:
-        """The column's value at these places, 0 without one."""
+        """The column's value at these rows, 0 for row -1."""
         return np.append(value, 0)[places]
 
 
@@ -70,12 +73,14 @@ def ops(profile: Analysis) -> StackOps:
     boundary = frames.layer | frames.engine | frames.in_node | frames.imports
     begins = np.where(frames.op > 0, frames.op, np.where(boundary, _ENDS, 0))
     op = words.nearest(begins)
-    # An op counts as called if only native code lies between it and Python, or another boundary.
+    # Python called an op if only native code lies between the op and a Python frame or another boundary.
     outer = nodes.nearest(words.parent, (begins != 0) | frames.python, strict=True)
     first = (frames.op > 0) & ((outer < 0) | (frames.op[outer] == 0) | frames.python[outer])
     called = words.nearest(np.where(first, frames.op, np.where(boundary, _ENDS, 0)))
     node = words.nearest(np.where(frames.node > 0, frames.node, np.where(boundary, _ENDS, 0)))
-    columns = (np.maximum(value, 0)[1:] for value in (op, called, node, _where(frames)))
+    tunes, compiles = (words.nearest(np.where(frames.compiler == mark, mark, 0)) for mark in (AUTOTUNING, COMPILING))
+    compiler = np.where(tunes > 0, tunes, compiles)
+    columns = (np.maximum(value, 0)[1:] for value in (op, called, node, _where(frames), compiler))
     return StackOps(frames.names, words.stacks.keys, *columns)
 
 

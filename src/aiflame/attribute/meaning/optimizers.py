@@ -34,8 +34,8 @@ def ends_of_cycles(optimizer: NDArray[np.uint64]) -> tuple[Mask, bool]:
 
 
 def with_skipped(ends: Ints, backward: Ints, scaler: Ints) -> Ints:
-    """The ends, and those of steps whose optimizer a gradient scaler did not call: the scaler's work after backward work, before the next
-    backward and with no end in between."""
+    """Adds the ends of steps in which a gradient scaler did not call the optimizer: there the scaler works after backward work, and no
+    end comes before the next backward work."""
     what = np.concatenate([np.full(len(times), kind) for kind, times in enumerate((ends, backward, scaler))])
     when = np.concatenate([ends, backward, scaler])
     order = np.lexsort((what, when))
@@ -47,7 +47,7 @@ def with_skipped(ends: Ints, backward: Ints, scaler: Ints) -> Ints:
 
 
 def _segments(turn: NDArray[np.integer]) -> list[tuple[int, int]]:
-    """Stretches of calls whose optimizers are called in no other."""
+    """Splits the calls into stretches, as short as possible, so that no optimizer has calls in two of them."""
     last = np.zeros(int(turn.max(initial=-1)) + 1, dtype=np.int64)
     last[turn] = np.arange(len(turn))
     reach = np.maximum.accumulate(last[turn])
@@ -56,7 +56,7 @@ def _segments(turn: NDArray[np.integer]) -> list[tuple[int, int]]:
 
 
 def _ends(turn: NDArray[np.integer]) -> Mask:
-    """The optimizer that is called last in the first turn, that is, the one whose first call is the latest, ends each turn."""
+    """Marks the calls that end a turn: calls of the optimizer that comes last in the first turn, whose first call is thus the latest."""
     end_of_run = np.append(turn[1:] != turn[:-1], True)[: len(turn)]
     names, first = np.unique(turn, return_index=True)
     if len(names) == 1 or len(turn) > LONGEST_TURN * int(end_of_run.sum()):

@@ -1,4 +1,4 @@
-"""The phase that work belongs to: loading data, forward, backward, optimizer, communication."""
+"""The phase that work belongs to: loading data, forward (of decoding: prefill, decode), backward, optimizer, communication."""
 
 from __future__ import annotations
 
@@ -27,6 +27,10 @@ class Phase(IntEnum):
     OPTIMIZER = 4
     COMMUNICATION = 5
     OTHER = 6
+    PREFILL = 7
+    """Forward work of a step of inference that reads prompts, …"""
+    DECODE = 8
+    """… and of one that makes the next token of each sequence."""
 
 
 NAMES = {
@@ -36,6 +40,8 @@ NAMES = {
     Phase.OPTIMIZER: "Optimizer",
     Phase.COMMUNICATION: "Communication",
     Phase.OTHER: "Other",
+    Phase.PREFILL: "Prefill",
+    Phase.DECODE: "Decode",
 }
 
 

@@ -1,7 +1,7 @@
 """Steps of training and inference: the work that a program repeats, derived from its recorded work.
 
 Training: a step ends where an optimizer's does; several optimizers that take turns make one step. Inference: a step is a call of the
-outermost layer. Without a clear repetition, there is no step.
+model (`inference`), in older profiles of the outermost layer. Without a clear repetition, there is no step.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from aiflame.attribute.analysis import Analysis, once
 from aiflame.attribute.arrays.types import Ints, Mask
 from aiflame.attribute.meaning.events import LATEST
+from aiflame.attribute.meaning.inference import hold_the_work, model_calls
 from aiflame.attribute.meaning.model_calls import Calls, calls_by_launches, outermost_calls
 from aiflame.attribute.meaning.optimizers import ends_of_cycles, outermost, with_skipped
 from aiflame.profile.schema.enums import RegionApi
@@ -23,12 +24,17 @@ from aiflame.profile.tables.interface import Tables
 DOMAIN, OPTIMIZER, DATA = "aiflame", "optimizer", "data"
 NO_NODE = 0xFFFFFFFF
 """Sequence number of nodes that collect gradients (AccumulateGrad): no forward code made them."""
+INFERENCE = ("phase", "sequences", "tokens", "called_ns")
+"""Of a step of inference: whether it is PREFILL or DECODE, how many tokens of how many sequences the model was given, and how long its
+call took; each 0 where that is not known."""
+Row = tuple[int, ...]
+"""Thread, begin and end of a step; of inference also INFERENCE."""
 
 
 @dataclass(frozen=True, slots=True)
 class Steps:
     rows: pl.DataFrame
-    """process, thread, step (from 0 in each process, by their beginnings), begin_ns, end_ns"""
+    """process, thread, step (from 0 in each process, by their beginnings), begin_ns, end_ns, and INFERENCE"""
 
     def of(self, process: Ints, thread: Ints, time_ns: Ints) -> Ints:
         """The step that each moment of a thread is in, -1: none. A thread without steps has those of its process, if all
@@ -44,6 +50,15 @@ class Steps:
             near = np.maximum(at, 0)
             step_at[here] = np.where((at >= 0) & (time_ns[here] < end[near]), step[near], -1)
         return step_at
+
+    def phase(self, process: Ints, step: Ints) -> Ints:
+        """Of INFERENCE, for each of these steps (-1: none) of processes."""
+        named = self.rows.filter(pl.col("phase") > 0).sort("process", "step")
+        if named.is_empty():
+            return np.zeros(len(step), dtype=np.int64)
+        key, wanted = (rows[0].astype(np.int64) << 32 | rows[1] for rows in (named.select("process", "step").to_numpy().T, (process, step)))
+        at = np.minimum(np.searchsorted(key, wanted), len(key) - 1)
+        return np.where((step >= 0) & (key[at] == wanted), named["phase"].to_numpy()[at], 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +88,7 @@ class Seen:
 def steps(profile: Tables, seen: dict[tuple[int, int], Seen]) -> Steps:
     """`seen`: for each process and thread."""
     marked = automatic_regions(profile)
-    bounds: list[tuple[int, int, int, int]] = []
+    bounds: list[Row] = []
     for process in sorted({process for process, _ in seen} | set(marked["process"])):
         here = {thread: of for (one, thread), of in seen.items() if one == process}
         own = marked.filter(process=process)
@@ -81,11 +96,12 @@ def steps(profile: Tables, seen: dict[tuple[int, int], Seen]) -> Steps:
         calls = {} if launches_tell_all else outermost_calls(profile, process)
         rows = _training(own, here, calls)
         if not rows and not any(of.backward.any() for of in here.values()):
-            rows = _inference(here, calls)
-        bounds += [(process, thread, begin, end) for thread, begin, end in rows if begin < end]
-    table = pl.DataFrame(bounds, schema=dict.fromkeys(("process", "thread", "begin_ns", "end_ns"), pl.Int64), orient="row")
+            rows = _inference(profile, process, here, calls)
+        bounds += [(process, *row, *(0,) * (3 + len(INFERENCE) - len(row))) for row in rows if row[1] < row[2]]
+    table = pl.DataFrame(bounds, schema=dict.fromkeys(("process", "thread", "begin_ns", "end_ns", *INFERENCE), pl.Int64), orient="row")
     number = pl.int_range(pl.len()).over("process").alias("step")
-    return Steps(table.sort("process", "begin_ns", "thread").with_columns(number).sort("process", "thread", "begin_ns"))
+    numbered = table.sort("process", "begin_ns", "thread").with_columns(number).sort("process", "thread", "begin_ns")
+    return Steps(numbered.select("process", "thread", "step", "begin_ns", "end_ns", *INFERENCE))
 
 
 @once
@@ -107,9 +123,8 @@ def automatic_regions(profile: Analysis) -> pl.DataFrame:
     )
 
 
-def _training(marked: pl.DataFrame, seen: dict[int, Seen], calls: dict[int, Calls]) -> list[tuple[int, int, int]]:
-    """thread, begin and end of each step."""
-    bounds = []
+def _training(marked: pl.DataFrame, seen: dict[int, Seen], calls: dict[int, Calls]) -> list[Row]:
+    bounds: list[Row] = []
     for (thread,), rows in (
         marked.filter(pl.col("name") == OPTIMIZER, pl.col("end_ns") < LATEST).partition_by("thread", as_dict=True).items()
     ):
@@ -218,8 +233,25 @@ class _Loop:
         return int(waits[-1]) if len(waits) else first
 
 
-def _inference(seen: dict[int, Seen], calls: dict[int, Calls]) -> list[tuple[int, int, int]]:
-    """The calls of the one outermost layer that the one thread calls again and again."""
+def _inference(profile: Tables, process: int, seen: dict[int, Seen], calls: dict[int, Calls]) -> list[Row]:
+    """The calls of the one model that the one thread calls again and again."""
+    recorded = model_calls(profile, process)
+    if not recorded:
+        return _by_layers(seen, calls)
+    repeating = {thread: repeated for thread, of in recorded.items() if len(repeated := of.repeated())}
+    if len(repeating) != 1:
+        return []
+    ((thread, of),) = repeating.items()
+    phase = of.phases()
+    end = of.ends_of_steps(phase)
+    if not hold_the_work(of.begin_ns, end, np.concatenate([_INTS, *(items.time_ns for items in seen.values())])):
+        return []
+    columns = (of.begin_ns, end, phase, of.sequences, of.tokens, of.end_ns - of.begin_ns)
+    return [(thread, *row) for row in zip(*(column.tolist() for column in columns), strict=True)]
+
+
+def _by_layers(seen: dict[int, Seen], calls: dict[int, Calls]) -> list[Row]:
+    """The same in profiles without recorded calls of models: by calls that made nodes, or by launches."""
     if calls:
         repeated = {thread: of.repeated() for thread, of in calls.items()}
     else:

@@ -11,6 +11,7 @@ import polars as pl
 from aiflame.attribute.analysis import Analysis, once
 from aiflame.attribute.arrays import nodes
 from aiflame.attribute.arrays.types import Ints, Mask
+from aiflame.attribute.meaning.compiling import compiler_marks
 from aiflame.attribute.meaning.op_names import op_of_node, op_of_symbol
 from aiflame.attribute.stacks.word_trie import WordTrie, word_trie
 from aiflame.profile.schema.enums import FrameKind
@@ -62,6 +63,8 @@ class TorchFrames:
     imports: Mask
     """Python's own machinery of imports, which an op may set going but does not consist of."""
     python: Mask
+    compiler: Ints
+    """A function of a compiler or an autotuner (`compiling`), else 0."""
 
 
 class _Names:
@@ -118,6 +121,7 @@ def torch_frames(profile: Analysis) -> TorchFrames:
         words.of_nodes((kind == FrameKind.LAYER).astype(np.int64)) > 0,
         words.of_nodes(_mask(size, python, pl.col("file").str.starts_with("<frozen importlib"))) > 0,
         is_python,
+        words.of_nodes(compiler_marks(size, python, native)),
     )
 
 

@@ -15,8 +15,17 @@ from numpy.typing import NDArray
 
 from aiflame.attribute.analysis import Analysis, once
 from aiflame.attribute.arrays import nodes
+from aiflame.attribute.arrays.types import Mask
 from aiflame.attribute.forest import Forest, NodeIds, TreeBuilder
-from aiflame.attribute.stacks.process_frames import process_frames, thread_frames, with_ranks
+from aiflame.attribute.stacks.line_names import line_names
+from aiflame.attribute.stacks.process_frames import (
+    COMPILER_SUFFIX,
+    GARBAGE_COLLECTOR,
+    INTERPRETER_MODULE,
+    process_frames,
+    thread_frames,
+    with_ranks,
+)
 from aiflame.attribute.stacks.table import StackKeys, stack_table
 from aiflame.attribute.tree import FRAME_COLUMNS, Frame, Metric, Tree, frame_table
 from aiflame.profile.schema.enums import FrameKind
@@ -26,6 +35,10 @@ from aiflame.profile.tables.interface import Tables
 
 LOST_CALLERS = Frame("[unattributed: callers lost]", Kind.UNATTRIBUTED)
 NO_NAME = Frame("[unknown]", Kind.C)
+CODE = [int(Kind.PYTHON), int(Kind.C), int(Kind.CPP)]
+"""Kinds of functions whose lines are code of the program."""
+_COLLECTS_GARBAGE = rf"^gc_collect_(main|young|increment|full){COMPILER_SUFFIX}"
+"""The interpreter's function that collects: `main` up to CPython 3.13."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +65,11 @@ class Functions:
         node = self.of_stacks(process, stack)
         return np.where(node > self.processes, node, 0)
 
+    def matching(self, frames: pl.Expr) -> Mask:
+        """Which nodes have a frame of these."""
+        mask: Mask = self.frames.select(frames.fill_null(False)).to_series().to_numpy()[self.frame]
+        return mask
+
     def owners(self) -> Forest:
         """The processes: the node of process p is 1 + p."""
         return Forest.of_frames(self.frames[: self.processes + 1][1:])
@@ -66,10 +84,20 @@ class Functions:
 @once
 def functions(profile: Analysis) -> Functions:
     """The trie of functions of a profile."""
+    return _trie(profile, with_lines=False)
+
+
+@once
+def functions_and_lines(profile: Analysis) -> Functions:
+    """The same, below each function the line that runs or calls the next: callees hang under the line that calls them."""
+    return _trie(profile, with_lines=True)
+
+
+def _trie(profile: Analysis, *, with_lines: bool) -> Functions:
     processes = frame_table(process_frames(with_ranks(profile.table("processes"), profile.table("ranks"))))
     size = len(processes) - 1
     stacks = stack_table(profile).of_processes_before(size)
-    names, of_words = _functions_of_words(profile, stacks.rows.select("process", "frame").unique())
+    names, of_words = _functions_of_words(profile, stacks.rows.select("process", "frame").unique(), with_lines=with_lines)
     frames = pl.concat([processes, frame_table([LOST_CALLERS])[1:], names])
 
     rows = stacks.rows.with_row_index("stack").join(of_words, on=["process", "frame"]).sort("stack", "depth")
@@ -132,12 +160,13 @@ def add_threads(
     """Puts a thread on each of these places of processes; thread -1 stays where it is."""
     threads, which = np.unique(process << 32 | np.maximum(thread, 0), return_inverse=True)
     wanted = pl.DataFrame({"process": threads >> 32, "thread": threads & 0xFFFFFFFF})
-    frames = thread_frames(profile.table("threads"), profile.table("thread_ends"), profile.table("processes"), wanted, no_thread)
+    frames = thread_frames(profile, wanted, no_thread)
     return builder.add(place, Forest.of_frames(frame_table(frames)[1:]), np.where(thread >= 0, 1 + which, 0))
 
 
-def _functions_of_words(profile: Tables, words: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Distinct functions as frames, and for each frame word its functions: process, frame, depth, function (row)."""
+def _functions_of_words(profile: Tables, words: pl.DataFrame, *, with_lines: bool) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Distinct functions as frames, and for each frame word its functions: process, frame, depth, function (row). `with_lines`: lines of
+    code stand among them, each behind its function."""
     first_lines = profile.table("codes").select("process", code="id", first_line="first_line").unique(["process", "code"])
     named = (
         words.join(profile.table("symbols"), on=["process", "frame"], how="left")
@@ -147,13 +176,15 @@ def _functions_of_words(profile: Tables, words: pl.DataFrame) -> tuple[pl.DataFr
         .join(first_lines, on=["process", "code"], how="left")
         .with_columns(
             pl.col("depth").fill_null(0),
-            pl.col("name").fill_null(NO_NAME.name),
+            pl.when(_collects_garbage()).then(pl.lit(GARBAGE_COLLECTOR)).otherwise(pl.col("name").fill_null(NO_NAME.name)).alias("name"),
             pl.col("kind").fill_null(int(NO_NAME.kind)),
             pl.col("file", "module", "full_name").fill_null(""),
             pl.coalesce("first_line", "line").fill_null(0).cast(pl.UInt32).alias("line"),
             pl.col("approximate").fill_null(False),
+            runs=pl.col("line").fill_null(0),
         )
     )
+    lines = _lines(named) if with_lines else named.head(0)
     # Only Python says where a function begins; elsewhere `line` is a line in it, and the least one met stands for it.
     same = ["name", "kind", "module", "full_name", "approximate"]
     python = pl.col("first_line").is_not_null()
@@ -161,6 +192,30 @@ def _functions_of_words(profile: Tables, words: pl.DataFrame) -> tuple[pl.DataFr
         file=pl.when(python).then("file").otherwise(pl.col("file").min().over(same)),
         line=pl.when(python).then("line").otherwise(pl.col("line").min().over(same)),
     )
+    named = pl.concat([named.with_columns(depth=2 * pl.col("depth").cast(pl.UInt32)), lines], how="diagonal_relaxed")
     distinct = named.select(list(FRAME_COLUMNS)).unique(maintain_order=True).with_row_index("function")
     of_words = named.join(distinct, on=list(FRAME_COLUMNS)).select("process", "frame", "depth", "function")
     return distinct.drop("function").select(pl.col(name).cast(type_) for name, type_ in FRAME_COLUMNS.items()), of_words
+
+
+def _lines(named: pl.DataFrame) -> pl.DataFrame:
+    """The line at which each function runs. A line of the interpreter's own source helps nobody: the line of Python that it runs stands
+    outside of it."""
+    is_shown = (
+        (pl.col("runs") > 0) & (pl.col("file") != "") & pl.col("kind").is_in(CODE) & ~pl.col("module").str.contains(INTERPRETER_MODULE)
+    )
+    return named.filter(is_shown).select(
+        "process",
+        "frame",
+        "module",
+        "approximate",
+        "file",
+        depth=2 * pl.col("depth").cast(pl.UInt32) + 1,
+        kind=pl.lit(int(Kind.CPU_LINE), dtype=pl.UInt8),
+        line=pl.col("runs"),
+        **line_names("runs"),
+    )
+
+
+def _collects_garbage() -> pl.Expr:
+    return pl.col("name").str.contains(_COLLECTS_GARBAGE) & pl.col("module").str.contains(INTERPRETER_MODULE)

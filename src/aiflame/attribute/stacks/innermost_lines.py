@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
+from aiflame.attribute.stacks.line_names import line_names
 from aiflame.attribute.stacks.process_frames import INTERPRETER_MODULE
 from aiflame.attribute.stacks.table import stack_table
 from aiflame.attribute.tree import FRAME_COLUMNS
@@ -31,15 +32,8 @@ def line_frames(profile: Tables, stacks: pl.DataFrame) -> tuple[pl.DataFrame, pl
         ],
         how="diagonal",
     )
-    named = (
-        lines.filter((pl.col("line") > 0) & (pl.col("file") != "") & pl.col("kind").is_in(CODE_KINDS))
-        .with_columns(
-            name=pl.col("file").str.split("/").list.last() + ":" + pl.col("line").cast(pl.String),
-            kind=_inside(Kind.GPU_LINE, Kind.CPU_LINE),
-            full_name=pl.col("file") + ":" + pl.col("line").cast(pl.String),
-        )
-        .with_columns(full_name=pl.when(pl.col("full_name") == pl.col("name")).then(pl.lit("")).otherwise("full_name"))
-    )
+    with_place = lines.filter((pl.col("line") > 0) & (pl.col("file") != "") & pl.col("kind").is_in(CODE_KINDS))
+    named = with_place.with_columns(kind=_inside(Kind.GPU_LINE, Kind.CPU_LINE), **line_names())
     return _rows(named)
 
 

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from pathlib import PurePath
+from typing import Literal
 
 import polars as pl
 
 from aiflame.attribute.tree import Frame
 from aiflame.profile.ranks.rank_of import NONE, ranks_of
 from aiflame.profile.schema.kinds import Kind
+from aiflame.profile.tables.interface import Tables
 
 INTERPRETER_MODULE = r"^(lib)?python[\d.]*[a-z]*(\.so[.\d]*)?$"
 """Modules that are the Python interpreter."""
+GARBAGE_COLLECTOR = "[GC]"
+COMPILER_SUFFIX = r"(\.(cold|part|constprop|isra|lto_priv|llvm)[.\d]*)*$"
+"""The end of a function's name, with the suffixes that compilers append."""
 NO_THREAD = Frame("[unattributed: thread not recorded]", Kind.UNATTRIBUTED)
 
 
@@ -53,18 +58,21 @@ def short_command(command: str, exe: str) -> str:
     return program
 
 
-def thread_frames(threads: pl.DataFrame, ends: pl.DataFrame, processes: pl.DataFrame, wanted: pl.DataFrame, none: Frame) -> list[Frame]:
-    """One frame for each row of `wanted` (process, thread): its latest name, with its tid where several threads share the name.
+def thread_frames(profile: Tables, wanted: pl.DataFrame, none: Frame) -> list[Frame]:
+    """One frame for each row of `wanted` (process, thread): the name that Python gave it, else its latest one, with its tid where several
+    threads share the name.
 
     `none` is the frame of threads that the profile lacks.
     """
+    threads, ends, processes = (profile.table(name) for name in ("threads", "thread_ends", "processes"))
     late = ends.filter(pl.col("name") != "").unique(["process", "thread"], keep="last").select("process", id="thread", late="name")
     main = processes.select("process", tid="pid", main=pl.lit(True))
     named = (
         threads.select("process", "id", "tid", "name")
+        .join(given_names(threads, profile.table("thread_names")), on=["process", "id"], how="left")
         .join(late, on=["process", "id"], how="left")
         .join(main, on=["process", "tid"], how="left")
-        .with_columns(name=pl.when("main").then(pl.lit("main thread")).otherwise(pl.coalesce("late", "name")))
+        .with_columns(name=pl.coalesce("given", pl.when("main").then(pl.lit("main thread")).otherwise(pl.coalesce("late", "name"))))
         .with_columns(shared=pl.len().over("process", "name") > 1)
         .with_columns(name=pl.when(pl.col("name") == "").then(pl.lit("thread")).otherwise("name"))
         .with_columns(name=pl.when("shared").then(pl.format("{} ({})", "name", "tid")).otherwise("name"))
@@ -72,6 +80,21 @@ def thread_frames(threads: pl.DataFrame, ends: pl.DataFrame, processes: pl.DataF
     names = {(process, thread): name for process, thread, name in named.select("process", "id", "name").rows()}
     labels = map(names.get, wanted.select("process", "thread").rows())
     return [none if name is None else Frame(name, Kind.THREAD) for name in labels]
+
+
+_ASOF: tuple[Literal["backward", "forward"], ...] = ("backward", "forward")
+
+
+def given_names(threads: pl.DataFrame, names: pl.DataFrame) -> pl.DataFrame:
+    """process, id, given: the name that Python gave last. A number of a thread that has ended may be another thread's later."""
+    begun = threads.select("process", "id", "tid", time_ns="start_ns").sort("time_ns")
+    left = names.select("process", "tid", "time_ns", given="name").filter(pl.col("given") != "").sort("time_ns")
+    placed = []
+    for strategy in _ASOF:  # a thread may be seen late: it is the first of that number then
+        near = left.join_asof(begun, on="time_ns", by=["process", "tid"], strategy=strategy, check_sortedness=False)
+        placed.append(near.filter(pl.col("id").is_not_null()))
+        left = near.filter(pl.col("id").is_null()).select(left.columns)
+    return pl.concat(placed).sort("time_ns").unique(["process", "id"], keep="last").select("process", "id", "given")
 
 
 def unnumbered(frames: pl.DataFrame) -> pl.DataFrame:

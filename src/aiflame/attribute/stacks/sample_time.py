@@ -5,9 +5,9 @@ from __future__ import annotations
 import polars as pl
 
 LONGEST_NS = 1 << 46
-"""The longest time of one sample, 19 hours: a longer one is damaged, and must not drown all others."""
+"""The longest time of one sample, 19 hours. A longer one is damaged; it is cut to this, so that it does not hide all others."""
 
 
 def sample_ns() -> pl.Expr:
-    """Of each row of `cpu_samples`: its periods, in nanoseconds (u64)."""
+    """The time of each row of `cpu_samples`: its periods, in nanoseconds (u64)."""
     return (pl.col("weight").cast(pl.UInt64) * pl.col("period_ns").cast(pl.UInt64)).clip(upper_bound=LONGEST_NS)

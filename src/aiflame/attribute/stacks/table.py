@@ -27,7 +27,7 @@ class StackKeys:
         return find_rows(self.key, process << 32 | stack)
 
     def at(self, value: Ints, process: Ints, stack: Ints) -> Ints:
-        """The value of each stack, given one for each row; 0 where the profile has no such stack."""
+        """The value of each stack, 0 where the profile has no such stack; `value` has one for each row."""
         return np.append(value, 0)[self.find(process, stack)]
 
 
@@ -40,15 +40,15 @@ class StackTable:
     """process, id, parent (the id of the stack that called the frame, 0: none), frame (its word)"""
     keys: StackKeys
     caller: Ints
-    """For each row that of the stack that called its frame, -1 for none."""
+    """For each row, the row of the stack that called its frame; -1 for none."""
 
     @staticmethod
     def of(rows: pl.DataFrame) -> StackTable:
-        """Of rows that are sorted by process and id."""
+        """The table of these rows, which are sorted by process and id."""
         process = rows["process"].to_numpy().astype(np.int64)
         key = process << 32 | rows["id"].to_numpy()
         caller = find_rows(key, process << 32 | rows["parent"].to_numpy())
-        # A damaged profile may name a later stack as the caller: it is never followed.
+        # A damaged profile may name a later stack as the caller, which would make a loop: such a stack counts as having no caller.
         return StackTable(rows, StackKeys(key), np.where(caller < np.arange(len(key)), caller, -1))
 
     @property
@@ -58,11 +58,11 @@ class StackTable:
 
     @property
     def parent(self) -> NDArray[np.int32]:
-        """The trie: for each node the one above it, -1 for the root."""
+        """The trie: for each node its parent, -1 for the root."""
         return np.append(-1, self.caller + 1).astype(np.int32)
 
     def nearest(self, marked: Mask, *, strict: bool = False) -> Ints:
-        """For each row the nearest marked one at or above it (`strict`: above it), -1 where there is none."""
+        """For each row, the nearest marked row at or above it (`strict`: above it); -1 for none."""
         return np.maximum(nodes.nearest(self.parent, np.append(False, marked), strict=strict)[1:].astype(np.int64) - 1, -1)
 
     def of_processes_before(self, process: int) -> StackTable:
@@ -81,7 +81,7 @@ def stack_table(profile: Analysis) -> StackTable:
 
 @once
 def outermost_layers(profile: Analysis) -> Ints:
-    """For each row of the stack table the outermost torch module whose call the stack lies in: a row of `layers`, 0 for none."""
+    """For each row of the stack table, the outermost torch module whose call contains the stack: a row of `layers`, 0 for none."""
     stacks = stack_table(profile)
     layer = layer_rows(stacks.words)
     outermost = (layer > 0) & (stacks.nearest(layer > 0, strict=True) < 0)

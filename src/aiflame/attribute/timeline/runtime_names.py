@@ -17,5 +17,5 @@ NAMES = {
 
 
 def backend_name(number: int) -> str:
-    """That of a `CallBackend`; of one that a newer recorder knows, a word for it."""
+    """The display name of a `CallBackend`; "Other" for the number of a newer recorder's."""
     return {int(backend): name for backend, name in NAMES.items()}.get(number, "Other")

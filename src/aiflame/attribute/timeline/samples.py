@@ -92,7 +92,7 @@ def _functions(making: Making, owners: Owners, stacks: Stacks, rows: pl.DataFram
 
     def levels() -> list[Level]:
         functions = [Level(SliceKind.FUNCTION, np.where(at >= 0, at, -1)) for at in ancestors(parent, node, DEEPEST)]
-        return [*functions, Level(SliceKind.FUNCTION, np.where(ending >= 0, len(names) + ending, -1))]
+        return [*functions, Level(SliceKind.WAITING, np.where(ending >= 0, len(names) + ending, -1))]
 
     spans, _ = path_spans(stretch, begin, end, levels())
     value = spans["value"].to_numpy()

@@ -20,15 +20,15 @@ class TrackKind(IntEnum):
     """The kind of a track. In this order tracks stand below each other."""
 
     PROCESS = 1
-    """nothing itself: those of its threads and devices stand below it"""
+    """no slices; the tracks of its threads and devices stand below it"""
     THREAD = 2
     """steps, phases, layers, ops and, innermost, calls that give a device work or wait for it; without a GPU by CPU samples"""
     REGIONS = 3
     """regions that the program marked on a thread, or (below a process) frames of the whole process"""
     SAMPLES = 4
-    """functions in the CPU samples of a thread; all those of a process stand below one SAMPLES track without slices"""
+    """functions in the CPU samples of a thread; below one SAMPLES track without slices for each process"""
     DEVICE = 5
-    """nothing itself: a device as one process uses it"""
+    """no slices: a device as one process uses it"""
     PURPOSE = 6
     """steps, phases, layers and ops that the kernels of a stream belong to"""
     STREAM = 7
@@ -36,9 +36,9 @@ class TrackKind(IntEnum):
     COUNTER = 8
     """`points`"""
     MACHINE = 9
-    """nothing itself: of the machine, or of one of its devices; no process"""
+    """no slices: the machine, or one of its devices; belongs to no process"""
     INSIDE = 10
-    """scopes that a kernel recorded, a track for each warp of a multiprocessor, below one of its launch without slices"""
+    """scopes that a kernel recorded: a track for each warp of a multiprocessor, below a track without slices for the launch"""
 
 
 class SliceKind(IntEnum):
@@ -57,13 +57,15 @@ class SliceKind(IntEnum):
     REGION = 9
     """a row of `regions`"""
     MARK = 10
-    """the same, a moment"""
+    """a row of `regions` that is a moment"""
     FUNCTION = 11
     """consecutive CPU samples in a function"""
     TRACED = 12
     """a row of `calls`"""
     SCOPE = 13
     """a row of `intra_spans`"""
+    WAITING = 14
+    """consecutive CPU samples of a thread that waits, with the reason"""
 
 
 TRACKS: Mapping[str, type[pl.DataType]] = {
@@ -71,7 +73,7 @@ TRACKS: Mapping[str, type[pl.DataType]] = {
     "parent": pl.Int32,  # row of the track that it stands below, -1 for processes and the machine
     "kind": pl.UInt8,  # TrackKind
     "process": pl.UInt32,
-    "thread": pl.UInt32,  # row of `threads`; 0: of no thread, or of one that was not recorded
+    "thread": pl.UInt32,  # row of `threads`; 0: no thread, or one that was not recorded
     "number": pl.UInt32,  # pid, tid or number of the stream
     "name": pl.String,  # for reading; tracks that together show one thing (their slices overlap) have the same name and parent
     "full_name": pl.String,  # of a process its arguments, separated by NUL
@@ -88,7 +90,7 @@ SLICES: Mapping[str, type[pl.DataType]] = {
     "facts": pl.UInt32,  # `set` in `facts`, 0: none
     "step": pl.Int32,  # of calls, kernels and copies; -1: none
     "flow": pl.UInt32,  # of a call: the first arrow to its kernels and copies; of a kernel or copy: the arrow that ends here; 0: none
-    "flows": pl.UInt32,  # of a call: how many arrows, numbered one after the other, begin here
+    "flows": pl.UInt32,  # of a call: the number of arrows that begin here; their numbers are consecutive
 }
 POINTS: Mapping[str, type[pl.DataType]] = {"track": pl.UInt32, "time_ns": pl.Int64, "value": pl.Float64}
 FACTS: Mapping[str, type[pl.DataType]] = {
@@ -106,7 +108,7 @@ class Timeline:
     tracks: pl.DataFrame
     """TRACKS; a track stands after its parent."""
     slices: pl.DataFrame
-    """SLICES: those of a track together, by begin and depth; they lie beside or inside each other."""
+    """SLICES, by track, begin and depth; slices of a track lie beside or inside each other."""
     points: pl.DataFrame
     """POINTS, by track and time: a value holds until the next."""
     names: pl.Series
@@ -117,14 +119,14 @@ class Timeline:
 
 
 class Making:
-    """A timeline that grows. Whenever slices are added, `taker` is given all rows so far, which are then dropped: a part has only
-    tracks, names and sets of facts that no earlier part had."""
+    """A timeline that grows. Each call of `slices` passes all rows so far to `taker` and drops them: a part has only tracks, names and sets
+    of facts that no earlier part had."""
 
     def __init__(self, without: frozenset[SliceKind] = frozenset(), taker: Callable[[Timeline], None] | None = None) -> None:
         self.without = without
         self._taker = taker
         self._given = (0, 0)
-        """How many tracks and names were given away."""
+        """Numbers of tracks and of names that `taker` has."""
         self._tracks: list[tuple[object, ...]] = []
         self._slices: list[pl.DataFrame] = []
         self._points: list[pl.DataFrame] = []
@@ -202,7 +204,7 @@ class Making:
             parts = [each.filter(~pl.col("kind").is_in(left_out)) for each in parts]
         if not parts:
             return
-        # Of slices that begin together the outer one comes first, and one that ends at once before one that lasts.
+        # Of slices that begin together the outer comes first; at the same depth, a moment comes before a slice that lasts.
         self._slices.append(pl.concat(parts).sort("track", "begin_ns", "depth", "end_ns", maintain_order=True))
         if self._taker is not None:
             self._taker(self._part(points=[]))

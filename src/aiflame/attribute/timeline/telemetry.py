@@ -19,6 +19,7 @@ _GROUPS = {
     "rapl": "CPU",
     "memory": "Memory",
     "pressure": "Pressure",
+    "cgroup": "Control group",
     "disk": "Disk {}",
     "network": "Network {}",
     "infiniband": "InfiniBand {}",
@@ -27,6 +28,8 @@ _GROUPS = {
 """Titles of the devices of a source; in this order they stand below each other."""
 _MANY = {"cpu": "CPU cores", "pressure": "Pressure"}
 """Where a group has several devices, they are part of its counters' names."""
+_LIMITS = ("usable CPUs",)
+"""Values that do not change."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +51,7 @@ def telemetry(profile: Tables, making: Making, owners: Owners) -> None:
         return
     named = profile.table("telemetry_series").select("source", "device", "name", "unit", "series").rows()
     powered = {(source, device) for source, device, name, _, _ in named if name == "power"}
-    counters = [_counter(*row) for row in named if not (row[2] == "energy" and row[:2] in powered)]
+    counters = [_counter(*row) for row in named if not (row[2] == "energy" and row[:2] in powered) and row[2] not in _LIMITS]
     values = profile.scan("telemetry").filter(pl.col("value").is_finite(), pl.col("time_ns") < LATEST)
     by_series = {key[0]: rows for key, rows in values.collect().partition_by("series", as_dict=True).items()}
     processes = {str(pid): process for process, pid in profile.table("processes").select("process", "pid").rows()}

@@ -69,7 +69,7 @@ def owners_of(profile: Tables, making: Making) -> Owners:
     """The tracks of processes and threads, in the making."""
     processes, threads = with_ranks(profile.table("processes"), profile.table("ranks")), profile.table("threads")
     names = dict(zip(processes["process"], process_names(processes), strict=True))
-    frames = thread_frames(threads, profile.table("thread_ends"), processes, threads.select("process", thread="id"), _NO_THREAD)
+    frames = thread_frames(profile, threads.select("process", thread="id"), _NO_THREAD)
     # Tracks have the number beside the name.
     shared = pl.Series("name", [frame.name for frame in frames], dtype=pl.String)
     named = threads.with_columns(shared).with_columns(pl.col("name").str.strip_suffix(pl.format(" ({})", "tid")))

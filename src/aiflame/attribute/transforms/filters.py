@@ -44,9 +44,9 @@ def without(tree: Tree, pattern: str) -> Tree:
 def without_idle(tree: Tree) -> Tree:
     """Without the time in which devices had nothing to do: the total is the time of kernels and copies."""
     idle = tree.kinds() == Kind.GPU_IDLE
-    if not idle.any():
-        return tree
     metrics = tuple(replace(metric, label=metric.label.removesuffix(WITH_IDLE)) for metric in tree.metrics)
+    if not idle.any():
+        return replace(tree, metrics=metrics)
     return replace(subset(tree, ~idle, tree.parent, dict(tree.values)), metrics=metrics)
 
 

@@ -3,12 +3,14 @@ and the inside of a GPU's driver."""
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
 from aiflame.attribute.arrays import nodes
-from aiflame.attribute.stacks.process_frames import INTERPRETER_MODULE
+from aiflame.attribute.stacks.process_frames import COMPILER_SUFFIX, GARBAGE_COLLECTOR, INTERPRETER_MODULE
 from aiflame.attribute.transforms.reshape import hide_nodes
 from aiflame.attribute.tree import Tree
 from aiflame.profile.schema.kinds import Kind
@@ -16,11 +18,8 @@ from aiflame.profile.schema.kinds import Kind
 _NATIVE = [int(Kind.C), int(Kind.CPP)]
 _DETAIL = [int(Kind.CPU_LINE), int(Kind.CPU_INSTRUCTION)]
 
-_SUFFIX = r"(\.(cold|part|constprop|isra|lto_priv|llvm)[.\d]*)*$"
-"""Suffixes that compilers append to a function's name."""
-
 _CALLS = (
-    r"^(_?PyEval_\w+|_PyEval\w*|_TAIL_CALL_\w+"
+    r"^(Py_X?(IN|DE)CREF|Py_X?NewRef|_?PyEval_\w+|_PyEval\w*|_TAIL_CALL_\w+"
     r"|_?PyObject_(Call\w*|Vectorcall\w*|FastCall\w*|MakeTpCall)|_PyObject_\w*Call\w*|_?PyVectorcall\w*"
     r"|_?PyFunction_\w*(Call|call)\w*|_?PyCFunction_\w*(Call|call)\w*|_?PyMethod\w*_\w*(Call|call)\w*"
     r"|_?PyRun_\w+|_PyRun_\w+|_?PyImport_\w+|Py_RunMain|Py_BytesMain|Py_Main|pymain_\w+)"
@@ -35,6 +34,10 @@ _CALLS_LOCAL = (
     r"|import_\w+|thread_run|pythread_wrapper|t_bootstrap|bounded_\w+)"
 )
 """The same for functions that are private to the interpreter: only where they lie in it."""
+
+_START_AND_END = r"^(Py_InitializeFromConfig|Py_FinalizeEx|_Py_Finalize)$"
+_INTERPRETER_SHOWN = rf"{_START_AND_END}|^{re.escape(GARBAGE_COLLECTOR)}$"
+"""The interpreter's own functions that stay visible. All others count for the Python function that called them."""
 
 _START = (
     r"^(_start|__libc_start_main\w*|__libc_start_call_main|start_thread|__?clone3?|clone3?|__GI___clone3?|thread_start"
@@ -51,10 +54,14 @@ _DRIVER_INSIDE = (
 _DRIVER_API = r"^_*cu(da)?[A-Z]\w*"
 _BENEATH_ALL = r"^(ld-linux|ld-musl|libc|libpthread|libdl|librt|libstdc\+\+|libgcc_s)\b[^/]*\.so"
 _BEFORE_START = (Kind.ROOT, Kind.PROCESS, Kind.THREAD, Kind.BOUNDARY)
-_IMPORT_FILES = r"^<frozen (importlib|zipimport|runpy)|[/\\]importlib[/\\](_bootstrap\w*|__init__)\.py$|[/\\]runpy\.py$|^runpy\.py$"
+IMPORT_FILES = r"^<frozen (importlib|zipimport)|[/\\]importlib[/\\](_bootstrap\w*|__init__)\.py$"
+_RUN_FILES = r"^<frozen runpy|(^|[/\\])runpy\.py$"
+"""`python -m` runs a whole program below them."""
 _TARGET_FILES = r"(^|[/\\])aiflame[/\\](target[/\\]\w+|intra[/\\](runtime|launch_hooks))\.py$"
 """aiflame's Python code inside the program. (Not the code that copies records out of a GPU: readers should recognize such copies as
 ours.)"""
+_CELL_FILES = r"(^|[/\\])aiflame[/\\]notebook[/\\]cell\.py$"
+"""The file that runs a cell for `%%aiflame`. Its callers are two dozen frames of the notebook's kernel."""
 _THREAD_START = r"^(Thread\.)?(_bootstrap|_bootstrap_inner|run)$"
 
 
@@ -67,41 +74,50 @@ def hide_interpreter_noise(tree: Tree) -> Tree:
 def hidden_noise(tree: Tree) -> NDArray[np.bool_]:
     """The nodes that are hidden: functions, and the frames inside them."""
     noise = interpreter_noise(tree)
-    # Lines and instructions of a hidden native function are hidden with it; a line of Python (no module) stays.
+    # Lines and instructions of a hidden function are hidden with it; a line of Python (no module) inside of the interpreter stays.
     detail = tree.frames.select(pl.col("kind").is_in(_DETAIL)).to_series().to_numpy()[tree.frame]
     native = (tree.frames["module"] != "").to_numpy()[tree.frame]
     owner = nodes.nearest(tree.parent, ~detail)
-    hidden: NDArray[np.bool_] = noise | (detail & native & noise[owner])
+    of_owner = native | (tree.kinds()[owner] == Kind.PYTHON)
+    hidden: NDArray[np.bool_] = noise | (detail & of_owner & noise[owner])
     return hidden
 
 
 def interpreter_noise(tree: Tree) -> NDArray[np.bool_]:
     """The nodes of functions that are hidden."""
     noise: NDArray[np.bool_] = is_noise(tree.frames).to_numpy()[tree.frame] | _inside_driver(tree)
-    noise |= _nameless_interpreter(tree)
+    noise |= _interpreter_around_python(tree)
     noise |= _nameless_start(tree, noise)
+    noise |= _kernel_below_cell(tree)
     noise[0] = False
     return noise
 
 
-def _nameless_interpreter(tree: Tree) -> NDArray[np.bool_]:
-    """A stripped interpreter's private functions, in stacks with Python functions, whose names say more."""
-    unknown = _unknown_of(tree, INTERPRETER_MODULE)
-    if not unknown.any():
-        return unknown
+def _interpreter_around_python(tree: Tree) -> NDArray[np.bool_]:
+    """The interpreter's own functions in stacks with Python functions, which say more, and those of its start, end and garbage collector.
+    Where Python is not read, they are all there is."""
+    in_module = pl.col("kind").is_in(_NATIVE) & pl.col("module").str.contains(INTERPRETER_MODULE)
+    name = pl.col("name").str
+    masks = (in_module, in_module & name.contains(_INTERPRETER_SHOWN), in_module & name.contains(_START_AND_END))
+    inside, shown, ends = (tree.frames.select(mask).to_series().to_numpy()[tree.frame] for mask in masks)
+    if not inside.any():
+        return inside
+    within_end = ends & (nodes.nearest(tree.parent, ends, strict=True) >= 0)
+    own = (inside & ~shown) | within_end
     python = tree.kinds() == Kind.PYTHON
     place, count = nodes.preorder(tree.parent)
     before = np.zeros(len(tree) + 1, dtype=np.int64)
     before[place + 1] = python
     before = before.cumsum()
-    around = (before[place + count] > before[place]) | (nodes.nearest(tree.parent, python) >= 0)
-    nameless: NDArray[np.bool_] = unknown & around
-    return nameless
+    calls_python = before[place + count] > before[place]
+    around: NDArray[np.bool_] = own & (calls_python | (nodes.nearest(tree.parent, python | shown) >= 0))
+    return around
 
 
 def _nameless_start(tree: Tree, noise: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """The C library's private functions that begin a stack and call others: how a program or a thread starts."""
-    nameless = _unknown_of(tree, _BENEATH_ALL)
+    unknown = pl.col("kind").is_in(_NATIVE) & pl.col("name").str.starts_with("[unknown]") & pl.col("module").str.contains(_BENEATH_ALL)
+    nameless: NDArray[np.bool_] = tree.frames.select(unknown).to_series().to_numpy()[tree.frame]
     if not nameless.any():
         return nameless
     base = nodes.nearest(tree.parent, ~(nameless | noise), strict=True)
@@ -111,10 +127,13 @@ def _nameless_start(tree: Tree, noise: NDArray[np.bool_]) -> NDArray[np.bool_]:
     return start
 
 
-def _unknown_of(tree: Tree, module: str) -> NDArray[np.bool_]:
-    unknown = pl.col("kind").is_in(_NATIVE) & pl.col("name").str.starts_with("[unknown]") & pl.col("module").str.contains(module)
-    mask: NDArray[np.bool_] = tree.frames.select(unknown).to_series().to_numpy()[tree.frame]
-    return mask
+def _kernel_below_cell(tree: Tree) -> NDArray[np.bool_]:
+    """The functions that lead from the start of a notebook's kernel to a recorded cell."""
+    cell = (pl.col("kind") == int(Kind.PYTHON)) & pl.col("file").str.contains(_CELL_FILES)
+    leads: NDArray[np.bool_] = tree.frames.select(cell).to_series().to_numpy()[tree.frame]
+    if leads.any():
+        leads = nodes.sum_up(tree.parent, leads.astype(np.int64)) > 0
+    return leads & ~np.isin(tree.kinds(), _BEFORE_START)
 
 
 def _inside_driver(tree: Tree) -> NDArray[np.bool_]:
@@ -124,7 +143,7 @@ def _inside_driver(tree: Tree) -> NDArray[np.bool_]:
     interface = name.str.contains(_DRIVER_API + r"(@.*)?$")
     driver = native & (module.str.contains(_DRIVER) | name.str.contains(_DRIVER_INSIDE))
     entry = driver & interface
-    outside = ~driver & ~(native & module.str.contains(_BENEATH_ALL))
+    outside = ~driver & ~(native & module.str.contains(_BENEATH_ALL)) & ~pl.col("kind").is_in(_DETAIL)
     is_driver, is_entry, is_outside = (tree.frames.select(which).to_series().to_numpy()[tree.frame] for which in (driver, entry, outside))
     if not is_driver.any():
         return is_driver
@@ -139,14 +158,15 @@ def is_noise(frames: pl.DataFrame) -> pl.Series:
     """Functions that are noise wherever they stand."""
     name, file, module = (pl.col(column) for column in ("name", "file", "module"))
     native = pl.col("kind").is_in(_NATIVE) & (
-        name.str.contains(_CALLS + _SUFFIX)
-        | (name.str.contains(_CALLS_LOCAL + _SUFFIX) & module.str.contains(INTERPRETER_MODULE))
+        name.str.contains(_CALLS + COMPILER_SUFFIX)
+        | (name.str.contains(_CALLS_LOCAL + COMPILER_SUFFIX) & module.str.contains(INTERPRETER_MODULE))
         | name.str.contains(_START + "$")
         | name.str.starts_with("aiflame::")
         | module.str.contains(_BETWEEN)
     )
     python = (pl.col("kind") == int(Kind.PYTHON)) & (
-        file.str.contains(_IMPORT_FILES)
+        file.str.contains(IMPORT_FILES)
+        | file.str.contains(_RUN_FILES)
         | file.str.contains(_TARGET_FILES)
         | (file.str.contains(r"(^|[/\\])threading\.py$") & name.str.contains(_THREAD_START))
     )

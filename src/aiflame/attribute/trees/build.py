@@ -9,7 +9,8 @@ import polars as pl
 from aiflame.attribute.energy.power import CPUS, GPUS, measured
 from aiflame.attribute.groupings import FAMILY, OF_TREES, PREFIXES, RANK, REGROUPS
 from aiflame.attribute.metrics import CLOCK, DETAILS, METRIC_ROWS, METRICS, OF_GPU, SAMPLED
-from aiflame.attribute.prefixes import Prefix
+from aiflame.attribute.prefixes import Prefix, in_steady_steps
+from aiflame.attribute.transforms.filters import without_idle
 from aiflame.attribute.transforms.grouping import group
 from aiflame.attribute.tree import BYTES, CPU_TIME, ENERGY, GPU_LATENCY, GPU_STALLS, GPU_TIME, Tree
 from aiflame.attribute.trees.cpu_energy import cpu_energy_tree
@@ -17,15 +18,16 @@ from aiflame.attribute.trees.cpu_tree import cpu_tree
 from aiflame.attribute.trees.device_tree import bytes_tree, energy_tree, samples_tree, time_tree
 from aiflame.attribute.trees.how_to_record import LONGER, how_to_record, is_empty
 from aiflame.attribute.trees.rank_groups import by_rank
+from aiflame.attribute.trees.steady_part import steady_part
 from aiflame.errors import AiflameError
 from aiflame.profile.tables.interface import Tables
 
 
-def tree(profile: Tables, metric: str | None = None, by: str = "code", detail: str | None = None) -> Tree:
+def tree(profile: Tables, metric: str | None = None, by: str = "code", detail: str | None = None, *, steady: bool = False) -> Tree:
     """The calling-context tree of one metric, raw: every frame as recorded. Without a metric, the profile's own (`default_metric`);
     without a detail, the metric's.
 
-    `by` is one of `groupings.OF_TREES`.
+    `by` is one of `groupings.OF_TREES`. `steady`: only work in steady steps (`meaning.steady`), without idle time.
     """
     metric = metric or default_metric(profile)
     _require("metric", metric, METRICS)
@@ -41,7 +43,10 @@ def tree(profile: Tables, metric: str | None = None, by: str = "code", detail: s
         raise AiflameError(
             f"families group GPU kernels, and {metric} is not measured on them: use --metric {GPU_TIME.name}, or another grouping"
         )
-    raw = _raw(profile, metric, detail, PREFIXES.get(by))
+    if steady:
+        raw = without_idle(steady_part(_raw(profile, metric, detail, in_steady_steps(PREFIXES.get(by)))))
+    else:
+        raw = _raw(profile, metric, detail, PREFIXES.get(by))
     if by == RANK:
         return by_rank(raw, profile)
     return group(raw, by) if by in REGROUPS else raw

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+
 import polars as pl
 
 from aiflame.attribute.analysis import Analysis
 from aiflame.attribute.forest import NodeIds, TreeBuilder
 from aiflame.attribute.meaning.context import of_samples
 from aiflame.attribute.meaning.fused_split import split_over_ops
-from aiflame.attribute.metrics import CLOCK
-from aiflame.attribute.prefixes import Prefix, add_prefix
-from aiflame.attribute.stacks.functions import functions, hang
+from aiflame.attribute.meaning.steady import in_steps
+from aiflame.attribute.metrics import CALL_LINE, CLOCK, FUNCTION, INSTRUCTION, LINE
+from aiflame.attribute.prefixes import STEADY, Prefix, add_prefix
+from aiflame.attribute.stacks.functions import functions, functions_and_lines, hang
 from aiflame.attribute.stacks.innermost_lines import instruction_frames, line_frames
 from aiflame.attribute.stacks.process_frames import NO_THREAD
 from aiflame.attribute.stacks.sample_time import sample_ns
@@ -20,13 +23,21 @@ from aiflame.attribute.tree import CPU_TIME, Metric, Tree
 from aiflame.profile.schema.enums import SampleState
 from aiflame.profile.tables.interface import Tables
 
+_FINER: Mapping[str, tuple[Callable[[Tables, pl.DataFrame], tuple[pl.DataFrame, pl.DataFrame]], ...]] = {
+    FUNCTION: (),
+    LINE: (line_frames,),
+    INSTRUCTION: (line_frames, instruction_frames),
+    CALL_LINE: (line_frames,),
+}
+"""For each detail, the makers of frames inside of the innermost function, from the outermost."""
+
 
 def cpu_tree(
     profile: Tables, metric: Metric, detail: str = "function", by: Prefix | None = None, worth: pl.DataFrame | None = None
 ) -> Tree:
     """The tree of the samples of one clock. `worth` (process, id, and a column of the metric's name): the values of samples of CPU time
-    instead of their time. `detail` is "function", "line" or "instruction": how far it goes inside the innermost
-    function. `by`: frames between the process and the code; without code, only the innermost function of the code is left."""
+    instead of their time. `detail` is one of `metrics.DETAILS`. `by`: frames between the process and the code; without code, only the
+    innermost function of the code is left."""
     profile = Analysis.of(profile)
     trie = functions(profile)
     key = ["process", "thread", "stack", "state"]
@@ -37,7 +48,7 @@ def cpu_tree(
     else:
         meaning = of_samples(profile, clock)
         profile.used(of_samples.part(clock))
-        samples = meaning.samples.lazy()
+        samples = (in_steps(profile, meaning.samples) if STEADY in by.columns else meaning.samples).lazy()
         key += by.columns
         if not by.code:
             samples = samples.with_columns(thread=pl.lit(0, pl.UInt32))
@@ -53,8 +64,9 @@ def cpu_tree(
         metric = divided.label(metric)
     states, measured = state_frames(trie, measured)
     endings = [states]
-    finer = {"function": (), "line": (line_frames,), "instruction": (line_frames, instruction_frames)}[detail]
-    for make in finer:
+    whole = by is None or by.code
+    called_at = detail == CALL_LINE and whole
+    for make in () if called_at else _FINER[detail]:
         frames, of_stacks = make(profile, measured.select("process", "stack").unique())
         ending = f"ending{len(endings)}"
         running = pl.when(pl.col("state") == SampleState.ON_CPU).then("row").alias(ending)
@@ -64,4 +76,5 @@ def cpu_tree(
     def begun(builder: TreeBuilder, place: NodeIds) -> NodeIds:
         return place if by is None or meaning is None else add_prefix(builder, place, measured, by, forests)
 
-    return hang(profile, trie, measured, endings, metric, NO_THREAD, begun, whole=by is None or by.code)
+    hung = functions_and_lines(profile) if called_at else trie
+    return hang(profile, hung, measured, endings, metric, NO_THREAD, begun, whole=whole)

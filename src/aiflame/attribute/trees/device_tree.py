@@ -159,7 +159,7 @@ class _Plan:
         profile.used(work.part(by))
         if by is None:
             return _Plan(profile, trie, gpu_work, None, {})
-        if by.columns == ("family",):
+        if by.columns[-1] == "family":
             forest, node = family_nodes(profile, gpu_work.sites["name"])
             gpu_work = replace(gpu_work, sites=gpu_work.sites.with_columns(family=pl.Series(node)))
             return _Plan(profile, trie, gpu_work, by, {"family": forest})

@@ -58,7 +58,7 @@ class Folder:
         return Folder(self._held, (*self._names, *(below.component(name, self.path) for name in names)))
 
     def held(self) -> Folder:
-        """The same folder by a descriptor of its own, for callers that open much in it. FileNotFoundError when there is none."""
+        """The same folder by a descriptor of its own, for callers that open many files in it. FileNotFoundError when it is missing."""
         with self._opened() as here:
             return Folder(_Held(os.dup(here), self.path))
 
@@ -90,7 +90,7 @@ class Folder:
         return []
 
     def names(self) -> list[str]:
-        """The names of its entries, in no order, without a look at any of them."""
+        """The names of its entries, in no order; does not read their status."""
         with self._reading(), self._opened() as here:
             return below.names_in(here, self.path)
         return []
@@ -106,7 +106,7 @@ class Folder:
 
     @contextlib.contextmanager
     def file(self, *names: str) -> Iterator[BinaryIO | None]:
-        """The file for reading; None when there is none."""
+        """The file for reading; None when it is missing."""
         descriptor = self._file(names, os.O_RDONLY)
         if descriptor is None:
             yield None
@@ -116,7 +116,7 @@ class Folder:
 
     @contextlib.contextmanager
     def existing(self, *names: str) -> Iterator[BinaryIO | None]:
-        """The file for reading and for writing in place; None when there is none."""
+        """The file for reading and for writing in place; None when it is missing."""
         descriptor = self._file(names, os.O_RDWR)
         if descriptor is None:
             yield None
@@ -125,14 +125,14 @@ class Folder:
             yield file
 
     def read(self, *names: str, limit: int) -> bytes | None:
-        """The file's content; None when there is none. Error when it has more than `limit` bytes. So much memory is taken as there is."""
+        """The file's content; None when it is missing. Error when it has more than `limit` bytes. Takes memory for the content alone."""
         with self.file(*names) as file:
             if file is None:
                 return None
             size = os.fstat(file.fileno()).st_size
             data = file.read(size + 1) if size <= limit else b""
         if max(size, len(data)) > limit:
-            raise AiflameError(f"{self.path.joinpath(*names)} is larger than {limit >> 20} MB: no such file of a profile is")
+            raise AiflameError(f"{self.path.joinpath(*names)} is larger than {limit >> 20} MB: aiflame writes no such file")
         return data
 
     def make_folder(self, name: str) -> Folder:
@@ -269,7 +269,7 @@ class Folder:
 
     @contextlib.contextmanager
     def _opened(self, *names: str) -> Iterator[int]:
-        """The descriptor of this folder, or of one in it."""
+        """The descriptor of this folder, or of the folder with this path in it."""
         here, inner = self._held.descriptor, -1
         path = self._held.path
         try:
@@ -303,8 +303,8 @@ class Folder:
 
 def refuse_foreign_entries(profile: Folder) -> None:
     """Error when the profile has anything that no recorder makes: a link, a device, a pipe, a socket, a file with a second name, or an
-    entry of another user (but for spools in a profile of root's, whose programs may have become other users). Commands call it before
-    they write into a profile for the first time."""
+    entry of another user. (Spools in root's profile may belong to others: root's programs may have become other users.) Commands call
+    this before they write into a profile for the first time."""
     owner = profile.status().st_uid
     for number, entry in enumerate(profile.walk()):
         path = profile.path.joinpath(*entry.names)

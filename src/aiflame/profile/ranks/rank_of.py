@@ -15,8 +15,8 @@ def ranks_of(processes: pl.DataFrame, ranks: pl.DataFrame) -> Ints:
     """For each row of `processes` (sorted by process) its rank, `NONE` where it has none.
 
     Torch's ranks take precedence over those of a launcher of nodes or of MPI: under `srun … torchrun …` both have set their variables. A
-    process without a rank of its own works for that of its nearest ancestor (workers of a data loader), else for the only one that it has
-    started (a shell in between). Jobs of one rank are none.
+    process without a rank of its own gets its nearest ancestor's (workers of a data loader), else its descendants', if all of them have
+    the same (a shell in between). The single rank of a job does not count.
     """
     processes, of_processes = processes.sort("process"), np.full(len(processes), NONE, np.int64)
     rows = ranks.filter(pl.col("size") != 1)
@@ -35,8 +35,8 @@ def ranks_of(processes: pl.DataFrame, ranks: pl.DataFrame) -> Ints:
 
 
 def _parents(processes: pl.DataFrame) -> list[int]:
-    """The row of each one's parent, -1: not recorded. Process ids come again: the latest before it counts. Ranks of other hosts have ids of
-    their own, which `recorder` distinguishes where it is there."""
+    """For each process the row of its parent, -1: not recorded. The kernel reuses process ids: the latest process before the child is its
+    parent. Ranks of other hosts have ids of their own, which the column `recorder`, if there is one, distinguishes."""
     if "recorder" not in processes.columns:
         processes = processes.with_columns(recorder=pl.lit(0))
     rows = processes.with_row_index("row").select("row", "recorder", "pid", "ppid", "start_ns").rows()
@@ -60,7 +60,7 @@ def _nearest(row: int, rank_at: list[int], above: list[int]) -> int:
 
 
 def _from_below(rank_at: list[int], above: list[int]) -> None:
-    """Those without a rank get that of all ranks below them, if it is one."""
+    """A process without a rank gets its descendants', if all of them have the same."""
     below: list[set[int]] = [set() for _ in rank_at]
     for row, rank in enumerate(rank_at):
         at = above[row] if rank != NONE else -1

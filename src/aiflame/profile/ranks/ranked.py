@@ -36,17 +36,17 @@ _SERIES = "telemetry_series"
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A profile among those that are read as one."""
+    """One of the profiles that `Ranked` joins."""
 
     store: Profile
     rank: int
-    """of its recorder: the number of its folder; -1: it has none"""
+    """the recorder's rank, the number of its folder; -1: it has none"""
     count: int
-    """of its processes"""
+    """number of its processes"""
     chosen: tuple[int, ...] | None = None
     """the processes that are shown, by their own numbers; None: all"""
     first: int = 0
-    """the number of the first of them in the whole"""
+    """the number of the first shown process in the whole"""
     shift: Shift = SAME
 
     @property
@@ -61,7 +61,7 @@ class Part:
 
 
 class Ranked:
-    """Several profiles as one (`interface.OpenedProfile`). Derived tables are written into those of single ranks, never into this."""
+    """Several profiles as one (`interface.OpenedProfile`). Derived tables are written into profiles of single ranks, never here."""
 
     def __init__(self, folder: Folder, parts: Sequence[Part], notes: Iterable[str] = (), *, complete: bool = True) -> None:
         self.parts = tuple(_numbered(parts))
@@ -86,7 +86,7 @@ class Ranked:
         return collected(self, name)
 
     def sql(self, query: str) -> pl.DataFrame:
-        """Runs SQL (Polars' dialect) over all tables, those of the schema without rows too."""
+        """Runs SQL (Polars' dialect) over all tables, including tables of the schema without rows."""
         return answer(self, query)
 
     def scan(self, name: str) -> pl.LazyFrame:
@@ -117,7 +117,7 @@ class Ranked:
         return part.store.read_kept(name, most) if part is not None else b""
 
     def _keeper(self, file: str) -> tuple[Part | None, str]:
-        """Whose file that is, and how it is called there."""
+        """The part that has this file, and the file's name in it."""
         folder, _, name = file.partition("/")
         for part in self.parts:
             if part.rank < 0:
@@ -137,7 +137,7 @@ class Ranked:
         return Ranked(self.folder, [part for part in self.parts if part.rank not in failed], [*self._notes, *notes], complete=False)
 
     def moved(self, further: Mapping[str, Shift]) -> Ranked:
-        """With clocks of hosts (`Part.host`) moved further."""
+        """The same parts with the clocks of some hosts (`Part.host`) moved further."""
         parts = [dataclasses.replace(part, shift=part.shift.then(further.get(part.host, SAME))) for part in self.parts]
         return Ranked(self.folder, parts, self._notes, complete=self._complete)
 
@@ -145,7 +145,7 @@ class Ranked:
         return Ranked(self.folder, self.parts, [*self._notes, *notes], complete=self._complete)
 
     def _scan(self, part: Part, name: str) -> pl.LazyFrame | None:
-        """A damaged table of one of many is left out."""
+        """A part's rows of a table. A damaged table of one part among several is left out, with a note."""
         try:
             return self._of_whole(part, name, _ranks(part) if name == "ranks" else part.store.scan(name))
         except AiflameError as error:
@@ -259,7 +259,7 @@ def _host_names(parts: Sequence[Part]) -> dict[str, str]:
 
 
 def _ranks(part: Part) -> pl.LazyFrame:
-    """Rows of `ranks`: a process without a rank of its own has that of its recorder."""
+    """Rows of `ranks`: a process without a rank of its own gets its recorder's."""
     recorded, of = part.store.scan("ranks"), part.store.meta.job_rank
     if of is None:
         return recorded

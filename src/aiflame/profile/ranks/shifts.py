@@ -44,7 +44,7 @@ class Shift:
         return max(int(self._moved(time_ns, round)), 0) if time_ns else 0
 
     def moments(self, time_ns: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Each of them moved, wherever it comes to lie."""
+        """The moments, moved; results may lie before 0."""
         moved: NDArray[np.int64] = self._moved(time_ns, lambda lost: np.round(lost).astype(np.int64))
         return moved
 

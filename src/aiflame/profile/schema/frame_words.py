@@ -1,24 +1,25 @@
 """The bits of a frame word and of a column `autograd`: the only Python code that takes either apart.
 
 A frame of a stack is one 64-bit word. Its top four bits are its kind; `enums.FrameKind` describes the bits below for each kind.
-The collector packs the same words in `native/unwind/frames.hpp`.
+The collector packs the same words in `native/unwind/frames.hpp`, the recorder in `frame_packing`.
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
 from aiflame.profile.schema.enums import FrameKind, LeafFlag
+from aiflame.profile.schema.frame_packing import ID, KIND, MODULE
 
 Ints = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 FrameWords = NDArray[np.uint64]
 
-_KIND, _MODULE, _ID = 60, 40, 32
-"""The lowest bit of the kind, of a module's number in a native word, and of another number in a word of another kind."""
-_MODULE_BITS, _ID_BITS, _ROW_BITS, _ADDRESS_BITS = _KIND - _MODULE, _KIND - _ID, 32, 48
+_MODULE_BITS, _ID_BITS, _ROW_BITS, _ADDRESS_BITS = KIND - MODULE, KIND - ID, 32, 48
 
 AUTOGRAD_THREAD = 0x7FFF
 """Bits of `autograd`: torch's number of the thread whose forward code made the node; 0 where torch's autograd is not in the program."""
@@ -27,14 +28,9 @@ AUTOGRAD_BACKWARD = 1 << 15
 _AUTOGRAD_THREAD_BITS = 15
 
 
-def mark_word(row: int) -> int:
-    """The word of a frame that names a row of `marks`."""
-    return FrameKind.MARK << _KIND | row
-
-
 def frame_kind(column: str = "frame") -> pl.Expr:
     """The kind of each word of a column."""
-    return pl.col(column) // (1 << _KIND)
+    return pl.col(column) // (1 << KIND)
 
 
 def is_frame_of(kind: FrameKind, column: str = "frame") -> pl.Expr:
@@ -44,22 +40,38 @@ def is_frame_of(kind: FrameKind, column: str = "frame") -> pl.Expr:
 
 def code_of_python(column: str = "frame") -> pl.Expr:
     """The row of `codes` that a PYTHON word names."""
-    return ((pl.col(column) // (1 << _ID)) % (1 << _ID_BITS)).cast(pl.UInt32)
+    return ((pl.col(column) // (1 << ID)) % (1 << _ID_BITS)).cast(pl.UInt32)
 
 
 def module_of_native(column: str = "frame") -> pl.Expr:
     """The row of `modules` that a NATIVE word names."""
-    return (pl.col(column) // (1 << _MODULE) % (1 << _MODULE_BITS)).cast(pl.UInt32)
+    return (pl.col(column) // (1 << MODULE) % (1 << _MODULE_BITS)).cast(pl.UInt32)
 
 
 def frame_kinds(words: FrameWords) -> FrameWords:
     """The kind of each word."""
-    return _bits(words, _KIND, 64 - _KIND)
+    return _bits(words, KIND, 64 - KIND)
 
 
 def layer_rows(words: FrameWords) -> Ints:
     """The row of `layers` that each LAYER word names; 0 for words of other kinds."""
     return np.where(frame_kinds(words) == FrameKind.LAYER, _bits(words, 0, _ROW_BITS), 0).astype(np.int64)
+
+
+def renumbered(column: str, *, codes: int, marks: int, modules: Mapping[int, int]) -> pl.Expr:
+    """The words with the numbers that rows have elsewhere: codes and marks are behind so many others, modules are named one by one."""
+    word, kind = pl.col(column), frame_kind(column)
+    module = module_of_native(column)
+    moved = module.replace_strict(modules, default=0, return_dtype=pl.UInt64)
+    return (
+        pl.when(kind == FrameKind.PYTHON)
+        .then(word + (codes << ID))
+        .when(kind == FrameKind.MARK)
+        .then(word + marks)
+        .when(kind == FrameKind.NATIVE)
+        .then(word - module.cast(pl.UInt64) * (1 << MODULE) + moved * (1 << MODULE))
+        .otherwise(word)
+    )
 
 
 def taken_apart(frames: pl.DataFrame) -> pl.DataFrame:
@@ -68,7 +80,7 @@ def taken_apart(frames: pl.DataFrame) -> pl.DataFrame:
     word = frames["frame"].to_numpy().astype(np.uint64)
     kind = frame_kinds(word)
     native = (kind == FrameKind.NATIVE) | (kind == FrameKind.NATIVE_APPROX)
-    module, number = _bits(word, _MODULE, _MODULE_BITS), _bits(word, _ID, _ID_BITS)
+    module, number = _bits(word, MODULE, _MODULE_BITS), _bits(word, ID, _ID_BITS)
     return frames.with_columns(
         word_kind=pl.Series(kind.astype(np.uint8)),
         id=pl.Series(np.where(native, module, number).astype(np.uint32)),

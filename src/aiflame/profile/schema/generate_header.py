@@ -8,7 +8,7 @@ from enum import IntEnum
 from pathlib import Path
 from typing import Any
 
-from aiflame.profile.schema import all_tables, control_schema, enums, records
+from aiflame.profile.schema import all_tables, control_schema, enums, interpreter_schema, records
 
 
 def header() -> str:
@@ -41,11 +41,15 @@ def _lines() -> Iterator[str]:
         control_schema.ControlState,
         control_schema.StopReason,
         control_schema.Feature,
+        interpreter_schema.PythonChain,
     ):
         yield from _enum(enum)
     yield f"inline constexpr uint64_t kExactPc = {int(enums.LeafFlag.EXACT_PC):#x};"
     yield from _struct("SpoolHeader", all_tables.SPOOL_HEADER)
     yield from _struct("Control", control_schema.CONTROL)
+    yield f"inline constexpr uint64_t kInterpreterMagic = {int.from_bytes(interpreter_schema.INTERPRETER_MAGIC, 'little'):#x};"
+    yield from _struct("PythonLayout", interpreter_schema.PYTHON_LAYOUT)
+    yield from _struct("Interpreter", interpreter_schema.INTERPRETER)
     for index, table in enumerate(all_tables.TABLES):
         yield f"// {table.doc}"
         extra = f"static constexpr uint32_t kTable = {index};", f'static constexpr const char* kName = "{table.name}";'

@@ -61,9 +61,9 @@ INTRA_LAUNCHES: Columns = {
     "stream": pl.UInt64,
     "number": pl.UInt64,  # how many launches of this kernel there were before and with it
     "grid": pl.UInt64,  # CTAs of the launch
-    "ctas": pl.UInt32,  # that were read; of a launch with very many, those that no later one has overwritten
-    "bad_ctas": pl.UInt32,  # whose memory holds no CTA
-    "start_ns": pl.Int64,  # of the kernel, as the device's own records have it
+    "ctas": pl.UInt32,  # CTAs that were read; in a launch with very many, later CTAs overwrite the records of earlier ones
+    "bad_ctas": pl.UInt32,  # CTAs whose memory holds no records
+    "start_ns": pl.Int64,  # when the kernel began, by the device's own record of it
     "end_ns": pl.Int64,  # 0: not known
     "begin_ns": pl.Int64,  # when its first CTA began
     "span_ns": pl.Int64,  # from there until its last CTA was done

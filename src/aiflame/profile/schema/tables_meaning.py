@@ -117,6 +117,22 @@ MEANING = (
     ),
 )
 
+RECOMPILED = (
+    Table(
+        "recompilations",
+        "Recompilation",
+        "Dynamo compiled a function again, since a guard of its compiled code failed",
+        columns(
+            ("function", T.STR, ""),
+            ("file", T.STR, ""),
+            ("line", T.U32, "of its definition"),
+            ("reason", T.STR, "in Dynamo's words: the guard that failed"),
+            ("begin_ns", T.U64, "CLOCK_MONOTONIC"),
+            ("end_ns", T.U64, "CLOCK_MONOTONIC"),
+        ),
+    ),
+)
+
 SUMS = (
     Table(
         "gradient_sums",
@@ -129,6 +145,22 @@ SUMS = (
             ("last", T.U32, "the node that gave the one which is added"),
             ("begin_ns", T.U64, "CLOCK_MONOTONIC"),
             ("end_ns", T.U64, ""),
+        ),
+    ),
+)
+
+MODELS = (
+    Table(
+        "model_calls",
+        "ModelCall",
+        "a call of a torch module that lies in no other module's call",
+        columns(
+            ("thread", T.U32, "row of `threads`"),
+            ("layer", T.U32, "row of `layers`"),
+            ("sequences", T.U32, "how many it was given tokens of; 0: not known"),
+            ("tokens", T.U32, "of all sequences together: the size of a tensor of whole numbers with two dimensions; 0: not known"),
+            ("begin_ns", T.U64, "CLOCK_MONOTONIC"),
+            ("end_ns", T.U64, "CLOCK_MONOTONIC"),
         ),
     ),
 )

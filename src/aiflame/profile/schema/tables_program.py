@@ -166,3 +166,45 @@ PROGRAM = (
         columns(("text", T.STR, "one line"), ("time_ns", T.U64, "CLOCK_MONOTONIC")),
     ),
 )
+
+WAITS = (
+    Table(
+        "waits",
+        "WaitRecord",
+        "a thread seen waiting, in a recording without wall-clock samples",
+        columns(
+            ("thread", T.U32, "row of `threads`"),
+            ("stack", T.U32, "row of `stacks`"),
+            ("time_ns", T.U64, "CLOCK_MONOTONIC"),
+            ("off_us", T.U32, "time for which it had waited since it was last seen waiting, by the kernel's account; not for a CPU"),
+            ("call", T.U32, "number of the system call"),
+        ),
+    ),
+)
+
+LOOPS = (
+    Table(
+        "loop_turns",
+        "LoopTurn",
+        "a long time for which a thread that waits for events (epoll) did not come back to wait for the next ones",
+        columns(
+            ("thread", T.U32, "row of `threads`"),
+            ("due", T.U32, "1: more was to do when it came back: an event was there, or it did not mean to wait"),
+            ("begin_ns", T.U64, "CLOCK_MONOTONIC of its first tick of CPU time since it had waited"),
+            ("end_ns", T.U64, "CLOCK_MONOTONIC when it came back"),
+        ),
+    ),
+)
+
+NAMES = (
+    Table(
+        "thread_names",
+        "ThreadName",
+        "a name that the program's Python gave a thread; the latest counts",
+        columns(
+            ("tid", T.U32, "thread id"),
+            ("time_ns", T.U64, "CLOCK_MONOTONIC when it was named"),
+            ("name", T.STR, "`threading.Thread.name`, or the role of the process whose main thread it is"),
+        ),
+    ),
+)

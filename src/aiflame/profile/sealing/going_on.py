@@ -1,7 +1,7 @@
 """Whether a profile is still being recorded: then its spool stays as it is, and a reader gets the records so far.
 
 A recording is over when its recorder has said so on the control page, or when neither the recorder nor any process that it records lives.
-Processes of another host, or of another namespace of process ids, cannot be seen: there it is over when nothing has changed for a day.
+We cannot see processes of another host, or of another namespace of process ids: there it is over when no file has changed for a day.
 """
 
 from __future__ import annotations

@@ -35,6 +35,7 @@ from aiflame.profile.sealing.telemetry import add_telemetry
 from aiflame.profile.sealing.unseen import CpuTime, notes_on, readable
 from aiflame.profile.spool.lives import Lives, read_lives
 from aiflame.profile.spool.living import SPOOL
+from aiflame.profile.spool.looks import OwnRows, looked_at, looks
 from aiflame.profile.spool.process_spool import ProcessSpool
 from aiflame.profile.spool.short_lives import with_ticks
 from aiflame.profile.tables.index import Index, Part, write_part
@@ -177,21 +178,29 @@ def _write_tables(
     partial = place.new_folder(_PARTIAL)
     cpu: list[CpuTime] = []
     rows = _process_rows(profile, meta.version, growing=growing)
-    lives = _Lives(with_ticks(read_lives(profile.folder(SPOOL), {(folder.pid, folder.start_ns) for folder in rows}), _cpu_rate(meta)))
+    spool = profile.folder(SPOOL)
+    lives = _Lives(
+        with_ticks(read_lives(spool, {(folder.pid, folder.start_ns) for folder in rows}), _cpu_rate(meta)), spool, growing=growing
+    )
     spool_bytes = sum(folder.size for folder in rows) + lives.size
     cpu.extend(lives.cpu_times())
-    writer, damage, bytes_read = _Writer(partial, profile), Counter[str]() if growing else Counter(lives.damage), lives.size
+    writer, damage, bytes_read = _Writer(partial, profile), lives.damage, lives.size
     for earlier, folder in enumerate(rows):
         number = earlier + lives.add_until((folder.start_ns, folder.pid), earlier, writer)
         writer.add("processes", number, folder.row)
         cpu.append(CpuTime())
         cpu[-1].add("processes", folder.row)
-        with ProcessSpool(profile.folder(SPOOL, folder.name), growing=growing) as spool:
-            for name, frame in spool.chunks():
+        own_rows = OwnRows()
+        with ProcessSpool(spool.folder(folder.name), growing=growing) as tables:
+            for name, frame in tables.chunks():
                 writer.add(name, number, frame)
                 cpu[-1].add(name, frame)
+                own_rows.add(name, frame)
             if not growing:  # a record that is being written is no damage
-                damage.update(spool.damage)
+                damage.update(tables.damage)
+        if folder.name in lives.looked_at:
+            for name, frame in looks(spool, folder.name, own_rows, damage, growing=growing):
+                writer.add(name, number, frame)
         bytes_read += folder.size
         progress(bytes_read / max(spool_bytes, 1))
     lives.add_until(None, len(rows), writer)
@@ -273,9 +282,10 @@ def _process_rows(profile: Folder, version: str, *, growing: bool) -> list[_Proc
 class _Lives:
     """Processes without a folder, on their way into the tables between those that have one."""
 
-    def __init__(self, lives: Lives) -> None:
+    def __init__(self, lives: Lives, spool: Folder, *, growing: bool) -> None:
         self._lives, self._added = lives, 0
-        self.size, self.damage = lives.bytes, lives.damage
+        self._spool, self._growing, self.looked_at = spool, growing, looked_at(spool)
+        self.size, self.damage = lives.bytes, Counter[str]() if growing else Counter(lives.damage)
         processes = lives.rows["processes"]
         self._keys = list(zip(processes["start_ns"].to_list(), processes["pid"].to_list(), strict=True))
 
@@ -291,13 +301,28 @@ class _Lives:
 
     def add_until(self, key: tuple[int, int] | None, others: int, writer: _Writer) -> int:
         """Adds those that began before `key` (None: all), numbered behind `others` processes. Returns how many were added so far."""
-        first, last = self._added, len(self) if key is None else bisect_left(self._keys, key)
+        last = len(self) if key is None else bisect_left(self._keys, key)
+        for number in range(self._added, last):
+            start_ns, pid = self._keys[number]
+            if f"{pid}.{start_ns}" in self.looked_at:
+                own_rows = OwnRows()
+                for table, frame in self._add(number + 1, others, writer, of=number):
+                    own_rows.add(table, frame)
+                for table, frame in looks(self._spool, f"{pid}.{start_ns}", own_rows, self.damage, growing=self._growing):
+                    writer.add(table, number + others, frame)
+        self._add(last, others, writer)
+        return last
+
+    def _add(self, last: int, others: int, writer: _Writer, of: int = -1) -> list[tuple[str, pl.DataFrame]]:
+        """Adds those before the `last`; returns the rows of process `of`."""
+        rows = []
         for table, process in self._lives.process.items():
-            begin, end = np.searchsorted(process, [first, last]).tolist()
+            begin, end = np.searchsorted(process, [self._added, last]).tolist()
             if begin < end:
                 writer.add_many(table, process[begin:end] + np.uint32(others), self._lives.rows[table][begin:end])
+                rows.append((table, self._lives.rows[table][begin:end].filter(pl.Series(process[begin:end] == of))))
         self._added = last
-        return last
+        return rows
 
 
 def _clear(profile: Folder) -> None:

@@ -111,7 +111,7 @@ def _mapped(folder: Folder, name: str) -> mmap.mmap | bytes:
     with folder.file(name) as file:
         size = file.seek(0, 2) if file is not None else 0
         if size > _LARGEST:
-            raise AiflameError(f"{folder.path / name} is larger than {_LARGEST >> 20} MB: no such file of a profile is")
+            raise AiflameError(f"{folder.path / name} is larger than {_LARGEST >> 20} MB: aiflame writes no such file")
         return mmap.mmap(file.fileno(), size, prot=mmap.PROT_READ) if file is not None and size else b""
 
 

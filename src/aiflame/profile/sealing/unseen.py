@@ -1,6 +1,6 @@
-"""CPU time without samples: which processes used some and have none, or hardly any, and whether nothing was recorded of some.
+"""Notes on CPU time without samples: processes that used CPU time and have no sample, or hardly any, and processes that were not recorded.
 
-A profile shows nothing of either, and must say so: an empty part of a tree looks like time that was not spent.
+The profile shows none of this time, and must say so: an empty part of a tree looks like time that was not spent.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _SLACK = 1.1
 _UNRECORDED_NS = 5_000_000
 """A process is loaded before it is recorded, and taken down behind its last record."""
 _LITTLE, _SHORT_NS = 0.2, 50_000_000
-"""Samples stand for less than this share of a process's CPU time, less the ticks that a slow machine may lose: it is hardly seen."""
+"""A process has hardly any samples if they stand for less than this share of its CPU time, less the ticks that a slow machine may lose."""
 _LONGEST_COMMAND = 60
 _MOST = 20
 """Notes on single processes."""
@@ -24,12 +24,12 @@ _MOST = 20
 
 @dataclass(slots=True)
 class CpuTime:
-    """CPU time of one process, and the part with samples. `add` gets its tables as they are sealed."""
+    """CPU time of one process, and the part with samples. Sealing passes each of its tables to `add`."""
 
     pid: int = 0
     command: str = ""
     cpu_ns: int = 0
-    """as it said itself, or its threads did; 0: it was killed before it could"""
+    """as the process reported it; 0: it was killed before it could"""
     sampled_ns: int = 0
     samples: int = 0
     notes: list[str] = field(default_factory=list)
@@ -58,7 +58,8 @@ class CpuTime:
 def notes_on(processes: Iterable[CpuTime], total_ns: int, cpu_rate: int, stopped: str | None) -> list[str]:
     """One line for each process that used much and has no sample, and one for time that no recorded process used.
 
-    `total_ns`: of the command and all that it waited for, by the system's account; 0: unknown. `stopped`: why recording ended early.
+    `total_ns`: CPU time of the command and of all processes that it waited for, as the system counts; 0: unknown. `stopped`: why recording
+    ended early.
     """
     if cpu_rate == 0:
         return []
@@ -75,7 +76,7 @@ def notes_on(processes: Iterable[CpuTime], total_ns: int, cpu_rate: int, stopped
 
 
 def _is_silent(one: CpuTime, stopped: str | None) -> bool:
-    """No sample, or hardly any: its main thread has none, say. Where recording stopped early, few samples are no wonder."""
+    """True if the process has no sample, or hardly any (its main thread has none, say). If recording stopped early, few are expected."""
     return not one.samples or (stopped is None and one.sampled_ns < _LITTLE * one.used_ns - _SHORT_NS)
 
 
@@ -96,7 +97,7 @@ def _note_on_rest(missing_ns: int, killed: list[CpuTime]) -> str:
         )
         return f"{much} have no sample; process {named} has none and did not report its CPU time: {why}"
     return (
-        f"{much} were used by processes that nothing was recorded of: statically linked ones, set-user-id ones, or ones that were started"
+        f"{much} were used by processes that aiflame could not record: statically linked or set-user-id programs, or programs started"
         " without our LD_PRELOAD"
     )
 

@@ -85,7 +85,8 @@ class _Look:
         if not folders or not _runs(pid):
             self.lost |= environment == b"" and not os.path.exists(f"/proc/{pid}")
             return False
-        # Its environment may be overwritten (process titles), or another user's by now. A later process with this number is none of ours.
+        # The process may have overwritten its environment (process titles), or run as another user by now. A process that started after
+        # its last folder was made only has the same number.
         started = _started_ns(pid)
         if started > max(map(_start_ns, folders)) + _CLOCK_SLACK_NS:
             return False

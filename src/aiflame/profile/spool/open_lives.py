@@ -9,6 +9,9 @@ from aiflame.profile.folder.door import Folder
 from aiflame.profile.schema.all_tables import HEADER_BYTES, LIVES, LIVES_FILE, LIVES_IN_PAGE, LIVES_PAGE, LIVES_PAGE_BYTES
 from aiflame.profile.schema.records import COMMIT, layout
 
+LOOKS_FOLDER = "looks"
+"""In the spool: a folder for each process whose waiting threads the recorder saw, called as its folder of the spool."""
+
 _BEGIN_BYTES, _END_BYTES = (layout((COMMIT, *half.columns))[1] for half in LIVES)
 _BYTES = _BEGIN_BYTES + _END_BYTES
 _PLACE = {column.name: offset for column, offset in layout((COMMIT, *LIVES[0].columns))[0]}

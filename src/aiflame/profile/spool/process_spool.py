@@ -31,6 +31,7 @@ REFERENCES: dict[tuple[str, str], str] = {
     ("thread_ends", "thread"): "threads",
     ("cpu_samples", "thread"): "threads",
     ("cpu_samples", "stack"): "stacks",
+    ("waits", "stack"): "stacks",
     ("launches", "thread"): "threads",
     ("launches", "stack"): "stacks",
     ("kernels", "shape"): "kernel_shapes",

@@ -1,9 +1,9 @@
 """Samples of processes that ended before their first tick.
 
 The kernel looks at timers of CPU clocks when it interrupts a processor, every 4 ms, say: a process that lives for less may get none of its
-ticks, and of a script that starts thousands of them nothing would be seen. The CPU time of each is recorded, so they get the ticks that
-they would have had on average: each time that their CPU times, added up in the order of their start, pass another period. (Threads of
-longer processes do the same for themselves: native/sampler/timers.)
+ticks, and a script that starts thousands of them would have no samples. The collector records the CPU time of each, so they get the ticks
+that they would have had on average: one each time that their CPU times, added up in the order of their start, pass another period.
+(Threads of longer processes do the same for themselves: native/sampler/timers.)
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from aiflame.profile.schema.all_tables import TABLE
-from aiflame.profile.schema.frame_words import mark_word
+from aiflame.profile.schema.frame_packing import mark_word
 from aiflame.profile.spool.lives import Lives
 from aiflame.profile.spool.process_spool import empty_frame
 
@@ -25,7 +25,7 @@ _MOST = 0xFFFF
 
 
 def with_ticks(lives: Lives, cpu_rate: int) -> Lives:
-    """The same with samples, where the CPU clock is sampled."""
+    """Adds these samples, if the CPU clock is sampled."""
     ends, process = lives.rows["process_ends"], lives.process["process_ends"]
     if not cpu_rate or ends.is_empty():
         return lives
@@ -58,7 +58,7 @@ def _ticks(used_ns: NDArray[np.int64], period_ns: int) -> NDArray[np.int64]:
 
 
 def _complete(table: str, frame: pl.DataFrame) -> pl.DataFrame:
-    """All columns of the table, zeros where nothing is known, in its order and types."""
+    """The frame with all columns of the table, in the table's order and types; columns that it lacks are 0."""
     like = empty_frame(TABLE[table])
     return (
         frame.with_columns(pl.lit(0).alias(name) for name in like.columns if name not in frame.columns)

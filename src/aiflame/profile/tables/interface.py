@@ -52,7 +52,7 @@ class OpenedProfile(Tables, Protocol):
         """The tables that have rows, or were derived."""
 
     def sql(self, query: str) -> pl.DataFrame:
-        """Runs SQL (Polars' dialect) over all tables, those of the schema without rows too."""
+        """Runs SQL (Polars' dialect) over all tables, including tables of the schema without rows."""
 
     def unfinished(self) -> list[str]:
         """A line that a reader must know first: the profile is still being recorded. Empty when it is not."""
@@ -80,7 +80,7 @@ def answer(profile: OpenedProfile, query: str) -> pl.DataFrame:
 
 
 def without_rows(profile: OpenedProfile, name: str) -> pl.DataFrame:
-    """A table of the schema of which nothing was recorded. Error for any other name."""
+    """A table of the schema, empty. Error for any other name."""
     if name not in TABLE:
         raise AiflameError(f"{profile.path} has no table {name!r}; it has {', '.join(profile.names())}")
     return empty_frame(TABLE[name]).select(pl.lit(None, pl.UInt32).alias("process"), pl.all())

@@ -26,13 +26,13 @@ KEPT = "kept"
 _ALONE = "derive.lock"
 
 _MOST_ROWS, _MOST_ROWS_A_BYTE = 1 << 20, 64
-"""A row of ours takes a tenth of a byte at the least: it has a number."""
+"""Every row that aiflame writes has a number, which takes at least a tenth of a byte."""
 _MOST_UNPACKED, _MOST_UNPACKED_A_BYTE = 128 << 20, 256
 """Bytes of pages. Tables of recordings have up to ten a byte."""
 _MOST_TEXTS, _MOST_TEXTS_A_BYTE = 1 << 30, 4096
-"""Bytes of texts, each row with its own: a million rows may share the long name of one function."""
+"""Bytes of texts, counted for each row: a million rows may share the long name of one function."""
 _SMALL = 64 << 10
-"""Bytes of a part that is read at once: it needs no descriptor until its table is collected."""
+"""A part of up to so many bytes is read at once: it needs no descriptor until its table is collected."""
 
 
 @dataclass(slots=True)
@@ -56,7 +56,7 @@ class Profile:
         self.folder, self.place = folder, place
         self.meta = meta
         self._tables = tuple(tables)
-        """The first is that of `place`, if there is one."""
+        """The first has the tables in `place`, if there is one."""
         self._in_memory: dict[str, pl.DataFrame] = {}
         self._verified: set[str] = set()
 
@@ -90,7 +90,7 @@ class Profile:
             return _scan(*self._parts(name))
 
     def write_table(self, name: str, frame: pl.DataFrame) -> None:
-        """Keeps a derived table; replaces the one of that name."""
+        """Keeps a derived table; replaces an earlier table with that name."""
         if name in TABLE or not re.fullmatch(r"[a-z][a-z0-9_]*", name):
             raise AiflameError(f"{name!r} cannot be the name of a derived table")
         if self.place is None:
@@ -115,7 +115,7 @@ class Profile:
             raise AiflameError(f"cannot write into {self.place.path}: {error.strerror or error}") from None
 
     def write_meta(self, meta: Meta) -> None:
-        """From now on this is the profile's."""
+        """Replaces the profile's metadata, here and in `place`."""
         self.meta = meta
         if self.place is not None:
             try:
@@ -124,7 +124,7 @@ class Profile:
                 raise AiflameError(f"cannot write into {self.place.path}: {error.strerror or error}") from None
 
     def sql(self, query: str) -> pl.DataFrame:
-        """Runs SQL (Polars' dialect) over all tables, those of the schema without rows too."""
+        """Runs SQL (Polars' dialect) over all tables, including tables of the schema without rows."""
         return answer(self, query)
 
     def unfinished(self) -> list[str]:
@@ -213,14 +213,14 @@ def _refuse_bomb(folder: Folder, part: Part) -> None:
         except NotOurs as error:
             raise AiflameError(f"cannot read {path}: {error}") from None
     if unpacked_sizes.rows != part.rows or unpacked_sizes.rows > _MOST_ROWS + _MOST_ROWS_A_BYTE * part.bytes:
-        raise AiflameError(f"{path} says that it has {unpacked_sizes.rows:,} rows in {part.bytes:,} bytes: no table of ours does")
+        raise AiflameError(f"{path} says that it has {unpacked_sizes.rows:,} rows in {part.bytes:,} bytes: aiflame writes no such table")
     unpacked, texts = _MOST_UNPACKED + _MOST_UNPACKED_A_BYTE * part.bytes, _MOST_TEXTS + _MOST_TEXTS_A_BYTE * part.bytes
     if unpacked_sizes.unpacked > unpacked or (unpacked_sizes.texts > texts and _text_bytes(folder, part) > texts):
-        raise AiflameError(f"{path} would take far more memory than a table of {part.bytes:,} bytes of ours does: it is not read")
+        raise AiflameError(f"{path} would take far more memory than a table of {part.bytes:,} bytes that aiflame wrote: it is not read")
 
 
 def _text_bytes(folder: Folder, part: Part) -> int:
-    """Of all rows. Those that share a text are counted, each with the whole of it; the text is in memory once."""
+    """Adds up the texts of all rows. A text that several rows share counts for each of them, though it is in memory once."""
     with as_errors(folder.path), open_part(folder, part) as file:
         frame = pl.scan_parquet(file, glob=False)
         kinds = frame.collect_schema()

@@ -10,9 +10,11 @@ from pathlib import Path
 from aiflame.profile.folder.door import Folder
 from aiflame.recorder.sources import cpu, vendors
 from aiflame.recorder.sources.base import Source, SysfsSource
-from aiflame.recorder.sources.memory import Memory, Processes
+from aiflame.recorder.sources.memory import Memory
 from aiflame.recorder.sources.nvidia import nvidia_gpus
 from aiflame.recorder.sources.nvml import LIBRARY
+from aiflame.recorder.sources.processes import Processes, Scheduling
+from aiflame.recorder.sources.quota import Quota
 from aiflame.recorder.sources.system import Disks, Networks, Pressure
 
 SLOW = 20
@@ -26,6 +28,8 @@ def sources(spool: Folder | None, root: Path = Path("/"), nvml: str = LIBRARY) -
         cpu.CpuTimes(root, cores=True),
         Memory(root),
         Processes(root, spool),
+        Scheduling(root, spool),
+        Quota(root),
         Disks(root),
         Networks(root),
         Pressure(root),

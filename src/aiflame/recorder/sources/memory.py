@@ -1,18 +1,14 @@
-"""Memory of the machine and of the recorded processes."""
+"""Memory of the machine."""
 
 from __future__ import annotations
 
-import os
 import time
 from pathlib import Path
 
-from aiflame.profile.folder.door import Folder
 from aiflame.profile.folder.telemetry_files import Header, Series
-from aiflame.profile.spool.open_lives import Reader
 from aiflame.recorder.sources.base import NOTHING, Look, OpenFile
 
 _FIELDS = (b"MemTotal:", b"MemAvailable:", b"Cached:", b"Dirty:", b"SwapTotal:", b"SwapFree:")
-_MOST_PROCESSES = 256
 
 
 class Memory:
@@ -44,37 +40,3 @@ class Memory:
     def end(self) -> None:
         if self._file is not None:
             self._file.close()
-
-
-class Processes:
-    """/proc/PID/statm of each recorded process: those with a folder in the spool, or with a record of `lives.table` that has no end."""
-
-    name, every, thread = "process", 10, "system"
-
-    def __init__(self, root: Path, spool: Folder | None) -> None:
-        self._proc, self._spool = root / "proc", spool
-        self._page = os.sysconf("SC_PAGE_SIZE")
-        self._lives = Reader()
-        self._begun: set[str] = set()
-
-    def begin(self) -> Header | None:
-        return Header(self.name, (Series("pid {}", "resident memory", "bytes", self._page),), keyed=True)
-
-    def look(self) -> list[Look]:
-        folders = self._spool.names() if self._spool is not None else []
-        now = time.monotonic_ns()
-        self._begun |= {str(pid) for pid, _ in self._lives.unfinished(self._spool)} if self._spool is not None else set()
-        pids = {folder.partition(".")[0] for folder in folders[-_MOST_PROCESSES:]} | set(list(self._begun)[:_MOST_PROCESSES])
-        resident = {pid: pages for pid in pids if pid.isdecimal() and (pages := self._resident(pid)) is not None}
-        self._begun -= pids - resident.keys()
-        return [(now, int(pid), [pages]) for pid, pages in resident.items()]
-
-    def _resident(self, pid: str) -> float | None:
-        """None: it has ended."""
-        try:
-            return float((self._proc / pid / "statm").read_bytes().split()[1])
-        except (OSError, ValueError, IndexError):
-            return None
-
-    def end(self) -> None:
-        pass

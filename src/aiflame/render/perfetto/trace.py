@@ -93,6 +93,7 @@ _CATEGORIES: Mapping[SliceKind, str] = {
     SliceKind.REGION: "region",
     SliceKind.MARK: "mark",
     SliceKind.FUNCTION: "function",
+    SliceKind.WAITING: "waiting",
     SliceKind.TRACED: "traced call",
     SliceKind.SCOPE: "inside a kernel",
 }

@@ -1,8 +1,8 @@
-"""Kernels' source and instructions as blocks: a list of kernels, a block for each that has a page, and the texts that pages show."""
+"""Source code as blocks: a list of kernels, a block for each that has a page, the lines that took CPU time, and texts that pages show."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Container, Hashable, Iterable, Sequence
 from functools import cached_property
 from typing import Generic, TypeVar
 
@@ -12,8 +12,14 @@ import polars as pl
 from aiflame.analyze.kernel.annotate import Annotation, CodeLine, annotator
 from aiflame.analyze.kernel.choice import Kernel, kernels
 from aiflame.analyze.kernel.source_text import SourceTexts
+from aiflame.analyze.source.lines import SourceLines, source_lines
+from aiflame.attribute.analysis import Analysis
+from aiflame.attribute.metrics import CLOCK
+from aiflame.attribute.stacks.functions import functions_and_lines
+from aiflame.attribute.trees.build import metrics
 from aiflame.profile.tables.interface import OpenedProfile
 from aiflame.render.blocks import Values, block
+from aiflame.render.report.source import listed, source_block
 from aiflame.resolve.device.stall_reasons import meaning
 
 MOST_IN_A_FILE = 50
@@ -28,23 +34,24 @@ Row = TypeVar("Row", bound=Hashable)
 
 
 class Code:
-    """The blocks `code`, `code.N` (N: place in the list of kernels) and `text.N` (a source file, or a kept file)."""
+    """The blocks `code`, `code.N` (N: place in the list of kernels), `source.METRIC` (lines of a clock), and `text.N` (a source file, or a
+    kept file)."""
 
-    def __init__(self, profile: OpenedProfile, most: int, sources: SourceTexts) -> None:
-        self._profile, self._in_a_file, self._source_texts = profile, most == MOST_IN_A_FILE, sources
+    def __init__(self, profile: OpenedProfile, analysis: Analysis, most: int, sources: SourceTexts) -> None:
+        self._profile, self._analysis, self._in_a_file, self._source_texts = profile, analysis, most == MOST_IN_A_FILE, sources
         self._pages = min(most, len(self._kernels))
 
     @property
     def names(self) -> list[str]:
-        """None where no kernel ran."""
-        if not self._kernels:
-            return []
-        return ["code", *(f"code.{place}" for place in range(self._pages)), *(f"text.{number}" for number in self._texts.values())]
+        kernels = ["code", *(f"code.{place}" for place in range(self._pages))] if self._kernels else []
+        return [*kernels, *(f"source.{clock}" for clock in self._clocks), *(f"text.{number}" for number in self._texts.values())]
 
     def block(self, name: str) -> bytes:
         if name == "code":
             return self._list()
         kind, _, number = name.partition(".")
+        if kind == "source":
+            return source_block(self._lines[number], self._texts, {path: self._source_texts.of(path).origin for path in self._texts})
         if kind == "text":
             return _text_block(*self._read(next(path for path, place in self._texts.items() if place == int(number))))
         return annotation_block(self._annotate(self._kernels[int(number)]), self._texts)
@@ -76,7 +83,7 @@ class Code:
     @cached_property
     def _texts(self) -> dict[str, int]:
         """Path of each text that there is a block of → its number: sources as recorded, and kept files as `kept/NAME`."""
-        sources = [(path, len(text.encode("utf-8", "replace"))) for path, text in self._sources.items()]
+        sources = [(path, len(text.encode("utf-8", "replace"))) for path, text in self._sources.items() if path in self._shown]
         files = self._profile.table("kept_files")["file"].unique(maintain_order=True).to_list()
         kept = [(f"kept/{file}", size) for file in files if (size := self._profile.kept_size(file)) is not None]
         numbers: dict[str, int] = {}
@@ -88,8 +95,31 @@ class Code:
         return numbers
 
     @cached_property
+    def _clocks(self) -> list[str]:
+        return [metric for metric in metrics(self._analysis) if metric in CLOCK]
+
+    @cached_property
+    def _lines(self) -> dict[str, SourceLines]:
+        lines = {clock: source_lines(self._analysis, clock) for clock in self._clocks}
+        self._analysis.release(functions_and_lines)  # nobody needs it later
+        return lines
+
+    @cached_property
+    def _shown(self) -> Container[str]:
+        """The sources that pages show. A server has all, which takes it no time."""
+        if not self._in_a_file:
+            return self._sources.keys()
+        of_kernels = self._profile.table("gpu_lines")["file"].unique().to_list() if self._profile.has("gpu_lines") else []
+        return self._listed.union(of_kernels)
+
+    @property
+    def _listed(self) -> set[str]:
+        """Files with lines that took CPU time."""
+        return {path for lines in self._lines.values() for path in listed(lines)["path"]}
+
+    @cached_property
     def _sources(self) -> dict[str, str]:
-        return self._source_texts.all()
+        return self._source_texts.all(self._listed if self._source_texts.has_folder else ())
 
     def _read(self, path: str) -> tuple[str, str]:
         if path in self._sources:

@@ -11,9 +11,9 @@ from aiflame.analyze.device.profile_analysis import release_analysis
 from aiflame.analyze.kernel.source_text import SourceFolder, SourceTexts
 from aiflame.analyze.ranks.one_profile import answer, facts_of_ranks, rank_numbers
 from aiflame.analyze.ranks.page import RankPage, rank_page
+from aiflame.analyze.scope import analysis_of
 from aiflame.analyze.tables.all import tables
 from aiflame.analyze.tables.table import TableOf
-from aiflame.attribute.analysis import Analysis
 from aiflame.attribute.meaning.context import release_samples
 from aiflame.attribute.timeline.windows import Windows
 from aiflame.errors import AiflameError
@@ -44,11 +44,13 @@ class Report:
         title: str = "",
         most_code: int = WHOLE,
         sources: SourceFolder | None = None,
+        *,
+        whole_run: bool = False,
     ) -> None:
         self.profile, self.baseline = profile, baseline
         self.title = title or profile.path.name
         self._most_code, self._sources = most_code, sources
-        self.analysis = Analysis(profile)
+        self.analysis = analysis_of(profile, whole_run=whole_run)
 
     def first_screen(self) -> dict[str, object]:
         """The data that the page shows first, and the names of its `blocks`."""
@@ -121,14 +123,20 @@ class Report:
 
     @cached_property
     def code(self) -> Code:
-        return Code(self.profile, self._most_code, SourceTexts(self.profile, self._sources))
+        return Code(self.profile, self.analysis, self._most_code, SourceTexts(self.profile, self._sources))
 
 
 def write(
-    profile: OpenedProfile, path: Path, baseline: OpenedProfile | None = None, title: str = "", sources: SourceFolder | None = None
+    profile: OpenedProfile,
+    path: Path,
+    baseline: OpenedProfile | None = None,
+    title: str = "",
+    sources: SourceFolder | None = None,
+    *,
+    whole_run: bool = False,
 ) -> int:
     """Writes the report as one file, whole or not at all; returns its size in bytes."""
-    report = Report(profile, baseline, title, MOST_IN_A_FILE, sources)
+    report = Report(profile, baseline, title, MOST_IN_A_FILE, sources, whole_run=whole_run)
     return _write(path, page(report.title, report.first_screen(), report.blocks()))
 
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+import polars as pl
+
 from aiflame.attribute.metrics import OF_GPU
 from aiflame.attribute.sites.cpu import cpu_sites
 from aiflame.attribute.sites.devices import device_sites
 from aiflame.attribute.sites.table import CONTEXTS, Grouping, SiteTable
+from aiflame.attribute.transforms.own_code import packages
 from aiflame.attribute.tree import CPU_TIME, ENERGY, WALL_TIME
 from aiflame.attribute.trees.build import metrics
 from aiflame.profile.tables.interface import Tables
@@ -31,6 +34,13 @@ def facts_block(facts: SiteTable) -> bytes:
     """One domain's block."""
     columns, in_order = _columns(facts)
     return block(_head(facts), columns, frozenset(in_order))
+
+
+def _packages(facts: SiteTable) -> dict[str, Values]:
+    """For each frame the package whose code it is, as a row of `package`; row 0 is the program's own code."""
+    names = packages(facts.frames)
+    distinct = pl.concat([pl.Series("package", [""]), names.filter(names != "").unique().sort()])
+    return {"package": distinct, "frame.package": names.replace_strict(distinct, range(len(distinct)), return_dtype=pl.Int64).to_numpy()}
 
 
 def _head(facts: SiteTable) -> Mapping[str, object]:
@@ -62,8 +72,8 @@ def _groupings(facts: SiteTable) -> list[Grouping]:
 
 def _columns(facts: SiteTable) -> tuple[dict[str, Values], list[str]]:
     """The columns, and those whose neighbours differ little."""
-    columns = frame_columns(facts.frames)
-    in_order = [*IN_ORDER]
+    columns = {**frame_columns(facts.frames), **_packages(facts)}
+    in_order = [*IN_ORDER, "frame.package"]
     for name, segment in facts.segments.items():
         columns[f"{name}.parent"], columns[f"{name}.frame"] = segment.parent, segment.frame
         in_order.append(f"{name}.parent")

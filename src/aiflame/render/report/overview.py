@@ -76,6 +76,8 @@ def first_screen(
         "profile": profile.path.name,
         "started_ns": profile.meta.started.monotonic_ns,
         "summary": dataclasses.asdict(summary),
+        "scope": summary.scope.with_switch("aiflame report "),
+        "inference": summary.scope.inference_text,
         "findings": [dataclasses.asdict(finding) for finding in findings(analysis, summary, ranks=ranks)],
         "steps": [dataclasses.asdict(series) for series in step_series(profile_analysis(analysis))],
         "panels": [_panel(panel, by_name[panel.table]) for panel in chosen if panel is not None],

@@ -30,7 +30,7 @@ SMALL = (SliceKind.CALL, SliceKind.OP)
 """Kinds left out where there are more slices."""
 OF_FEW = (*SMALL, SliceKind.LAYER)
 """Kinds not even made where there are more kernels than that."""
-DETAIL = (SliceKind.LAYER, SliceKind.FUNCTION)
+DETAIL = (SliceKind.LAYER, SliceKind.FUNCTION, SliceKind.WAITING)
 """Kinds merged first where there still are more."""
 LONGEST_NAME = 400
 
@@ -46,6 +46,7 @@ SHOWN: Mapping[SliceKind, tuple[str, Kind]] = {
     SliceKind.REGION: ("regions", Kind.REGION),
     SliceKind.MARK: ("marks", Kind.REGION),
     SliceKind.FUNCTION: ("functions", Kind.PYTHON),
+    SliceKind.WAITING: ("waiting", Kind.WAIT),
     SliceKind.TRACED: ("traced calls", Kind.CPP),
     SliceKind.SCOPE: ("inside kernels", Kind.GPU_SCOPE),
 }
@@ -56,6 +57,15 @@ def of_profile(profile: Tables) -> bytes:
     """The block of a profile. With very many kernels, slices that would be left out or merged beyond recognition are not made."""
     kernels = profile.scan("kernels").select(pl.len()).collect().item()
     return timeline_block(timeline_of(profile, without=frozenset(OF_FEW if kernels > MOST else ())))
+
+
+def _sampled(slices: pl.DataFrame) -> list[tuple[int, int]]:
+    """The time of sampled threads by kind of slice, for the legend: running and waiting, which add up to the whole."""
+    kind, length = slices["kind"].to_numpy(), (slices["end_ns"] - slices["begin_ns"]).to_numpy()
+    waiting = kind == SliceKind.WAITING
+    outermost = (waiting | (kind == SliceKind.FUNCTION)) & (slices["depth"].to_numpy() == 0)
+    waits = int(length[waiting].sum())
+    return [(int(SliceKind.FUNCTION), int(length[outermost].sum()) - waits), (int(SliceKind.WAITING), waits)]
 
 
 def timeline_block(timeline: Timeline, most: int = MOST, window: tuple[int, int] | None = None, counted: Timeline | None = None) -> bytes:
@@ -81,6 +91,7 @@ def timeline_block(timeline: Timeline, most: int = MOST, window: tuple[int, int]
         "keys": facts.keys,
         "left_out": [SHOWN[kind][0] for kind in (*sorted(timeline.without), *left_out)],
         "merged": {"slices": len(slices), "detail_ns": detail_ns, "bin_ns": bin_ns} if detail_ns or bin_ns else None,
+        "sampled": _sampled(slices),
         "counters": points.head,
         "thinned": points.thinned,
     }

@@ -22,6 +22,7 @@ _PLACE = {
     SliceKind.MARK: 6,
     SliceKind.TRACED: 6,
     SliceKind.FUNCTION: 7,
+    SliceKind.WAITING: 7,
     SliceKind.KERNEL: 8,
     SliceKind.COPY: 8,
     SliceKind.SCOPE: 9,
@@ -29,7 +30,7 @@ _PLACE = {
 """From the top of a track; kinds with one number share lanes."""
 _LAST = max(TrackKind) + 1
 """Place of sampled stacks: behind all others."""
-_NESTED = (SliceKind.REGION, SliceKind.MARK, SliceKind.FUNCTION, SliceKind.TRACED, SliceKind.SCOPE)
+_NESTED = (SliceKind.REGION, SliceKind.MARK, SliceKind.FUNCTION, SliceKind.WAITING, SliceKind.TRACED, SliceKind.SCOPE)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,9 @@ from rich.text import Text
 
 from aiflame.analyze.amounts import amount, share
 from aiflame.analyze.idle_share import idle_share
+from aiflame.analyze.overview.scope_line import ScopeLine
 from aiflame.analyze.phases import WHOLE
+from aiflame.analyze.step_times import Steps
 from aiflame.attribute.groupings import GROUPINGS
 from aiflame.attribute.tree import Metric, Tree
 from aiflame.profile.schema.kinds import Kind
@@ -54,15 +56,41 @@ def print_top(answer: pl.DataFrame, tree: Tree, metric: str, by: str = "function
         console.print(Text(note, style="dim"))
 
 
-def print_steps(steps: pl.DataFrame, metric: Metric, console: Console | None = None) -> None:
-    """Print the times of steps, and of each of their phases (`analyze.phases.over_steps`)."""
+def print_scope(
+    line: ScopeLine,
+    steps: Steps | None = None,
+    *,
+    idle: bool,
+    beside: Sequence[str] = (),
+    empty: str = "",
+    console: Console | None = None,
+) -> None:
+    """Print the scope of the table below, its inference, how idle devices were meanwhile, other things `beside` the table, and the times of
+    steps by the clock. `empty`: why there is no table."""
+    console = console or Terminal()
+    lines = [line.with_switch(), line.inference_text, line.idle_text if idle else "", *beside]
+    if steps is not None:
+        lengths = f"median {amount(steps.median_ns, 'ns')}, {amount(steps.min_ns, 'ns')} to {amount(steps.max_ns, 'ns')}"
+        lines.append(f"{steps.count:,} steps by the clock: {lengths}; the slowest after warm-up is Step.{steps.slowest}")
+    for text in filter(None, lines):
+        console.print(Text(text, style="dim"))
+    if empty:
+        console.print(Text(empty, style="yellow"))
+
+
+def print_steps(steps: pl.DataFrame, metric: Metric, console: Console | None = None, *, sampled: bool = False) -> None:
+    """Print the times of steps, and of each of their phases (`analyze.phases.over_steps`). `sampled`: a step may have no sample."""
     console = console or Terminal()
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, GAP, 0, 0))
     for heading in ("Total", "Shortest", "Median", "Longest"):
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("In a step", no_wrap=True, overflow="ellipsis")
     for phase, count, *values in steps.select("phase", "steps", "total", "min", "median", "max").rows():
-        name = Text(f"Step ({count:,} steps)", "bold") if phase == WHOLE else Text(phase, STYLES[Kind.PHASE])
+        name = (
+            Text(f"Step ({count:,} steps{' with samples' if sampled else ''})", "bold")
+            if phase == WHOLE
+            else Text(phase, STYLES[Kind.PHASE])
+        )
         table.add_row(*(amount(value, metric.unit) for value in values), name)
     console.print(table)
     console.print()
@@ -91,6 +119,8 @@ def top_table(answer: pl.DataFrame, tree: Tree, metric: str, by: str, width: int
         numbers["Launches"] = [f"{count:,}" if count else "" for count in answer["launches"]]
     if "mean" in answer.columns and width >= MEDIUM:
         numbers["Mean"] = ["" if mean is None else amount(round(mean), unit) for mean in answer["mean"]]
+    if "layers" in answer.columns and width >= MEDIUM and (answer["layers"] > 1).any():
+        numbers["Layers"] = [f"{count:,}" for count in answer["layers"]]
     texts = {GROUPINGS[by].heading: [Text(name, STYLES.get(Kind(kind), "")) for name, kind in answer.select("name", "kind").rows()]}
     if by in ("function", "line") and width >= MEDIUM:
         texts["Where"] = [Text(where(*place), "dim") for place in answer.select("file", "line", "module").rows()]
@@ -106,6 +136,8 @@ def top_table(answer: pl.DataFrame, tree: Tree, metric: str, by: str, width: int
     # rich would narrow all columns alike; numbers must stay whole, so the texts share the remaining width.
     wanted = [max([len(heading), *(text.cell_len for text in cells)]) for heading, cells in texts.items()]
     for heading, needed in zip(texts, shared_widths(wanted, left - GAP * len(texts)), strict=True):
+        if by == "layer":  # the end of a path says which layer it is
+            texts[heading] = [Text(cut_middle(text.plain, needed), text.style) for text in texts[heading]]
         table.add_column(heading, no_wrap=True, overflow="ellipsis", width=needed)
     for row in zip(*numbers.values(), *texts.values(), strict=True):
         table.add_row(*row)
@@ -116,6 +148,14 @@ def shared_widths(wanted: Sequence[int], width: int) -> list[int]:
     """Widths within `width`: the first text may take three fifths, and more where the second leaves some."""
     first = max(1, min(wanted[0], width - sum(min(other, width * 2 // 5) for other in wanted[1:])))
     return [first, *(max(1, min(other, width - first)) for other in wanted[1:])]
+
+
+def cut_middle(text: str, width: int) -> str:
+    """The text with an ellipsis in place of its middle, where it is longer; the end keeps the larger half."""
+    if len(text) <= width:
+        return text
+    last = width // 2
+    return text[: max(0, width - 1 - last)] + "…" + (text[-last:] if last else "")
 
 
 def bar(part: float, width: int) -> str:

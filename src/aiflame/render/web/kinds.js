@@ -45,6 +45,7 @@ export const SLICE = Object.freeze({
   FUNCTION: 11,
   TRACED: 12,
   SCOPE: 13,
+  WAITING: 14,
 });
 
 /** Kinds from the outermost to the innermost, as render/colors.py lists them. */

@@ -1,7 +1,7 @@
-"""A small cubin made of a few functions of large ones, for a disassembler that reads all it is given.
+"""Makes a small cubin from a few functions of large ones, for a disassembler that always reads a whole file.
 
 A library's cubin has thousands of functions and tens of megabytes; a profile needs a few. And the tool takes half a second to
-start, so functions of many cubins go into one file where their headers say the same of the code (architecture, ABI).
+start, so functions of many cubins go into one file if their headers agree about the code (architecture, ABI).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def name_of(number: int) -> str:
 
 
 def cut(header: bytes, codes: Sequence[bytes]) -> bytes:
-    """A cubin with these functions; `header` is that of a cubin that one of them is from."""
+    """A cubin with these functions; `header` is the header of any cubin that contained one of them."""
     names = [name_of(number) for number in range(len(codes))]
     labels = _Strings((".shstrtab", ".strtab", ".symtab", *(f".text.{name}" for name in names)))
     functions = _Strings(names)

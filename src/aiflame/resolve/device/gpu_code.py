@@ -20,7 +20,7 @@ from aiflame.resolve.device.cubin import Cubin, Function
 from aiflame.resolve.device.cubin_lines import Chain, DeviceLine, File
 from aiflame.resolve.device.kernel_families import family
 from aiflame.resolve.device.kernel_names import full_name, own_name, short_name
-from aiflame.resolve.device.nvdisasm import Code, Listing, disassemble, tools
+from aiflame.resolve.device.nvdisasm import NO_TOOL, Code, Listing, disassemble, tools
 from aiflame.resolve.device.sources import sources
 from aiflame.resolve.device.triton_lines import TritonCache, TritonLines, caches
 from aiflame.resolve.files.outside import NOTHING, Outside
@@ -28,11 +28,6 @@ from aiflame.resolve.names.readable import clean, readable
 
 INSTRUCTION_BYTES = 16
 """Of every GPU whose samples we can take (Volta and later)."""
-
-NO_TOOL = (
-    "nvdisasm was not found: samples in GPU kernels have source lines but no instructions; "
-    "`pip install nvidia-cuda-nvdisasm`, then open the profile again"
-)
 
 INSTRUCTIONS = {"cubin": pl.UInt64, "function": pl.String, "offset": pl.UInt32, "sass": pl.String}
 LINES = {
@@ -75,8 +70,8 @@ def _full(name: str, made_from: Mapping[str, str]) -> str:
 
 
 def add_instructions(profile: Profile) -> None:
-    """For a profile that was sealed where nvdisasm was missing: once more, when it is there now."""
-    if NO_TOOL not in profile.meta.degraded or not (nvdisasm := tools()):
+    """For a profile that was sealed where nvdisasm was missing (`NO_TOOL`): once more, when it is there now."""
+    if not (nvdisasm := tools()):
         return
     functions, codes, _ = _find(profile.folder.folder(device_code.FOLDER), _sampled(profile), NOTHING)
     listings = disassemble(codes, nvdisasm)
@@ -120,7 +115,8 @@ def _write_code(
     for one in functions:
         table.add(one, listings.get(one.code))
     profile.write_table("gpu_lines", table.frame())
-    texts = sources(table.files, profile.table("processes")["cwd"].unique().to_list(), outside)
+    files = table.files if outside.keeps_sources else ()
+    texts = sources(files, profile.table("processes")["cwd"].unique().to_list(), outside)
     profile.write_table("sources", _frame(SOURCES, list(texts.text.items())))
     return notes + texts.notes
 

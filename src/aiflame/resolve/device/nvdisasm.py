@@ -59,6 +59,12 @@ class Instruction:
 Listing = list[Instruction]
 
 
+NO_TOOL = (
+    "nvdisasm was not found: samples in GPU kernels have source lines but no instructions; "
+    "`pip install nvidia-cuda-nvdisasm`, then open the profile again"
+)
+
+
 def tools() -> list[Path]:
     """Every nvdisasm of this machine, in the order to be tried: the wheel's, the toolkit's, Triton's."""
     paths = {path.resolve(): path for path in reversed(list(_candidates())) if path.is_file() and os.access(path, os.X_OK)}

@@ -32,7 +32,7 @@ def sources(files: Iterable[File], folders: Sequence[str], outside: Outside) -> 
         source = _read(file, folders, outside)
         if source.changed:
             changed.append(name)
-        elif source.content is not None and len(source.content) <= room and (text := _text(source.content)) is not None:
+        elif source.content is not None and len(source.content) <= room and (text := text_of(source.content)) is not None:
             texts.text[name] = text
             room -= len(source.content)
     changed = [name for name in dict.fromkeys(changed) if name not in texts.text]
@@ -53,7 +53,7 @@ def _read(file: File, folders: Sequence[str], outside: Outside) -> Source:
     )
 
 
-def _text(data: bytes) -> str | None:
+def text_of(data: bytes) -> str | None:
     """None for data that is no text."""
     if b"\0" in data:
         return None

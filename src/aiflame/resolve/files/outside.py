@@ -48,6 +48,8 @@ class Outside:
     began: float = 0
     """When the recording began, seconds since 1970; 0: unknown, and nothing is old enough."""
     ended: float = 0
+    keeps_sources: bool = True
+    """The texts of source files may be kept in the profile."""
     generated: tuple[Path, ...] = ()
     """Folders into which the program's compilers write sources while it runs."""
     debug_roots: tuple[Path, ...] = DEBUG_ROOTS
@@ -112,6 +114,7 @@ def outside_of(profile: Profile, debug_roots: Sequence[Path] = DEBUG_ROOTS) -> O
         allowed=True,
         began=began.realtime_ns / 1e9,
         ended=ended.realtime_ns / 1e9 if ended else time.time(),  # unknown when the recorder died
+        keeps_sources=profile.meta.options.get("sources") is not False,
         generated=tuple(generated_folders()),
         debug_roots=tuple(debug_roots),
     )

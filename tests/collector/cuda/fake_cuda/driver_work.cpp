@@ -1,12 +1,8 @@
 // Launches, copies and graphs.
-#include "driver.hpp"
+#include "driver_api.hpp"
 
-#include <cupti.h>
 #include <cstdlib>
 #include <cstring>
-
-#define API extern "C" __attribute__((visibility("default"))) CUresult CUDAAPI
-#define CBID(name) CUPTI_DRIVER_TRACE_CBID_##name
 
 namespace fake {
 namespace {

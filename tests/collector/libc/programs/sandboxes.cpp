@@ -1,7 +1,7 @@
 // Enters a sandbox after half a second of CPU time, works on in it, and says so. One argument: the way in.
 //
 //   strict    prctl(PR_SET_SECCOMP, SECCOMP_MODE_STRICT): only read, write, exit and sigreturn remain
-//   filter    prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER) with a filter that kills for everything else than what the program calls
+//   filter    prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER) with a filter that kills for every system call but the program's own
 //   syscall   the same by syscall(SYS_seccomp), as libseccomp does it
 //   probe     asks whether the kernel has filters, as libseccomp does it, and enters none
 //   arguments checks that six arguments, a result and an error come through syscall() and prctl() as they were

@@ -18,7 +18,7 @@ int __kmpc_single(ident_t*, int);
 void __kmpc_end_single(ident_t*, int);
 
 ident_t location{0, 2, 0, 0, ";file;function;1;1;;"};
-// The flags tell the runtime which construct it is (kmp.h: KMP_IDENT_WORK_LOOP, KMP_IDENT_BARRIER_EXPL).
+// The flags name the construct to the runtime (kmp.h: KMP_IDENT_WORK_LOOP, KMP_IDENT_BARRIER_EXPL).
 ident_t loop{0, 2 | 0x200, 0, 0, ";file;function;2;1;;"};
 ident_t barrier{0, 2 | 0x20, 0, 0, ";file;function;3;1;;"};
 

@@ -53,18 +53,18 @@ class Attributes(ctypes.Structure):
 
 def event(text: bytes | str | int, *, category: int = 0, color: int | None = None, **payload: float) -> ctypes.Array[Attributes]:
     """Attributes; `text` is ASCII, wide, or a registered string's handle."""
-    made = Attributes(version=3, size=ctypes.sizeof(Attributes), category=category)
+    attributes = Attributes(version=3, size=ctypes.sizeof(Attributes), category=category)
     if color is not None:
-        made.color_type, made.color = 1, color
+        attributes.color_type, attributes.color = 1, color
     for kind, value in payload.items():
-        made.payload_type = KINDS[kind]
-        setattr(made.payload, kind, value)
+        attributes.payload_type = KINDS[kind]
+        setattr(attributes.payload, kind, value)
     if isinstance(text, int):
-        made.message_type, made.message = 3, text
+        attributes.message_type, attributes.message = 3, text
     else:
         keep.append(ctypes.create_unicode_buffer(text) if isinstance(text, str) else ctypes.create_string_buffer(text))
-        made.message_type, made.message = (2 if isinstance(text, str) else 1), ctypes.addressof(keep[-1])
-    return ctypes.byref(made)
+        attributes.message_type, attributes.message = (2 if isinstance(text, str) else 1), ctypes.addressof(keep[-1])
+    return ctypes.byref(attributes)
 
 
 keep: list[object] = []

@@ -108,6 +108,23 @@ void ended_calls() {
   });
 }
 
+// Each alarm ends one read, also one that comes while a tick runs. The alarm is repeated late, for a read that the first one has not ended.
+void alarms_end_calls() {
+  install(SIGALRM, count, 0);
+  int ends[2];
+  if (pipe(ends)) return;
+  int by_the_first = 0;
+  constexpr int kAlarms = 1000, kLate = 200'000;
+  for (int alarm = 0; alarm < kAlarms; alarm++) {
+    itimerval once{.it_interval = {0, kLate}, .it_value = {0, 1000 + alarm % 7 * 150}};
+    handled = 0;
+    setitimer(ITIMER_REAL, &once, nullptr);
+    char byte = 0;
+    if (read(ends[0], &byte, 1) == -1 && errno == EINTR && handled == 1) by_the_first++;
+  }
+  printf("%d reads, %d ended by the first alarm\n", kAlarms, by_the_first);
+}
+
 void masks() {
   sigset_t all, old, prof;
   sigfillset(&all);
@@ -315,6 +332,7 @@ struct Scene {
 constexpr Scene kScenes[] = {
     {"round_trip", round_trip},
     {"ended_calls", ended_calls},
+    {"alarms_end_calls", alarms_end_calls},
     {"masks", masks},
     {"handler_masks", handler_masks},
     {"reset_hand", reset_hand},

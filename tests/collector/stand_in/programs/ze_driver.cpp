@@ -1,170 +1,21 @@
 // A driver of Level Zero for tests, beneath the stock loader (ZE_ENABLE_ALT_DRIVERS). Its device is a thread: a kernel named sleep_N sleeps N ms. It
 // ends the program at a call that a real driver need not bear. When it is unloaded, it writes the times of all commands to ZE_DRIVER_LOG.
-//
-// The device's clock ticks at 25 MHz and began at a number of its own; those of kernels have 32 bits of it, and wrap soon after the start.
 #include <level_zero/ze_api.h>
 #include <level_zero/ze_ddi.h>
 
-#include <condition_variable>
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <ctime>
-#include <deque>
 #include <mutex>
 #include <set>
 #include <string>
-#include <thread>
-#include <vector>
+
+#include "ze_device.hpp"
+
+using namespace sleeper;
 
 namespace {
 
-constexpr uint64_t kHertz = 25'000'000, kWrap = 1ull << 32;
 constexpr ze_structure_type_t kInCyclesASecond = static_cast<ze_structure_type_t>(0x20006);
-
-uint64_t now_ns() {
-  timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
-}
-const uint64_t start_ns = now_ns();
-// 50 ms before the clock of kernels wraps, for the third time.
-uint64_t cycles(uint64_t ns) { return 3 * kWrap - kHertz / 20 + (ns - start_ns) * kHertz / 1'000'000'000; }
-
-[[noreturn]] void broken(const char* what) {
-  fprintf(stderr, "driver: %s\n", what);
-  abort();
-}
-void expect(bool right, const char* what) {
-  if (!right) broken(what);
-}
-
-std::mutex mutex;
-std::condition_variable changed;
-
-struct Thing {
-  virtual ~Thing() = default;
-};
-std::set<Thing*> living;
-template <class Type>
-Type& the(void* handle) {
-  auto* thing = static_cast<Thing*>(handle);
-  expect(living.count(thing), "an object that is gone, or never was");
-  auto* its = dynamic_cast<Type*>(thing);
-  expect(its, "an object of another kind");
-  return *its;
-}
-template <class Handle, class Type>
-ze_result_t give(Handle* out, Type* made) {
-  living.insert(made);
-  *out = reinterpret_cast<Handle>(static_cast<Thing*>(made));
-  return ZE_RESULT_SUCCESS;
-}
-template <class Type>
-ze_result_t destroy(void* handle) {
-  std::lock_guard lock(mutex);
-  Type* thing = &the<Type>(handle);
-  living.erase(thing);
-  delete thing;
-  return ZE_RESULT_SUCCESS;
-}
-
-struct Context : Thing {};
-struct Device : Thing {};
-struct Driver : Thing {};
-struct Module : Thing {};
-struct Pool : Thing {
-  Context* context;
-  ze_event_pool_flags_t flags;
-  uint32_t count;
-  std::set<uint32_t> taken;
-};
-struct Event : Thing {
-  Pool* pool;
-  uint32_t index;
-  bool signaled = false;
-  uint64_t begin = 0, end = 0;
-  ~Event() override { pool->taken.erase(index); }
-};
-struct Kernel : Thing {
-  std::string name;
-  uint32_t group = 0;
-};
-struct Command {
-  std::string name;
-  long ms;
-  Event* signals;
-  Event* resets;
-};
-struct Queue : Thing {
-  bool synchronous = false;
-};
-struct List : Queue {
-  bool immediate = false, closed = false;
-  std::vector<Command> commands;
-};
-
-struct Ran {
-  std::string name;
-  uint64_t begin_ns, end_ns;
-};
-std::vector<Ran> ran;
-std::deque<Command> waiting;
-bool busy = false, ending = false;
-
-void run_device() {
-  std::unique_lock lock(mutex);
-  for (;;) {
-    changed.wait(lock, [] { return ending || !waiting.empty(); });
-    if (waiting.empty()) return;
-    Command command = waiting.front();
-    waiting.pop_front();
-    busy = true;
-    if (command.resets) command.resets->signaled = false;
-    uint64_t begin = now_ns();
-    lock.unlock();
-    timespec time{command.ms / 1000, command.ms % 1000 * 1'000'000};
-    nanosleep(&time, nullptr);
-    lock.lock();
-    uint64_t end = now_ns();
-    if (!command.name.empty()) ran.push_back({command.name, begin, end});
-    if (Event* event = command.signals) {
-      expect(living.count(event), "an event that is gone is signaled");
-      expect(!event->signaled, "an event is signaled twice");
-      event->signaled = true;
-      event->begin = cycles(begin) % kWrap;
-      event->end = cycles(end) % kWrap;
-    }
-    busy = false;
-    changed.notify_all();
-  }
-}
-std::thread device_thread;
-Device the_device;
-Driver the_driver;
-
-struct End {
-  ~End() {
-    {
-      std::lock_guard lock(mutex);
-      ending = true;
-      changed.notify_all();
-    }
-    if (device_thread.joinable()) device_thread.join();
-    FILE* log = getenv("ZE_DRIVER_LOG") ? fopen(getenv("ZE_DRIVER_LOG"), "w") : nullptr;
-    for (const Ran& one : ran)
-      if (log) fprintf(log, "%s %llu %llu\n", one.name.c_str(), (unsigned long long)one.begin_ns, (unsigned long long)one.end_ns);
-    if (log) fclose(log);
-  }
-} at_the_end;
-
-void submit(const Command& command) {
-  waiting.push_back(command);
-  changed.notify_all();
-}
-void drain(std::unique_lock<std::mutex>& lock) {
-  changed.wait(lock, [] { return waiting.empty() && !busy; });
-}
 
 ze_result_t append(ze_command_list_handle_t handle, Command command) {
   std::unique_lock lock(mutex);
@@ -186,7 +37,7 @@ ze_result_t init(ze_init_flags_t) {
   static std::once_flag once;
   std::call_once(once, [] {
     living.insert({&the_driver, &the_device});
-    device_thread = std::thread(run_device);
+    start_device();
   });
   return ZE_RESULT_SUCCESS;
 }
@@ -255,7 +106,7 @@ ze_result_t queue_execute(ze_command_queue_handle_t handle, uint32_t count, ze_c
 }
 ze_result_t synchronize(void*, uint64_t timeout) {
   std::unique_lock lock(mutex);
-  if (timeout == 0) return waiting.empty() && !busy ? ZE_RESULT_SUCCESS : ZE_RESULT_NOT_READY;
+  if (timeout == 0) return is_idle() ? ZE_RESULT_SUCCESS : ZE_RESULT_NOT_READY;
   drain(lock);
   return ZE_RESULT_SUCCESS;
 }

@@ -57,25 +57,25 @@ def kinds(kernel: IntraKernel) -> list[str]:
 
 class TestOverlap:
     def test_of_one_stage_none_is_found_and_the_bound_is_the_math_alone(self, tmp_path: Path) -> None:
-        found = asked(tmp_path, gemm(ONE_STAGE, one_stage))
-        assert found.overlap is not None
-        assert found.overlap.overlapped == 0
-        assert found.overlap.exposed == pytest.approx(COPY / (COPY + MATH), rel=0.02)
-        assert found.overlap.bound == pytest.approx(MATH / (COPY + MATH), rel=0.04)
-        assert kinds(found)[0] == "no-overlap"
-        assert "do not overlap at all" in found.findings[0].sentence
+        answer = asked(tmp_path, gemm(ONE_STAGE, one_stage))
+        assert answer.overlap is not None
+        assert answer.overlap.overlapped == 0
+        assert answer.overlap.exposed == pytest.approx(COPY / (COPY + MATH), rel=0.02)
+        assert answer.overlap.bound == pytest.approx(MATH / (COPY + MATH), rel=0.04)
+        assert kinds(answer)[0] == "no-overlap"
+        assert "do not overlap at all" in answer.findings[0].sentence
 
     def test_the_bound_of_one_stage_is_what_the_pipelined_kernel_takes(self, tmp_path: Path) -> None:
         slow, fast = one_stage(0), pipelined(0)
-        found = asked(tmp_path, gemm(ONE_STAGE, one_stage))
-        assert found.overlap is not None
-        assert found.overlap.bound * slow[-1][2] == pytest.approx(fast[-1][2], rel=0.15)
+        answer = asked(tmp_path, gemm(ONE_STAGE, one_stage))
+        assert answer.overlap is not None
+        assert answer.overlap.bound * slow[-1][2] == pytest.approx(fast[-1][2], rel=0.15)
 
     def test_of_a_pipelined_kernel_all_but_the_first_copies_are_hidden(self, tmp_path: Path) -> None:
-        found = asked(tmp_path, gemm(PIPELINED, pipelined))
-        assert found.overlap is not None
-        assert found.overlap.exposed * pipelined(0)[-1][2] == pytest.approx(COPY + (ITERATIONS - 1) * ISSUE, rel=0.02)
-        assert found.overlap.overlapped > 0.8
+        answer = asked(tmp_path, gemm(PIPELINED, pipelined))
+        assert answer.overlap is not None
+        assert answer.overlap.exposed * pipelined(0)[-1][2] == pytest.approx(COPY + (ITERATIONS - 1) * ISSUE, rel=0.02)
+        assert answer.overlap.overlapped > 0.8
 
     def test_where_rings_wrapped_what_is_left_tells_the_same(self, tmp_path: Path) -> None:
         for name, scopes, schedule, exposed in (
@@ -85,10 +85,10 @@ class TestOverlap:
             kernel = Kernel("gemm", scopes, warps=1, ring=64)
             records = schedule(0)
             cta = Cta(0, begin=BEGIN_NS, end=BEGIN_NS + records[-1][2] // 2, warps={0: records})
-            told = asked(tmp_path / name, kernel.frame(), kernel.launch(cta))
-            assert told.overlap is not None
-            assert told.overlap.exposed == pytest.approx(exposed, abs=0.04)
-            assert any("overwritten" in warning for warning in told.warnings)
+            answer = asked(tmp_path / name, kernel.frame(), kernel.launch(cta))
+            assert answer.overlap is not None
+            assert answer.overlap.exposed == pytest.approx(exposed, abs=0.04)
+            assert any("overwritten" in warning for warning in answer.warnings)
 
     def test_while_one_cta_of_a_multiprocessor_waits_another_may_multiply(self, tmp_path: Path) -> None:
         scopes = [scope(0, "load", "load", op="tt.load"), scope(1, "dot", "mma", op="tt.dot")]
@@ -106,23 +106,23 @@ class TestOverlap:
         scopes = [scope(0, "load", "load", op="tt.load"), scope(1, "dot", "mma", op="tt.dot")]
         kernel = Kernel("k", scopes, warps=1)
         cta = Cta(0, begin=BEGIN_NS, end=BEGIN_NS + 10_000, warps={0: spans((0, 0, 20), (1, 15_000, 20_000))})
-        found = asked(tmp_path, kernel.frame(), kernel.launch(cta))
-        assert found.overlap is not None
-        assert found.overlap.exposed == pytest.approx(0.75, abs=0.02)
+        answer = asked(tmp_path, kernel.frame(), kernel.launch(cta))
+        assert answer.overlap is not None
+        assert answer.overlap.exposed == pytest.approx(0.75, abs=0.02)
 
     def test_where_multiplications_are_told_by_their_waits_alone_the_next_of_these_needs_it(self, tmp_path: Path) -> None:
         scopes = [scope(0, "load", "load", op="tt.load", loop=0), scope(1, "wait dot", "wait", op="ttng.warp_group_dot_wait", loop=0)]
         kernel = Kernel("k", scopes, warps=1)
         cta = Cta(0, begin=BEGIN_NS, end=BEGIN_NS + 10_000, warps={0: spans((0, 0, 20), (1, 15_000, 20_000))})
-        found = asked(tmp_path, kernel.frame(), kernel.launch(cta))
-        assert found.overlap is not None
-        assert found.overlap.exposed == pytest.approx(0.75, abs=0.02)
+        answer = asked(tmp_path, kernel.frame(), kernel.launch(cta))
+        assert answer.overlap is not None
+        assert answer.overlap.exposed == pytest.approx(0.75, abs=0.02)
 
     def test_stages_of_a_loop_within_a_loop_are_those_before_the_inner_one(self, tmp_path: Path) -> None:
         inside = {FIRST: 0, SECOND: 0, ISSUED_LOAD: 1, COPIES: 1, DOT: 1, DOTTED: 1}
         persistent = [{**one, "loop": inside.get(one["id"])} for one in PIPELINED]
-        plain, told = (asked(tmp_path / name, gemm(scopes, pipelined)) for name, scopes in (("a", PIPELINED), ("b", persistent)))
-        assert told.overlap == plain.overlap
+        plain, nested = (asked(tmp_path / name, gemm(scopes, pipelined)) for name, scopes in (("a", PIPELINED), ("b", persistent)))
+        assert nested.overlap == plain.overlap
 
     def test_waits_that_leave_a_multiplication_going_end_the_one_before(self, tmp_path: Path) -> None:
         """Each iteration waits for the multiplication before it: all the time something is multiplied."""
@@ -131,13 +131,13 @@ class TestOverlap:
             scope(DOTTED, "wait dot", "wait", op="ttng.warp_group_dot_wait", phase="wait", pair=DOT, loop=0),
             scope(DRAIN, "wait dot #2", "wait", op="ttng.warp_group_dot_wait"),
         ]  # fmt: skip
-        told = [one for at in range(0, 4000, 400) for one in ((DOT, at, at + 20), (DOTTED, at + 20, at + 40), (FIRST, at + 50, at + 60))]
-        cta = Cta(0, begin=BEGIN_NS, end=BEGIN_NS + 2200, warps={0: spans(*told, (DRAIN, 4000, 4400))})
+        loads = [one for at in range(0, 4000, 400) for one in ((DOT, at, at + 20), (DOTTED, at + 20, at + 40), (FIRST, at + 50, at + 60))]
+        cta = Cta(0, begin=BEGIN_NS, end=BEGIN_NS + 2200, warps={0: spans(*loads, (DRAIN, 4000, 4400))})
         kernel = Kernel("k", scopes, warps=1)
-        found = asked(tmp_path, kernel.frame(), kernel.launch(cta))
-        assert found.overlap is not None
-        assert found.overlap.exposed == pytest.approx(0, abs=0.02)
-        assert found.overlap.math_ns == pytest.approx(2200, rel=0.03)
+        answer = asked(tmp_path, kernel.frame(), kernel.launch(cta))
+        assert answer.overlap is not None
+        assert answer.overlap.exposed == pytest.approx(0, abs=0.02)
+        assert answer.overlap.math_ns == pytest.approx(2200, rel=0.03)
 
     def test_a_kernel_without_math_has_none(self, tmp_path: Path) -> None:
         kernel = Kernel("k", [scope(0, "load", "load", op="tt.load")], warps=1)
@@ -146,18 +146,18 @@ class TestOverlap:
 
 class TestScopes:
     def test_shares_are_of_the_time_of_warps_and_what_lies_inside_is_no_ones_own(self, tmp_path: Path) -> None:
-        found = {one.name: one for one in asked(tmp_path, gemm(ONE_STAGE, one_stage)).scopes}
+        scopes = {one.name: one for one in asked(tmp_path, gemm(ONE_STAGE, one_stage)).scopes}
         whole = COPY + MATH
-        assert found["loop at 29"].share == pytest.approx(1, rel=0.01)
-        assert found["loop at 29"].own_share == pytest.approx(0, abs=0.01)
-        assert found["wait load a"].own_share == pytest.approx((COPY - 20) / whole, rel=0.01)
-        assert found["wait dot acc"].own_share == pytest.approx((MATH - 20) / whole, rel=0.01)
-        assert found["wait load a"].count == 4 * 2 * ITERATIONS
-        assert found["wait load a"].median_ns == pytest.approx((COPY - 20) / 2, rel=0.01)
+        assert scopes["loop at 29"].share == pytest.approx(1, rel=0.01)
+        assert scopes["loop at 29"].own_share == pytest.approx(0, abs=0.01)
+        assert scopes["wait load a"].own_share == pytest.approx((COPY - 20) / whole, rel=0.01)
+        assert scopes["wait dot acc"].own_share == pytest.approx((MATH - 20) / whole, rel=0.01)
+        assert scopes["wait load a"].count == 4 * 2 * ITERATIONS
+        assert scopes["wait load a"].median_ns == pytest.approx((COPY - 20) / 2, rel=0.01)
 
     def test_what_lies_inside_stands_behind_it_the_heaviest_first(self, tmp_path: Path) -> None:
-        found = asked(tmp_path, gemm(ONE_STAGE, one_stage)).scopes
-        assert [(one.depth, one.name) for one in found][:3] == [(0, "loop at 29"), (1, "wait load a"), (1, "wait dot acc")]
+        scopes = asked(tmp_path, gemm(ONE_STAGE, one_stage)).scopes
+        assert [(one.depth, one.name) for one in scopes][:3] == [(0, "loop at 29"), (1, "wait load a"), (1, "wait dot acc")]
 
     def test_outermost_scopes_make_up_the_time_of_ctas(self, tmp_path: Path) -> None:
         assert asked(tmp_path, gemm(PIPELINED, pipelined)).in_scopes == pytest.approx(1, rel=0.03)
@@ -165,18 +165,18 @@ class TestScopes:
     def test_the_warp_that_has_most_is_named(self, tmp_path: Path) -> None:
         kernel = Kernel("k", [scope(0, "work")], warps=3)
         cta = Cta(0, begin=BEGIN_NS, end=BEGIN_NS + 500, warps={0: spans((0, 0, 200)), 1: spans((0, 0, 1000)), 2: spans((0, 0, 200))})
-        found = asked(tmp_path, kernel.frame(), kernel.launch(cta))
-        spread = found.scopes[0].by_warp
+        answer = asked(tmp_path, kernel.frame(), kernel.launch(cta))
+        spread = answer.scopes[0].by_warp
         assert spread is not None
         assert spread.most == 1
         assert spread.ratio == pytest.approx(5, rel=0.01)
-        assert "uneven-warps" in kinds(found)
+        assert "uneven-warps" in kinds(answer)
 
 
 def test_a_wait_is_told_with_its_first_time_apart(tmp_path: Path) -> None:
-    found = {one.name: one for one in asked(tmp_path, gemm(PIPELINED, pipelined)).bubbles}
-    assert found["wait copies"].fill_ns == pytest.approx((COPY - 40) / 2, rel=0.02)
-    assert found["wait copies"].steady_ns == pytest.approx(10, rel=0.02)
+    bubbles = {one.name: one for one in asked(tmp_path, gemm(PIPELINED, pipelined)).bubbles}
+    assert bubbles["wait copies"].fill_ns == pytest.approx((COPY - 40) / 2, rel=0.02)
+    assert bubbles["wait copies"].steady_ns == pytest.approx(10, rel=0.02)
 
 
 class TestRoles:
@@ -191,11 +191,11 @@ class TestRoles:
         producer = spans((self.PRODUCER, 0, 20_000), (self.EMPTY, 2000, 10_000), (self.EMPTY, 12_000, 20_000))
         consumer = spans((self.CONSUMER, 0, 20_000), (self.FULL, 0, 2000))
         cta = Cta(0, begin=BEGIN_NS, end=BEGIN_NS + 10_000, warps={0: consumer, 4: producer})
-        found = asked(tmp_path, kernel.frame(), kernel.launch(cta))
-        told = [(role.name, role.warps, round(role.working, 2), round(role.critical, 2)) for role in found.roles]
-        assert told == [("consumer", (0,), 0.9, 0.9), ("producer", (4,), 0.2, 0.1)]
-        assert [round(role.alone, 2) for role in found.roles] == [0.8, 0.1]
-        assert "role" in kinds(found)
+        answer = asked(tmp_path, kernel.frame(), kernel.launch(cta))
+        shares = [(role.name, role.warps, round(role.working, 2), round(role.critical, 2)) for role in answer.roles]
+        assert shares == [("consumer", (0,), 0.9, 0.9), ("producer", (4,), 0.2, 0.1)]
+        assert [round(role.alone, 2) for role in answer.roles] == [0.8, 0.1]
+        assert "role" in kinds(answer)
 
     def test_a_kernel_without_roles_has_none(self, tmp_path: Path) -> None:
         assert asked(tmp_path, gemm(ONE_STAGE, one_stage)).roles == []
@@ -212,33 +212,33 @@ class TestBalance:
         return kernel.frame() + kernel.launch(*ctas, grid=[grid or len(ctas), 1, 1])
 
     def test_a_last_wave_that_is_not_full_is_a_tail(self, tmp_path: Path) -> None:
-        found = asked(tmp_path, self.kernel((0, 0, 1000), (1, 0, 1000), (2, 0, 1000), (3, 0, 1000), (0, 1000, 1000)))
-        assert found.balance is not None
-        assert found.balance.tail == pytest.approx(3 / 8)
-        assert found.balance.waves == pytest.approx(5 / 4)
-        assert "tail" in kinds(found)
+        answer = asked(tmp_path, self.kernel((0, 0, 1000), (1, 0, 1000), (2, 0, 1000), (3, 0, 1000), (0, 1000, 1000)))
+        assert answer.balance is not None
+        assert answer.balance.tail == pytest.approx(3 / 8)
+        assert answer.balance.waves == pytest.approx(5 / 4)
+        assert "tail" in kinds(answer)
 
     def test_multiprocessors_that_are_busy_to_the_end_have_none(self, tmp_path: Path) -> None:
-        found = asked(tmp_path, self.kernel(*((sm, at, 1000) for sm in range(3) for at in (0, 1000))))
-        assert found.balance is not None
-        assert found.balance.tail == pytest.approx(0)
-        assert found.balance.idle == pytest.approx(0)
-        assert "tail" not in kinds(found)
+        answer = asked(tmp_path, self.kernel(*((sm, at, 1000) for sm in range(3) for at in (0, 1000))))
+        assert answer.balance is not None
+        assert answer.balance.tail == pytest.approx(0)
+        assert answer.balance.idle == pytest.approx(0)
+        assert "tail" not in kinds(answer)
 
     def test_two_ctas_at_once_are_one_wave(self, tmp_path: Path) -> None:
-        found = asked(tmp_path, self.kernel(*((sm, 0, 1000) for sm in range(3) for _ in range(2))))
-        assert found.balance is not None
-        assert found.balance.at_once == pytest.approx(2)
-        assert found.balance.waves == pytest.approx(1)
+        answer = asked(tmp_path, self.kernel(*((sm, 0, 1000) for sm in range(3) for _ in range(2))))
+        assert answer.balance is not None
+        assert answer.balance.at_once == pytest.approx(2)
+        assert answer.balance.waves == pytest.approx(1)
 
     def test_of_a_launch_that_was_not_read_as_a_whole_nothing_is_said(self, tmp_path: Path) -> None:
         assert asked(tmp_path, self.kernel((0, 0, 1000), grid=8)).balance is None
 
     def test_a_slow_multiprocessor_is_named(self, tmp_path: Path) -> None:
-        found = asked(tmp_path, self.kernel((0, 0, 1000), (1, 0, 1000), (5, 0, 1500)))
-        assert "slow-sm" in kinds(found)
-        assert found.balance is not None
-        assert found.balance.slowest_sm == 5
+        answer = asked(tmp_path, self.kernel((0, 0, 1000), (1, 0, 1000), (5, 0, 1500)))
+        assert "slow-sm" in kinds(answer)
+        assert answer.balance is not None
+        assert answer.balance.slowest_sm == 5
 
 
 class TestChanges:
@@ -266,9 +266,9 @@ class TestChanges:
             for number in range(20)
         ]
         other = {**RAN, "grid_x": 9, "correlation": 99, "start_ns": 50_000, "end_ns": 59_999}
-        found = asked(tmp_path, self.frames(same, same), kernels=[*kernels, other], launches=launches).changes
-        assert (found.plain_launches, found.instrumented_launches) == (19, 1)
-        assert found.overhead == pytest.approx(0.3)
+        changes = asked(tmp_path, self.frames(same, same), kernels=[*kernels, other], launches=launches).changes
+        assert (changes.plain_launches, changes.instrumented_launches) == (19, 1)
+        assert changes.overhead == pytest.approx(0.3)
 
 
 def test_a_launch_is_found_among_those_of_its_name_by_when_it_was_made(tmp_path: Path) -> None:
@@ -276,8 +276,8 @@ def test_a_launch_is_found_among_those_of_its_name_by_when_it_was_made(tmp_path:
     kernels = [{**RAN, "correlation": number, "start_ns": 1000 * number, "end_ns": 1000 * number + 50} for number in range(10)]
     kernel = Kernel("gemm", ONE_STAGE, warps=1)
     frames = [kernel.launch(Cta(0, warps={0: spans((LOADED, 0, 9))}), begin_ns=at) for at in (31, 31, 70, 95)]
-    found = profile_of(tmp_path / "p.aiflame", kernel.frame(), *frames, kernels=kernels, launches=launches)
-    assert sorted(found.table("intra_launches")["start_ns"].to_list()) == [0, 4000, 5000, 7000]
+    profile = profile_of(tmp_path / "p.aiflame", kernel.frame(), *frames, kernels=kernels, launches=launches)
+    assert sorted(profile.table("intra_launches")["start_ns"].to_list()) == [0, 4000, 5000, 7000]
 
 
 def test_of_kernels_with_one_name_each_launch_is_of_its_own_build(tmp_path: Path) -> None:
@@ -297,35 +297,35 @@ def test_of_kernels_with_one_name_each_launch_is_of_its_own_build(tmp_path: Path
         for number in range(40)
         for registers, took in [((41, 130) if number == 20 else (40, 100)) if number % 2 == 0 else (90, 500)]
     ]
-    found = asked(
+    changes = asked(
         tmp_path, gemm(ONE_STAGE, one_stage, told={"plain": build(40), "instrumented": build(41)}), kernels=kernels, launches=launches
     ).changes  # fmt: skip
-    assert (found.plain_launches, found.took_ns) == (19, (100, 130))
+    assert (changes.plain_launches, changes.took_ns) == (19, (100, 130))
 
 
 def test_names_that_a_program_chose_do_no_harm(tmp_path: Path) -> None:
     hostile = [scope(0, "\x1b[31m<script>alert(1)</script>\n\x00" + "x" * 9000, file="a\x07b.py"), scope(1, "[bold]/[/]")]
     kernel = Kernel("k\x1b[2J", hostile, warps=1)
-    found = profile_of(tmp_path / "p.aiflame", kernel.frame(), kernel.launch(Cta(0, warps={0: spans((0, 0, 9), (1, 20, 30))})))
-    answer = run_aiflame("intra", str(found.path))
+    profile = profile_of(tmp_path / "p.aiflame", kernel.frame(), kernel.launch(Cta(0, warps={0: spans((0, 0, 9), (1, 20, 30))})))
+    answer = run_aiflame("intra", str(profile.path))
     assert answer.status == 0
     assert "\x1b" not in answer.out
     assert "[bold]/[/]" in answer.out
 
 
 def test_captures_are_read_once_and_go(tmp_path: Path) -> None:
-    found = profile_of(tmp_path / "p.aiflame", gemm(ONE_STAGE, one_stage), b"AFIC")
-    assert not (found.path / "intra").exists()
-    assert any("cut off" in note for note in found.notes())
-    assert found.table("intra_spans")["scope"].unique().sort().to_list() == [0, LOADED, 2, DOTTED, LOOP]
+    profile = profile_of(tmp_path / "p.aiflame", gemm(ONE_STAGE, one_stage), b"AFIC")
+    assert not (profile.path / "intra").exists()
+    assert any("cut off" in note for note in profile.notes())
+    assert profile.table("intra_spans")["scope"].unique().sort().to_list() == [0, LOADED, 2, DOTTED, LOOP]
 
 
 def test_the_answer_as_json_has_what_was_worked_out(tmp_path: Path) -> None:
-    found = profile_of(tmp_path / "p.aiflame", gemm(ONE_STAGE, one_stage))
-    answer = run_aiflame("intra", str(found.path), "gem", "--json")
-    told = json.loads(answer.out)[0]
-    assert told["overlap"]["bound_ns"] == pytest.approx(told["took_ns"] * told["overlap"]["bound"])
-    assert {finding["kind"] for finding in told["findings"]} >= {"no-overlap", "wait"}
+    profile = profile_of(tmp_path / "p.aiflame", gemm(ONE_STAGE, one_stage))
+    answer = run_aiflame("intra", str(profile.path), "gem", "--json")
+    document = json.loads(answer.out)[0]
+    assert document["overlap"]["bound_ns"] == pytest.approx(document["took_ns"] * document["overlap"]["bound"])
+    assert {finding["kind"] for finding in document["findings"]} >= {"no-overlap", "wait"}
 
 
 def test_a_profile_without_records_says_how_to_get_them(tmp_path: Path) -> None:
@@ -349,19 +349,20 @@ def _array(values: tuple[int, ...]) -> Any:
     return np.array(values, dtype=np.int64)
 
 
-def _told(found: Spans) -> list[tuple[int, int]]:
-    return list(zip(found.begin.tolist(), found.end.tolist(), strict=True))
+def _told(of_kind: Spans) -> list[tuple[int, int]]:
+    return list(zip(of_kind.begin.tolist(), of_kind.end.tolist(), strict=True))
 
 
 def test_the_reports_first_sentences_have_what_a_kernel_told(tmp_path: Path) -> None:
-    ran = [{**RAN, "correlation": 1, "start_ns": 1000, "end_ns": 61_000}]
-    made = profile_of(
-        tmp_path / "p.aiflame", gemm(ONE_STAGE, one_stage), kernels=ran, pid=PROCESSES[0]["pid"], processes=PROCESSES, threads=THREADS,
-        symbols=SYMBOLS, codes=CODES, stacks=stack(MAIN, PYMAIN, WORK), launches=[{"thread": 1, "stack": 1, "api": 1, "correlation": 1}],
+    executions = [{**RAN, "correlation": 1, "start_ns": 1000, "end_ns": 61_000}]
+    profile = profile_of(
+        tmp_path / "p.aiflame", gemm(ONE_STAGE, one_stage), kernels=executions, pid=PROCESSES[0]["pid"], processes=PROCESSES,
+        threads=THREADS, symbols=SYMBOLS, codes=CODES, stacks=stack(MAIN, PYMAIN, WORK),
+        launches=[{"thread": 1, "stack": 1, "api": 1, "correlation": 1}],
     )  # fmt: skip
-    told = [one for one in findings(made, summarize(made, made.meta)) if one.kind == "inside-no-overlap"]
-    assert told[0].sentence.startswith("gemm takes 100% of GPU time; inside, copies and math do not overlap at all")
-    assert told[0].recoverable == pytest.approx(COPY / (COPY + MATH), rel=0.05)
+    sentences = [one for one in findings(profile, summarize(profile, profile.meta)) if one.kind == "inside-no-overlap"]
+    assert sentences[0].sentence.startswith("gemm takes 100% of GPU time; inside, copies and math do not overlap at all")
+    assert sentences[0].recoverable == pytest.approx(COPY / (COPY + MATH), rel=0.05)
 
 
 def test_captures_that_cannot_be_read_stay_and_are_told_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -380,7 +381,7 @@ def test_captures_that_cannot_be_read_stay_and_are_told_of(tmp_path: Path, monke
 
 
 def test_scopes_that_are_left_out_are_told(tmp_path: Path) -> None:
-    found = profile_of(tmp_path / "p.aiflame", gemm(ONE_STAGE, one_stage, told={"left_out": 44}))
-    assert [note for note in found.notes() if "scopes" in note] == [
+    profile = profile_of(tmp_path / "p.aiflame", gemm(ONE_STAGE, one_stage, told={"left_out": 44}))
+    assert [note for note in profile.notes() if "scopes" in note] == [
         "44 scopes inside kernels are not timed: records distinguish only 256 in a kernel, and the outermost were kept"
     ]

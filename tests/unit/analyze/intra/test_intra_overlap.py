@@ -64,12 +64,12 @@ def asked(path: Path, scopes: list[dict[str, object]], schedule: Callable[[int],
 
 @pytest.mark.parametrize("recorded", SCHEDULES)
 def test_the_bound_is_what_is_left_without_copies(tmp_path: Path, recorded: str) -> None:
-    found = asked(tmp_path, *SCHEDULES[recorded]).overlap
-    assert found is not None
-    assert found.overlapped == 0
-    assert found.bound == pytest.approx(BOUND, rel=0.01)
-    assert found.exposed == pytest.approx(COPY / ONE, rel=0.01)
-    assert found.math_ns == pytest.approx(ITERATIONS * MATH / 2, rel=0.01)
+    overlap = asked(tmp_path, *SCHEDULES[recorded]).overlap
+    assert overlap is not None
+    assert overlap.overlapped == 0
+    assert overlap.bound == pytest.approx(BOUND, rel=0.01)
+    assert overlap.exposed == pytest.approx(COPY / ONE, rel=0.01)
+    assert overlap.math_ns == pytest.approx(ITERATIONS * MATH / 2, rel=0.01)
 
 
 @pytest.mark.parametrize("recorded", SCHEDULES)
@@ -86,15 +86,15 @@ def test_work_that_a_warp_does_while_a_copy_is_on_its_way_stays(tmp_path: Path) 
     def schedule(at: int) -> Spanned:
         return [(0, at, at + ISSUE), (1, at + COPY - stands, at + COPY), (2, at + COPY + STORE, at + ONE)]
 
-    found = asked(tmp_path, APART, schedule).overlap
-    assert found is not None
-    assert found.copies_ns == pytest.approx(ITERATIONS * COPY / 2, rel=0.01)
-    assert found.bound == pytest.approx(1 - (ISSUE + stands) / ONE, rel=0.01)
+    overlap = asked(tmp_path, APART, schedule).overlap
+    assert overlap is not None
+    assert overlap.copies_ns == pytest.approx(ITERATIONS * COPY / 2, rel=0.01)
+    assert overlap.bound == pytest.approx(1 - (ISSUE + stands) / ONE, rel=0.01)
 
 
 def test_loads_as_one_scope_are_a_wait(tmp_path: Path) -> None:
-    found = {finding.kind: finding for finding in asked(tmp_path, *SCHEDULES["auto"]).findings}
-    assert f"warps stand {COPY / ONE:.0%} of their time at `load a, b`" in found["wait"].sentence
+    findings_by_kind = {finding.kind: finding for finding in asked(tmp_path, *SCHEDULES["auto"]).findings}
+    assert f"warps stand {COPY / ONE:.0%} of their time at `load a, b`" in findings_by_kind["wait"].sentence
 
 
 def test_a_multiplication_that_is_not_waited_for_by_itself_counts_as_it_is_recorded(tmp_path: Path) -> None:
@@ -102,10 +102,10 @@ def test_a_multiplication_that_is_not_waited_for_by_itself_counts_as_it_is_recor
     scopes = [scope(0, "load", "wait", op="tt.load"), scope(1, "dot", "mma", op="ttng.warp_group_dot")]
     kernel = Kernel("k", scopes, warps=1)
     cta = Cta(0, begin=BEGIN_NS, end=BEGIN_NS + 10_000, warps={0: spans((0, 0, 15_000), (1, 15_000, 20_000))})
-    found = intra(profile_of(tmp_path / "p.aiflame", kernel.frame(), kernel.launch(cta)))[0].overlap
-    assert found is not None
-    assert found.math_ns == pytest.approx(2500, rel=0.02)
-    assert found.exposed == pytest.approx(0.75, rel=0.02)
+    overlap = intra(profile_of(tmp_path / "p.aiflame", kernel.frame(), kernel.launch(cta)))[0].overlap
+    assert overlap is not None
+    assert overlap.math_ns == pytest.approx(2500, rel=0.02)
+    assert overlap.exposed == pytest.approx(0.75, rel=0.02)
 
 
 def test_launches_may_be_far_apart(tmp_path: Path) -> None:
@@ -117,6 +117,6 @@ def test_launches_may_be_far_apart(tmp_path: Path) -> None:
     for begin in (BEGIN_NS, BEGIN_NS + 3 * 10**17):
         ctas = [Cta(at, sm=at % 20, begin=begin, end=begin + ITERATIONS * ONE // 2, warps={0: records}) for at in range(40)]
         frames.append(kernel.launch(*ctas, begin_ns=begin))
-    found = intra(profile_of(tmp_path / "p.aiflame", *frames))[0].overlap
-    assert found is not None
-    assert found.of_sms and found.bound == pytest.approx(BOUND, rel=0.01)
+    overlap = intra(profile_of(tmp_path / "p.aiflame", *frames))[0].overlap
+    assert overlap is not None
+    assert overlap.of_sms and overlap.bound == pytest.approx(BOUND, rel=0.01)

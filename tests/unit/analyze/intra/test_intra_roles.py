@@ -47,30 +47,30 @@ class Pipeline:
     def run(self) -> tuple[dict[int, list[tuple[int, int, int]]], list[tuple[int, int]], list[tuple[int, int]], int]:
         """Spans of each warp; when copies were in flight, and when something was multiplied; when it was over."""
         maths = [self.math, self.math_too][: self.consumers]
-        done: list[list[int]] = [[] for _ in maths]
-        told: dict[int, list[tuple[int, int, int]]] = {8: [], **{4 * which: [] for which in range(self.consumers)}}
+        ends: list[list[int]] = [[] for _ in maths]
+        scopes: dict[int, list[tuple[int, int, int]]] = {8: [], **{4 * which: [] for which in range(self.consumers)}}
         now, free = 0, [0] * self.consumers
         copies, multiplied = [], []
         for step in range(STEPS):
-            empty = max(one[step - self.buffers] for one in done) if step >= self.buffers else 0
+            empty = max(one[step - self.buffers] for one in ends) if step >= self.buffers else 0
             room = max(now + POLL, empty)
-            told[8] += [(ROOM, now, room), (COPY, room, room + self.issue)]
+            scopes[8] += [(ROOM, now, room), (COPY, room, room + self.issue)]
             now = room + self.issue
             there = now + self.latency
             starts = []
             for which, math in enumerate(maths):
                 start = max(free[which] + POLL, there)
                 starts.append(start)
-                told[4 * which].append(((FULL, FULL_TOO)[which], free[which], start))
+                scopes[4 * which].append(((FULL, FULL_TOO)[which], free[which], start))
                 free[which] = start + math
-                done[which].append(free[which])
+                ends[which].append(free[which])
                 multiplied.append((start, free[which]))
             copies.append((room, min(starts)))
         end = max(free)
-        told[8].append((PRODUCER, 0, now))
+        scopes[8].append((PRODUCER, 0, now))
         for which in range(self.consumers):
-            told[4 * which].append(((CONSUMER, SECOND)[which], 0, end))
-        return told, copies, multiplied, end
+            scopes[4 * which].append(((CONSUMER, SECOND)[which], 0, end))
+        return scopes, copies, multiplied, end
 
 
 CONSUMER_BOUND = Pipeline(issue=50, latency=600, math=500, buffers=3)
@@ -81,7 +81,7 @@ LATE_COPIES = Pipeline(issue=50, latency=2000, math=300, buffers=2)
 def asked(path: Path, pipeline: Pipeline, ring: int = 512, **kernel_columns: str) -> IntraKernel:
     warps, _, _, end = pipeline.run()
     kernel = Kernel("gemm", SCOPES, warps=12, recorded=[0, 4, 8], ring=ring, told=kernel_columns)
-    records = {warp: spans(*told) for warp, told in warps.items()}
+    records = {warp: spans(*scopes) for warp, scopes in warps.items()}
     ctas = [
         Cta(number, sm=number, begin=BEGIN_NS, end=BEGIN_NS + end // 2, warps=records) for number in range(2)
     ]  # fmt: skip
@@ -100,35 +100,35 @@ def told(kernel: IntraKernel, kind: str) -> IntraFinding | None:
 @pytest.mark.parametrize("pipeline", [CONSUMER_BOUND, PRODUCER_BOUND, LATE_COPIES], ids=["consumer", "producer", "neither"])
 def test_a_copy_is_in_flight_until_the_role_that_waits_for_it_goes_on(tmp_path: Path, pipeline: Pipeline) -> None:
     _, copies, multiplied, end = pipeline.run()
-    known = [_union(each) for each in (copies, multiplied)]
-    found = asked(tmp_path, pipeline).overlap
-    assert found is not None
-    assert found.copies_ns == pytest.approx(2 * known[0].total() / 2, rel=0.02)
-    assert found.math_ns == pytest.approx(2 * known[1].total() / 2, rel=0.02)
-    assert found.both_ns == pytest.approx(2 * both(*known).total() / 2, rel=0.03, abs=20)
-    assert found.exposed == pytest.approx(without(*known).total() / end, abs=0.01)
+    times = [_union(each) for each in (copies, multiplied)]
+    overlap = asked(tmp_path, pipeline).overlap
+    assert overlap is not None
+    assert overlap.copies_ns == pytest.approx(2 * times[0].total() / 2, rel=0.02)
+    assert overlap.math_ns == pytest.approx(2 * times[1].total() / 2, rel=0.02)
+    assert overlap.both_ns == pytest.approx(2 * both(*times).total() / 2, rel=0.03, abs=20)
+    assert overlap.exposed == pytest.approx(without(*times).total() / end, abs=0.01)
 
 
 def test_of_a_slow_consumer_nearly_all_of_the_path_is_its_work(tmp_path: Path) -> None:
-    found = asked(tmp_path, CONSUMER_BOUND)
+    answer = asked(tmp_path, CONSUMER_BOUND)
     _, _, _, end = CONSUMER_BOUND.run()
-    assert parts(found)["consumer"] == pytest.approx(1 - (CONSUMER_BOUND.issue + CONSUMER_BOUND.latency) / end, abs=0.01)
-    sentence = told(found, "role")
+    assert parts(answer)["consumer"] == pytest.approx(1 - (CONSUMER_BOUND.issue + CONSUMER_BOUND.latency) / end, abs=0.01)
+    sentence = told(answer, "role")
     assert sentence is not None
     assert sentence.sentence.startswith("`consumer` holds the others up: 98% of the critical path is its work; `producer` waits")
     assert "each time at `wait for room a`" in sentence.sentence
-    assert told(found, "copies-late") is None
-    assert told(found, "no-overlap") is None
+    assert told(answer, "copies-late") is None
+    assert told(answer, "no-overlap") is None
 
 
 def test_of_a_slow_producer_it_is_the_producers_work(tmp_path: Path) -> None:
-    found = asked(tmp_path, PRODUCER_BOUND)
+    answer = asked(tmp_path, PRODUCER_BOUND)
     _, _, _, end = PRODUCER_BOUND.run()
     work = STEPS * (PRODUCER_BOUND.issue + POLL)
-    assert parts(found)["producer"] == pytest.approx(work / end, abs=0.02)
-    assert found.path is not None
-    assert (found.path.parts[0].role, found.path.parts[0].scope) == ("producer", "issue copies")
-    sentence = told(found, "role")
+    assert parts(answer)["producer"] == pytest.approx(work / end, abs=0.02)
+    assert answer.path is not None
+    assert (answer.path.parts[0].role, answer.path.parts[0].scope) == ("producer", "issue copies")
+    sentence = told(answer, "role")
     assert sentence is not None
     assert sentence.sentence.startswith("`producer` holds the others up")
     assert "`consumer` waits" in sentence.sentence
@@ -136,38 +136,38 @@ def test_of_a_slow_producer_it_is_the_producers_work(tmp_path: Path) -> None:
 
 def test_where_neither_is_slow_it_is_the_copies_that_come_late(tmp_path: Path) -> None:
     """Each two steps take a copy's time: with more buffers they would not."""
-    found = asked(tmp_path, LATE_COPIES)
+    answer = asked(tmp_path, LATE_COPIES)
     each = LATE_COPIES.issue + LATE_COPIES.latency + LATE_COPIES.math
-    assert found.path is not None
-    assert found.path.in_flight == pytest.approx((LATE_COPIES.latency + LATE_COPIES.issue) / each, abs=0.03)
-    assert told(found, "role") is None
-    sentence = told(found, "copies-late")
+    assert answer.path is not None
+    assert answer.path.in_flight == pytest.approx((LATE_COPIES.latency + LATE_COPIES.issue) / each, abs=0.03)
+    assert told(answer, "role") is None
+    sentence = told(answer, "copies-late")
     assert sentence is not None
     assert "of the critical path lies in copies that nothing hides; `" in sentence.sentence
 
 
 def test_buffers_are_as_many_as_the_producer_is_ahead_and_each_has_its_waits(tmp_path: Path) -> None:
-    found = asked(tmp_path, LATE_COPIES)
+    answer = asked(tmp_path, LATE_COPIES)
     warps, _, _, _ = LATE_COPIES.run()
     room = [end - begin for number, begin, end in warps[8] if number == ROOM]
-    assert len(found.slots) == LATE_COPIES.buffers
-    for slot in found.slots:
-        known = [room[STEPS - 1 - number] for number in range(STEPS) if number % LATE_COPIES.buffers == slot.number]
-        assert slot.producer_ns == pytest.approx(sum(known) / len(known) / 2, rel=0.05)
+    assert len(answer.slots) == LATE_COPIES.buffers
+    for slot in answer.slots:
+        waits = [room[STEPS - 1 - number] for number in range(STEPS) if number % LATE_COPIES.buffers == slot.number]
+        assert slot.producer_ns == pytest.approx(sum(waits) / len(waits) / 2, rel=0.05)
 
 
 def test_the_slower_of_two_consumers_is_named(tmp_path: Path) -> None:
-    found = asked(tmp_path, Pipeline(issue=50, latency=600, math=200, buffers=2, consumers=2, math_too=700))
-    assert parts(found)["consumer #2"] > 0.9
-    assert found.roles[0].name == "consumer #2"
+    answer = asked(tmp_path, Pipeline(issue=50, latency=600, math=200, buffers=2, consumers=2, math_too=700))
+    assert parts(answer)["consumer #2"] > 0.9
+    assert answer.roles[0].name == "consumer #2"
 
 
 def test_copies_are_shared_by_consumers_and_end_when_the_first_goes_on(tmp_path: Path) -> None:
     pipeline = Pipeline(issue=50, latency=600, math=200, buffers=2, consumers=2, math_too=700)
     _, copies, _, _ = pipeline.run()
-    found = asked(tmp_path, pipeline).overlap
-    assert found is not None
-    assert found.copies_ns == pytest.approx(_union(copies).total(), rel=0.02)
+    overlap = asked(tmp_path, pipeline).overlap
+    assert overlap is not None
+    assert overlap.copies_ns == pytest.approx(_union(copies).total(), rel=0.02)
 
 
 def test_where_rings_wrapped_the_last_copies_are_still_matched(tmp_path: Path) -> None:
@@ -180,10 +180,10 @@ def test_where_rings_wrapped_the_last_copies_are_still_matched(tmp_path: Path) -
 def test_what_a_role_waits_is_told_once(tmp_path: Path) -> None:
     """Its warps' waits and what they do are not told again as if it had no roles; and where a producer is slow, stages are no help."""
     for number, pipeline in enumerate((CONSUMER_BOUND, PRODUCER_BOUND, LATE_COPIES)):
-        found = asked(tmp_path / str(number), pipeline)
-        assert told(found, "wait") is None
-        assert told(found, "hot-scope") is None or "issue copies" in found.findings[1].sentence
-        assert sum("num_stages" in one.sentence for one in found.findings) == (pipeline is LATE_COPIES)
+        answer = asked(tmp_path / str(number), pipeline)
+        assert told(answer, "wait") is None
+        assert told(answer, "hot-scope") is None or "issue copies" in answer.findings[1].sentence
+        assert sum("num_stages" in one.sentence for one in answer.findings) == (pipeline is LATE_COPIES)
 
 
 def test_a_producer_that_never_waits_for_room_does_not_tell_how_many_buffers_there_are(tmp_path: Path) -> None:
@@ -192,9 +192,9 @@ def test_a_producer_that_never_waits_for_room_does_not_tell_how_many_buffers_the
 
 def test_where_multiplications_go_on_without_their_role_nothing_is_said_of_them(tmp_path: Path) -> None:
     """Blackwell's: what a consumer does between two waits is not its multiplication."""
-    found = asked(tmp_path, CONSUMER_BOUND, arch="sm_100")
-    assert found.overlap is None
-    assert found.path is None
+    answer = asked(tmp_path, CONSUMER_BOUND, arch="sm_100")
+    assert answer.overlap is None
+    assert answer.path is None
 
 
 def _union(spans: list[tuple[int, int]]) -> Spans:

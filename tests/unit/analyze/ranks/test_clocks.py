@@ -44,14 +44,14 @@ class World:
     def told(self, true: np.ndarray) -> np.ndarray:
         """A true time, as the clock of each rank has it."""
         drifts = np.array(self.drifts or [0.0] * len(self.skews_ns))
-        told: np.ndarray = np.round(true + np.array(self.skews_ns) + drifts * (true - 1_000_000 * MS)).astype(np.int64)
-        return told
+        shown_ns: np.ndarray = np.round(true + np.array(self.skews_ns) + drifts * (true - 1_000_000 * MS)).astype(np.int64)
+        return shown_ns
 
-    def errors_ns(self, found: dict[int, Clock]) -> np.ndarray:
+    def errors_ns(self, aligned: dict[int, Clock]) -> np.ndarray:
         """By how much each rank's clock is off once it is moved, at each meeting."""
         true = 1_000_000 * MS + self.every_ns * np.arange(self.meetings)[:, None] + np.zeros(len(self.skews_ns))
-        told = self.told(true)
-        moved = [[found[rank].shift.moment(int(time)) for time in told[:, rank]] for rank in range(len(self.skews_ns))]
+        shown_ns = self.told(true)
+        moved = [[aligned[rank].shift.moment(int(time)) for time in shown_ns[:, rank]] for rank in range(len(self.skews_ns))]
         errors: np.ndarray = np.array(moved).T - true
         return errors
 
@@ -61,12 +61,12 @@ SKEWED = (0, 50 * MS, -50 * MS, 17 * MS)
 
 def test_skews_of_50_ms_are_removed_to_within_50_microseconds() -> None:
     world = World(SKEWED)
-    found = clocks(world.play())
-    assert np.abs(world.errors_ns(found)).max() < ENOUGH_NS
+    aligned = clocks(world.play())
+    assert np.abs(world.errors_ns(aligned)).max() < ENOUGH_NS
     for rank in (1, 2, 3):
-        residual = found[rank].residual_ns
+        residual = aligned[rank].residual_ns
         assert residual is not None
-        assert abs(found[rank].shift.offset_ns + SKEWED[rank]) <= residual
+        assert abs(aligned[rank].shift.offset_ns + SKEWED[rank]) <= residual
         assert residual < ENOUGH_NS
 
 
@@ -82,20 +82,20 @@ def test_latencies_that_differ_by_rank_cost_half_of_what_they_differ_by() -> Non
 @pytest.mark.parametrize("late", [0, 2])
 def test_a_straggler_that_always_comes_last_does_not_pull_its_clock(late: int) -> None:
     world = World(SKEWED, late=late)
-    found = clocks(world.play())
-    assert np.abs(world.errors_ns(found)).max() < ENOUGH_NS
-    assert found[2].by_leaving  # its bound on one side is off by how much the others wait
-    assert found[2].half_width_ns is not None
-    assert found[2].half_width_ns > 1 * MS
+    aligned = clocks(world.play())
+    assert np.abs(world.errors_ns(aligned)).max() < ENOUGH_NS
+    assert aligned[2].by_leaving  # its bound on one side is off by how much the others wait
+    assert aligned[2].half_width_ns is not None
+    assert aligned[2].half_width_ns > 1 * MS
 
 
 def test_collectives_that_a_rank_took_no_part_in_are_no_evidence_of_its_clock() -> None:
     world = World(SKEWED)
     played = world.play()
     kept = (played.rank != 1) | (played.number % 7 == 3)
-    found = clocks(Meetings(played.rank[kept], played.number[kept], played.begin_ns[kept], played.end_ns[kept]))
-    assert found[1].meetings == len([number for number in range(500) if number % 7 == 3])
-    assert np.abs(world.errors_ns(found)).max() < ENOUGH_NS
+    aligned = clocks(Meetings(played.rank[kept], played.number[kept], played.begin_ns[kept], played.end_ns[kept]))
+    assert aligned[1].meetings == len([number for number in range(500) if number % 7 == 3])
+    assert np.abs(world.errors_ns(aligned)).max() < ENOUGH_NS
 
 
 def test_a_few_collectives_that_were_mistaken_for_one_another_are_refused() -> None:
@@ -104,18 +104,18 @@ def test_a_few_collectives_that_were_mistaken_for_one_another_are_refused() -> N
     number = played.number.copy()
     wrong = (played.rank == 1) & (number < 20)
     number[wrong] += 1  # after a call that was lost
-    found = clocks(Meetings(played.rank, number, played.begin_ns, played.end_ns))
-    assert np.abs(world.errors_ns(found)).max() < ENOUGH_NS
-    assert 0 < found[1].refused <= 20
-    assert found[2].refused == 0
+    aligned = clocks(Meetings(played.rank, number, played.begin_ns, played.end_ns))
+    assert np.abs(world.errors_ns(aligned)).max() < ENOUGH_NS
+    assert 0 < aligned[1].refused <= 20
+    assert aligned[2].refused == 0
 
 
 def test_clocks_that_drift_apart_over_an_hour_are_followed() -> None:
     world = World(SKEWED, meetings=3600, every_ns=HOUR // 3600, drifts=(0.0, 20e-6, -5e-6, 0.0))
-    found = clocks(world.play())
-    assert np.abs(world.errors_ns(found)).max() < ENOUGH_NS
-    assert found[1].shift.drift == pytest.approx(-20e-6, rel=0.01)
-    assert found[3].shift.drift == 0.0
+    aligned = clocks(world.play())
+    assert np.abs(world.errors_ns(aligned)).max() < ENOUGH_NS
+    assert aligned[1].shift.drift == pytest.approx(-20e-6, rel=0.01)
+    assert aligned[3].shift.drift == 0.0
 
 
 def test_drift_is_followed_beside_a_straggler_too() -> None:
@@ -125,33 +125,33 @@ def test_drift_is_followed_beside_a_straggler_too() -> None:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_noise_is_not_taken_for_drift(seed: int) -> None:
-    found = clocks(World(SKEWED, seed=seed, tail_ns=200 * US).play())
-    assert {clock.shift.drift for clock in found.values()} == {0.0}
+    aligned = clocks(World(SKEWED, seed=seed, tail_ns=200 * US).play())
+    assert {clock.shift.drift for clock in aligned.values()} == {0.0}
 
 
 def test_ranks_of_one_host_share_a_clock() -> None:
     world = World((0, 0, 30 * MS, 30 * MS))
-    found = clocks(world.play(), {0: 0, 1: 0, 2: 1, 3: 1})
-    assert list(found) == [0, 1]
-    assert abs(found[1].shift.offset_ns + 30 * MS) < ENOUGH_NS
+    aligned = clocks(world.play(), {0: 0, 1: 0, 2: 1, 3: 1})
+    assert list(aligned) == [0, 1]
+    assert abs(aligned[1].shift.offset_ns + 30 * MS) < ENOUGH_NS
 
 
 def test_a_clock_that_met_the_first_one_only_through_another_is_aligned_through_it() -> None:
     world = World((0, 20 * MS, -30 * MS))
     played = world.play()
     kept = np.where(played.number % 2 == 0, played.rank != 2, played.rank != 0)
-    found = clocks(Meetings(played.rank[kept], played.number[kept], played.begin_ns[kept], played.end_ns[kept]))
-    assert np.abs(world.errors_ns(found)).max() < 2 * ENOUGH_NS
-    assert found[2].residual_ns is not None
-    assert found[1].residual_ns is not None
-    assert found[2].residual_ns > found[1].residual_ns
+    aligned = clocks(Meetings(played.rank[kept], played.number[kept], played.begin_ns[kept], played.end_ns[kept]))
+    assert np.abs(world.errors_ns(aligned)).max() < 2 * ENOUGH_NS
+    assert aligned[2].residual_ns is not None
+    assert aligned[1].residual_ns is not None
+    assert aligned[2].residual_ns > aligned[1].residual_ns
 
 
 def test_who_met_nobody_stays_where_the_time_of_day_put_it_and_that_is_told() -> None:
     played = World(SKEWED).play()
     kept = played.rank != 3
-    met = Meetings(played.rank[kept], played.number[kept], played.begin_ns[kept], played.end_ns[kept])
-    alone = clocks(met, {0: 0, 1: 1, 2: 2, 3: 3})[3]
+    meetings = Meetings(played.rank[kept], played.number[kept], played.begin_ns[kept], played.end_ns[kept])
+    alone = clocks(meetings, {0: 0, 1: 1, 2: 2, 3: 3})[3]
     assert alone.shift.none
     assert alone.residual_ns is None
 

@@ -1,4 +1,4 @@
-"""What the report's page of ranks is made of."""
+"""The data of the report's page of ranks."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from aiflame.profile.tables.interface import OpenedProfile
 SLEEPS = Made(sleeps={(2, 1): 20})
 
 
-def opened(path: Path, made: Made = SLEEPS) -> OpenedProfile:
-    return aiflame.open(job(path / "job.aiflame", made)).store
+def opened(path: Path, program: Made = SLEEPS) -> OpenedProfile:
+    return aiflame.open(job(path / "job.aiflame", program)).store
 
 
 def page(profile: OpenedProfile) -> RankPage:
@@ -36,8 +36,8 @@ def page(profile: OpenedProfile) -> RankPage:
     return rank_page(partial, answer(partial))
 
 
-def table(found: RankPage, name: str) -> TableOf:
-    return next(one for one in found.tables if one.name == name)
+def table(shown: RankPage, name: str) -> TableOf:
+    return next(one for one in shown.tables if one.name == name)
 
 
 def test_ranks_of_an_opened_profile_have_the_facts_that_each_has_alone(tmp_path: Path) -> None:
@@ -72,18 +72,18 @@ def test_a_rank_that_cannot_be_analysed_is_a_note(tmp_path: Path, monkeypatch: p
 def test_what_remains_uncertain_of_hosts_clocks_is_told(tmp_path: Path) -> None:
     """Each rank is on a host of its own, whose clock is 50 ms ahead, or behind."""
     profile = opened(tmp_path, Made(ranks=3, sleeps={(2, 1): 20}, skew={0: 0, 1: 50, 2: -50}))
-    found = page(profile)
-    clocks = table(found, "clocks").rows
+    shown = page(profile)
+    clocks = table(shown, "clocks").rows
     assert clocks["host"].to_list() == ["node1", "node2"]
     assert (clocks["residual"] <= 3 * MS).all()  # an all-reduce of 2 ms, and nothing else to go by
-    assert [row.last for row in found.comparison.rows] == [0, 0, 6]
-    assert "clock" in [column.name for column in table(found, "ranks").columns]
+    assert [row.last for row in shown.comparison.rows] == [0, 0, 6]
+    assert "clock" in [column.name for column in table(shown, "ranks").columns]
 
 
 def test_on_one_host_there_is_no_clock_to_tell_of(tmp_path: Path) -> None:
-    found = page(opened(tmp_path))
-    assert "clocks" not in [one.name for one in found.tables]
-    assert not {"host", "clock"} & {column.name for column in table(found, "ranks").columns}
+    shown = page(opened(tmp_path))
+    assert "clocks" not in [one.name for one in shown.tables]
+    assert not {"host", "clock"} & {column.name for column in table(shown, "ranks").columns}
 
 
 def test_the_map_says_where_a_rank_was_late_and_where_it_computed_more(tmp_path: Path) -> None:
@@ -108,10 +108,10 @@ def test_of_very_many_steps_neighbours_are_one_column(tmp_path: Path) -> None:
         return pl.DataFrame(rows, schema=STEPS)
 
     facts = (replace(fact, rank=0, steps=spent(list(range(many)))), replace(fact, rank=1, steps=spent(list(range(0, many // 2, 2)))))
-    found = step_map(facts, [])
-    assert found is not None
-    assert (len(found.first), found.first[1], found.last) == (MOST_COLUMNS, 2, many - 1)
-    compute = next(one for one in found.quantities if one.name == "compute").values
+    columns = step_map(facts, [])
+    assert columns is not None
+    assert (len(columns.first), columns.first[1], columns.last) == (MOST_COLUMNS, 2, many - 1)
+    compute = next(one for one in columns.quantities if one.name == "compute").values
     assert compute[0, :3].tolist() == [500, 2500, 4500]
     assert compute[1, :3].tolist() == [0, 2000, 4000]
     assert np.isnan(compute[1, -1])
@@ -119,18 +119,18 @@ def test_of_very_many_steps_neighbours_are_one_column(tmp_path: Path) -> None:
 
 def test_of_very_many_paths_some_are_shown_and_those_that_tell_most(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     partial = facts_of_ranks(opened(tmp_path))
-    found = answer(partial)
+    job_answer = answer(partial)
     monkeypatch.setattr(pages, "MOST_STRETCHES", 1)
-    few = rank_page(partial, found)
+    few = rank_page(partial, job_answer)
     kept = {one.path.step for one in few.paths}
-    assert few.left_out == len(found.paths) - len(kept) > 0
+    assert few.left_out == len(job_answer.paths) - len(kept) > 0
     assert {step for _, step in few.telling} <= kept
 
 
 def test_a_path_tells_who_works_how_long_on_it(tmp_path: Path) -> None:
     partial = facts_of_ranks(opened(tmp_path))
-    found = rank_page(partial, answer(partial))
-    shown = next(one for one in found.paths if one.path.step == 3)
+    rank_view = rank_page(partial, answer(partial))
+    shown = next(one for one in rank_view.paths if one.path.step == 3)
     assert shown.begin_ns == pl.concat([one.steps for one in partial.facts]).filter(step=3)["begin_ns"].min()
     assert shown.work[0][0] == 2
     assert sum(took for _, took in shown.work) + shown.path.communication_ns == shown.path.took_ns
@@ -138,9 +138,9 @@ def test_a_path_tells_who_works_how_long_on_it(tmp_path: Path) -> None:
 
 def test_a_program_without_steps_has_no_map_and_no_paths(tmp_path: Path) -> None:
     profile = aiflame.open(_plain(tmp_path / "p.aiflame")).store
-    found = page(profile)
-    assert (found.steps, found.paths) == (None, [])
-    assert [one.name for one in found.tables] == ["ranks"]
+    shown = page(profile)
+    assert (shown.steps, shown.paths) == (None, [])
+    assert [one.name for one in shown.tables] == ["ranks"]
 
 
 def test_nothing_at_all_is_a_page_too() -> None:

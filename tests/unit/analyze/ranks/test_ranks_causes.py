@@ -27,8 +27,8 @@ def facts(path: Path) -> Partial:
     return here(sources([path])[0], 1 << 30, processes=1)
 
 
-def answer(tmp_path: Path, made: Made) -> Ranks:
-    return ranks(facts(job(tmp_path / "job.aiflame", made)))
+def answer(tmp_path: Path, program: Made) -> Ranks:
+    return ranks(facts(job(tmp_path / "job.aiflame", program)))
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +65,7 @@ def test_ranks_that_are_alike_have_no_straggler_and_nothing_is_found(alike: Rank
 
 
 @pytest.mark.parametrize(
-    ("made", "rank", "where", "cause"),
+    ("program", "rank", "where", "cause"),
     [
         (Made(longer={(1, 1): 20}), 1, ("Backward", "layers.1"), Cause.COMPUTE),
         (Made(loads={3: 30}), 3, ("Data loading", ""), Cause.DATA),
@@ -74,15 +74,15 @@ def test_ranks_that_are_alike_have_no_straggler_and_nothing_is_found(alike: Rank
     ids=["computes longer", "waits for data", "the first of two"],
 )
 def test_a_cause_is_what_the_last_rank_did_and_the_median_one_did_not(
-    tmp_path: Path, made: Made, rank: int, where: tuple[str, str], cause: Cause
+    tmp_path: Path, program: Made, rank: int, where: tuple[str, str], cause: Cause
 ) -> None:
-    found = answer(tmp_path, made)
-    assert [(one.rank, (one.why.phase, one.why.layer), one.why.cause) for one in found.stragglers] == [(rank, where, cause)]
+    job_answer = answer(tmp_path, program)
+    assert [(one.rank, (one.why.phase, one.why.layer), one.why.cause) for one in job_answer.stragglers] == [(rank, where, cause)]
 
 
 def test_two_that_are_slow_in_different_places_are_both_named(tmp_path: Path) -> None:
-    found = answer(tmp_path, Made(sleeps={(2, 2): 20}, longer={(1, 0): 30}))
-    named = {(one.rank, one.why.layer, one.why.cause) for one in found.stragglers}
+    job_answer = answer(tmp_path, Made(sleeps={(2, 2): 20}, longer={(1, 0): 30}))
+    named = {(one.rank, one.why.layer, one.why.cause) for one in job_answer.stragglers}
     assert named == {(2, "layers.2", Cause.WAIT), (1, "layers.0", Cause.COMPUTE)}
 
 
@@ -95,14 +95,14 @@ def test_who_was_late_already_is_not_blamed_again_at_the_collectives_after(slept
 
 
 def test_times_of_a_rank_add_up_and_are_those_that_were_made(alike: Ranks) -> None:
-    made = Made()
+    program = Made()
     for row in alike.rows:
-        assert row.compute_ns == made.steps * (2 * WORK * len(LAYERS) + OPTIMIZER) * MS
-        assert row.communication_ns == made.steps * len(LAYERS) * REDUCE * MS
+        assert row.compute_ns == program.steps * (2 * WORK * len(LAYERS) + OPTIMIZER) * MS
+        assert row.communication_ns == program.steps * len(LAYERS) * REDUCE * MS
         # The work of the next layer hides all but the last all-reduce of a step.
-        assert row.exposed_ns == made.steps * REDUCE * MS
+        assert row.exposed_ns == program.steps * REDUCE * MS
         assert row.overlap == pytest.approx(1 - 1 / len(LAYERS))
-        assert row.compute_ns + row.exposed_ns + row.copies_ns + row.idle_ns == row.whole_ns == made.steps * made.step * MS
+        assert row.compute_ns + row.exposed_ns + row.copies_ns + row.idle_ns == row.whole_ns == program.steps * program.step * MS
 
 
 def test_time_asleep_is_idle_time_of_the_one_who_sleeps_and_exposed_time_of_all_others(slept: Ranks) -> None:
@@ -145,37 +145,37 @@ def test_clocks_that_are_50_ms_apart_change_nothing_but_what_remains_uncertain(t
 def test_clocks_may_be_given(tmp_path: Path) -> None:
     """All said to be 5 ms behind but rank 1: it is the last then, but has done nothing for it."""
     partial = facts(job(tmp_path / "job.aiflame", Made()))
-    found = ranks(partial, Clocks({1: Shift(5 * MS)}))
-    assert {(late.rank, late.late_ns, late.own_ns) for late in found.lates} == {(1, 5 * MS, 0)}
-    assert found.stragglers == []
+    job_answer = ranks(partial, Clocks({1: Shift(5 * MS)}))
+    assert {(late.rank, late.late_ns, late.own_ns) for late in job_answer.lates} == {(1, 5 * MS, 0)}
+    assert job_answer.stragglers == []
 
 
 def test_a_rank_alone_has_its_times(tmp_path: Path) -> None:
     write(tmp_path / "alone.aiflame", Made(ranks=1), 0)
-    found = ranks(facts(tmp_path / "alone.aiflame"))
-    assert (found.met, found.stragglers, found.rows[0].steps) == (0, [], Made().steps)
+    job_answer = ranks(facts(tmp_path / "alone.aiflame"))
+    assert (job_answer.met, job_answer.stragglers, job_answer.rows[0].steps) == (0, [], Made().steps)
 
 
 def test_a_rank_without_collectives_is_told(tmp_path: Path) -> None:
     job(tmp_path / "job.aiflame", Made(ranks=2))
     silent = {name: rows for name, rows in tables_of(Made(ranks=2), 1).items() if name not in ("calls", "ranks")}
     sealed(tmp_path / "job.aiflame" / "ranks" / "00002", **silent)
-    found = ranks(facts(tmp_path / "job.aiflame"))
-    assert [row.rank for row in found.rows] == [0, 1, 2]
-    assert any("no collectives were recorded in rank 2" in note for note in found.notes)
+    job_answer = ranks(facts(tmp_path / "job.aiflame"))
+    assert [row.rank for row in job_answer.rows] == [0, 1, 2]
+    assert any("no collectives were recorded in rank 2" in note for note in job_answer.notes)
 
 
 def test_nothing_at_all_has_no_rows() -> None:
-    found = ranks(Partial())
-    assert (found.rows, found.paths, found.findings, found.notes) == ([], [], [], [])
+    job_answer = ranks(Partial())
+    assert (job_answer.rows, job_answer.paths, job_answer.findings, job_answer.notes) == ([], [], [], [])
 
 
 def test_json_has_reasons_in_words(slept: Ranks) -> None:
-    told = to_json(slept, rows=2)
-    assert len(told["lates"]) == 2
-    assert told["lates"][0]["why"]["cause"] == "wait"
-    assert told["stragglers"][0]["reason"].startswith("it slept")
-    assert [row["rank"] for row in told["rows"]] == [0, 1, 2, 3]
+    document = to_json(slept, rows=2)
+    assert len(document["lates"]) == 2
+    assert document["lates"][0]["why"]["cause"] == "wait"
+    assert document["stragglers"][0]["reason"].startswith("it slept")
+    assert [row["rank"] for row in document["rows"]] == [0, 1, 2, 3]
 
 
 def test_ranks_in_one_profile_are_among_its_findings(tmp_path: Path) -> None:

@@ -19,13 +19,13 @@ MADE = Made(ranks=3, steps=3, sleeps={(2, 2): 20})
 
 def test_a_cluster_gives_what_processes_here_give_and_a_rank_that_cannot_be_read_is_a_note(tmp_path: Path) -> None:
     distributed = pytest.importorskip("distributed")
-    found, _ = sources([job(tmp_path / "job.aiflame", MADE)])
-    found.append(Source(str(tmp_path / "gone.aiflame"), 3))
+    profiles, _ = sources([job(tmp_path / "job.aiflame", MADE)])
+    profiles.append(Source(str(tmp_path / "gone.aiflame"), 3))
     with distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster:
-        there = on_dask(found, cluster.scheduler_address)
+        there = on_dask(profiles, cluster.scheduler_address)
     assert [one.rank for one in there.facts] == [0, 1, 2]
     assert len(there.notes) == 1
-    assert plain(there) == plain(here(found, 1 << 30, processes=1))
+    assert plain(there) == plain(here(profiles, 1 << 30, processes=1))
 
 
 def test_without_the_package_one_line_says_how_to_have_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -88,13 +88,13 @@ def rank(path: Path, number: int, many: int, sleeps: float = 0.0, steps: int = 5
 def answer(tmp_path: Path, many: int = 3, **sleeps: Any) -> Ranks:
     for number in range(many):
         rank(tmp_path / str(number), number, many, **(sleeps if number == 1 else {}))
-    found, _ = sources([tmp_path / str(number) / "p.aiflame" for number in range(many)])
-    return ranks(here(found, 1 << 30, processes=1))
+    profiles, _ = sources([tmp_path / str(number) / "p.aiflame" for number in range(many)])
+    return ranks(here(profiles, 1 << 30, processes=1))
 
 
 def test_a_rank_that_sleeps_before_it_launches_is_named(tmp_path: Path) -> None:
-    found = answer(tmp_path, sleeps=SLEEP)
-    (one,) = found.stragglers
+    job_answer = answer(tmp_path, sleeps=SLEEP)
+    (one,) = job_answer.stragglers
     assert (one.rank, one.why.cause, one.name) == (1, Cause.WAIT, "all-reduce")
     # Without layers, nothing tells where the first step begins.
     assert (one.times, one.of) == (4, 4)

@@ -36,10 +36,10 @@ def plain(partial: Partial) -> tuple[Any, ...]:
 def parts(tmp_path_factory: pytest.TempPathFactory) -> list[Partial]:
     """Of five ranks; one that cannot be read; a second profile that says it is rank 1; and nothing."""
     folder = tmp_path_factory.mktemp("ranks")
-    found, _ = sources([job(folder / "job.aiflame", MADE)])
+    profiles, _ = sources([job(folder / "job.aiflame", MADE)])
     write(folder / "other.aiflame", MADE, 1)
     more = [Source(str(folder / "gone.aiflame"), 9), Source(str(folder / "other.aiflame"), 1)]
-    return [*map(facts_of, [*found, *more]), Partial()]
+    return [*map(facts_of, [*profiles, *more]), Partial()]
 
 
 @given(data=st.data())
@@ -64,18 +64,18 @@ def test_of_two_profiles_that_are_one_rank_one_counts_and_a_note_says_so(parts: 
 
 
 def test_processes_give_what_one_gives(tmp_path: Path) -> None:
-    found, _ = sources([job(tmp_path / "job.aiflame", MADE)])
-    told: list[float] = []
-    apart = here(found, 4 << 30, told.append, processes=2)
-    assert plain(apart) == plain(here(found, 4 << 30, processes=1))
-    assert told[-1] == 1.0
+    profiles, _ = sources([job(tmp_path / "job.aiflame", MADE)])
+    partial: list[float] = []
+    apart = here(profiles, 4 << 30, partial.append, processes=2)
+    assert plain(apart) == plain(here(profiles, 4 << 30, processes=1))
+    assert partial[-1] == 1.0
 
 
 def test_as_many_ranks_are_read_at_once_as_there_is_memory_for(tmp_path: Path) -> None:
-    found, _ = sources([job(tmp_path / "job.aiflame", MADE)])
-    assert room(found, memory=10 * AT_LEAST, most=4) == 4
-    assert room(found, memory=7 * AT_LEAST // 2, most=4) == 2
-    assert room(found, memory=1, most=4) == 1
+    profiles, _ = sources([job(tmp_path / "job.aiflame", MADE)])
+    assert room(profiles, memory=10 * AT_LEAST, most=4) == 4
+    assert room(profiles, memory=7 * AT_LEAST // 2, most=4) == 2
+    assert room(profiles, memory=1, most=4) == 1
 
 
 def test_a_rank_that_is_damaged_does_not_end_the_others(tmp_path: Path) -> None:
@@ -83,9 +83,9 @@ def test_a_rank_that_is_damaged_does_not_end_the_others(tmp_path: Path) -> None:
     calls = next((path / "ranks" / "00003" / "tables" / "calls").iterdir())
     calls.write_bytes(b"not what was written")
     shutil.rmtree(path / "ranks" / "00001" / "tables")
-    found = here(sources([path])[0], 1 << 30, processes=1)
-    assert [one.rank for one in found.facts] == [0, 2, 4]
-    assert len(found.notes) == 2
+    profiles = here(sources([path])[0], 1 << 30, processes=1)
+    assert [one.rank for one in profiles.facts] == [0, 2, 4]
+    assert len(profiles.notes) == 2
 
 
 def test_ranks_that_left_no_recording_are_told(tmp_path: Path) -> None:
@@ -117,8 +117,8 @@ def test_ranks_that_are_processes_of_one_profile_have_the_facts_of_ranks_with_pr
 def test_profiles_that_know_no_rank_are_numbered_as_they_are_named(tmp_path: Path) -> None:
     for name in ("b", "a"):
         sealed(tmp_path / f"{name}.aiflame")
-    found, notes = sources([tmp_path / "b.aiflame", tmp_path / "a.aiflame", tmp_path / "none.aiflame"])
-    assert [(Path(source.path).name, source.rank) for source in found] == [("b.aiflame", 0), ("a.aiflame", 1)]
+    profiles, notes = sources([tmp_path / "b.aiflame", tmp_path / "a.aiflame", tmp_path / "none.aiflame"])
+    assert [(Path(source.path).name, source.rank) for source in profiles] == [("b.aiflame", 0), ("a.aiflame", 1)]
     assert len(notes) == 1
     with pytest.raises(AiflameError, match="does not exist"):
         sources([tmp_path / "none.aiflame"])

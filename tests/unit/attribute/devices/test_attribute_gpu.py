@@ -62,8 +62,8 @@ def test_a_node_whose_capture_is_not_known_says_so(tmp_path: Path, nodes: tuple[
 
 def test_a_replayed_kernel_without_a_launch_still_shows_its_capture(tmp_path: Path) -> None:
     recorded = profile(tmp_path, graph_nodes=graph((30, 0, 2)), **ran(kernel(77, 0, 5, node=30)))
-    found = lines(tree(recorded, "gpu-time"), "gpu-time")
-    assert found == {"train.py (4711);[unattributed: no launch];[graph replay];main;py::run;-;gemm_[G]": 5}
+    stacks = lines(tree(recorded, "gpu-time"), "gpu-time")
+    assert stacks == {"train.py (4711);[unattributed: no launch];[graph replay];main;py::run;-;gemm_[G]": 5}
 
 
 def test_a_node_that_cupti_reports_as_made_and_as_cloned_was_made_where_its_original_was(tmp_path: Path) -> None:
@@ -113,8 +113,8 @@ def test_a_thread_of_pythons_own_stands_for_itself(tmp_path: Path) -> None:
     threads = [*THREADS, {"tid": 99, "name": "worker", "creator": 2}]
     launches = [{"thread": len(threads), "stack": 3, "api": 2, "correlation": 1}]
     recorded = profile(tmp_path, threads=threads, codes=codes, symbols=symbols, launches=launches, **ran(kernel(1, 0, 5)))
-    found = lines(tree(recorded, "gpu-time"), "gpu-time")
-    assert found == {"train.py (4711);worker;main;py::Thread._bootstrap;work;-;gemm_[G]": 5}
+    stacks = lines(tree(recorded, "gpu-time"), "gpu-time")
+    assert stacks == {"train.py (4711);worker;main;py::Thread._bootstrap;work;-;gemm_[G]": 5}
 
 
 # Names, devices, copies
@@ -178,8 +178,8 @@ def test_samples_are_divided_by_the_time_that_launches_took_in_the_window(tmp_pa
     kernels = ran(kernel(2, 0, 75), kernel(3, 75, 100), kernel(3, 100, 200))
     samples = [sample(1, 1, offset) for offset in range(1000)] + [sample(40, 2)]
     recorded = profile(tmp_path, gpu_functions=GEMM, gpu_windows=[window(0, 100), window(100, 200)], gpu_samples=samples, **kernels)
-    found = lines(tree(recorded, "gpu-stalls", detail="function"), "gpu-stalls")
-    assert found == {f"{UNDER};py::run;-;gemm_[G]": 750, f"{UNDER};py::run;work;-;gemm_[G]": 290}
+    stacks = lines(tree(recorded, "gpu-stalls", detail="function"), "gpu-stalls")
+    assert stacks == {f"{UNDER};py::run;-;gemm_[G]": 750, f"{UNDER};py::run;work;-;gemm_[G]": 290}
 
 
 def test_division_favours_nobody_however_few_samples_a_point_has(tmp_path: Path) -> None:
@@ -187,9 +187,9 @@ def test_division_favours_nobody_however_few_samples_a_point_has(tmp_path: Path)
     kernels = ran(kernel(2, 0, 9_900), kernel(3, 9_900, 10_000))
     samples = [sample(1, 1, offset, reason) for offset in range(500) for reason in (LONG, BARRIER)]
     recorded = profile(tmp_path, gpu_functions=GEMM, gpu_windows=[window(0, 10_000)], gpu_samples=samples, **kernels)
-    found = lines(tree(recorded, "gpu-stalls"), "gpu-stalls")
-    assert sum(value for path, value in found.items() if "work" in path) == 10
-    assert len(found) == 1000
+    stacks = lines(tree(recorded, "gpu-stalls"), "gpu-stalls")
+    assert sum(value for path, value in stacks.items() if "work" in path) == 10
+    assert len(stacks) == 1000
 
 
 def test_a_sample_whose_kernel_ran_beside_its_window_belongs_to_it(tmp_path: Path) -> None:
@@ -224,8 +224,8 @@ def test_samples_of_equal_kernels_stay_on_their_device(tmp_path: Path) -> None:
     kernels = ran(kernel(2, 0, 100), kernel(3, 0, 100, device=OTHER))
     windows = [window(0, 100), window(0, 100, device=OTHER)]
     recorded = profile(tmp_path, gpu_functions=GEMM, gpu_windows=windows, gpu_samples=[sample(5, 1), sample(8, 2)], **kernels)
-    found = lines(tree(recorded, "gpu-stalls", detail="function"), "gpu-stalls")
-    assert found == {f"{UNDER};py::run;-;gemm_[G]": 5, f"{UNDER};py::run;work;-;gemm_[G]": 8}
+    stacks = lines(tree(recorded, "gpu-stalls", detail="function"), "gpu-stalls")
+    assert stacks == {f"{UNDER};py::run;-;gemm_[G]": 5, f"{UNDER};py::run;work;-;gemm_[G]": 8}
 
 
 def test_lost_samples_and_those_of_the_driver_stand_for_themselves(tmp_path: Path) -> None:
@@ -275,8 +275,8 @@ def test_a_sample_goes_down_to_line_instruction_reason_and_offset(inside: Profil
 
 def test_a_reason_says_what_it_means(inside: Profile) -> None:
     frames = tree(inside, "gpu-stalls").frames.filter(pl.col("kind") == int(Kind.GPU_STALL))
-    told = dict(frames.select("name", "full_name").rows())
-    assert told["long_scoreboard"] == "waits for a result from global, local, surface or texture memory"
+    full_names = dict(frames.select("name", "full_name").rows())
+    assert full_names["long_scoreboard"] == "waits for a result from global, local, surface or texture memory"
 
 
 def test_with_less_detail_a_sample_ends_at_its_line_or_kernel(inside: Profile) -> None:

@@ -38,12 +38,12 @@ CAPTURED = KERNEL.frame() + KERNEL.launch(
 
 
 def profile(path: Path, *frames: bytes, **tables: Any) -> Profile:
-    known = {
+    shared = {
         "processes": PROCESSES, "threads": THREADS, "symbols": SYMBOLS, "codes": CODES, "stacks": stack(MAIN, PYMAIN, WORK),
         "launches": [{"thread": 1, "stack": number, "api": 2, "correlation": number} for number in (1, 2, 3)],
         "stall_reasons": REASONS,
     }  # fmt: skip
-    return profile_of(path / "p.aiflame", *frames, pid=PROCESSES[0]["pid"], **{**known, **tables})
+    return profile_of(path / "p.aiflame", *frames, pid=PROCESSES[0]["pid"], **{**shared, **tables})
 
 
 def under(of: Tree) -> dict[str, int]:
@@ -52,15 +52,15 @@ def under(of: Tree) -> dict[str, int]:
 
 
 def test_a_kernels_real_time_is_divided_over_its_scopes(tmp_path: Path) -> None:
-    found = tree(profile(tmp_path, CAPTURED, kernels=[kernel(1, 1000, 2000)]), "gpu-time")
-    assert under(found) == {"gemm_[G]": 200, "gemm_[G];loop_[G]": 600, "gemm_[G];loop_[G];dot_[G]": 200}
-    assert found.metric("gpu-time").label.endswith(SCOPED)
+    call_tree = tree(profile(tmp_path, CAPTURED, kernels=[kernel(1, 1000, 2000)]), "gpu-time")
+    assert under(call_tree) == {"gemm_[G]": 200, "gemm_[G];loop_[G]": 600, "gemm_[G];loop_[G];dot_[G]": 200}
+    assert call_tree.metric("gpu-time").label.endswith(SCOPED)
 
 
 def test_every_launch_of_the_kernel_is_divided_alike_and_no_sum_changes(tmp_path: Path) -> None:
-    ran = [kernel(1, 1000, 2001), kernel(1, 3000, 3003), kernel(2, 5000, 5007), kernel(3, 6000, 6100, name="other")]
-    with_scopes = tree(profile(tmp_path / "with", CAPTURED, kernels=ran), "gpu-time")
-    without = tree(profile(tmp_path / "without", kernels=ran), "gpu-time")
+    executions = [kernel(1, 1000, 2001), kernel(1, 3000, 3003), kernel(2, 5000, 5007), kernel(3, 6000, 6100, name="other")]
+    with_scopes = tree(profile(tmp_path / "with", CAPTURED, kernels=executions), "gpu-time")
+    without = tree(profile(tmp_path / "without", kernels=executions), "gpu-time")
     assert with_scopes.total("gpu-time") == without.total("gpu-time")
     assert {path.partition("gemm_[G]")[0] for path in lines(with_scopes, "gpu-time")} == {
         path.partition("gemm_[G]")[0] for path in lines(without, "gpu-time")
@@ -69,17 +69,17 @@ def test_every_launch_of_the_kernel_is_divided_alike_and_no_sum_changes(tmp_path
 
 
 def test_a_profile_without_records_is_what_it_was(tmp_path: Path) -> None:
-    ran = [kernel(1, 1000, 2000)]
-    plain = tree(profile(tmp_path / "plain", kernels=ran), "gpu-time")
+    executions = [kernel(1, 1000, 2000)]
+    plain = tree(profile(tmp_path / "plain", kernels=executions), "gpu-time")
     assert under(plain) == {"gemm_[G]": 1000}
     assert plain.metric("gpu-time").label == "GPU time, with idle time" or "inside" not in plain.metric("gpu-time").label
 
 
 @pytest.mark.parametrize("by", ["op", "family", "layer"])
 def test_scopes_stand_inside_the_kernel_in_every_grouping(tmp_path: Path, by: str) -> None:
-    found = lines(tree(profile(tmp_path, CAPTURED, kernels=[kernel(1, 1000, 2000)]), "gpu-time", by=by), "gpu-time")
-    assert sorted(found.values()) == [200, 200, 600]
-    assert any(path.endswith("gemm_[G];loop_[G];dot_[G]") for path in found)
+    stacks = lines(tree(profile(tmp_path, CAPTURED, kernels=[kernel(1, 1000, 2000)]), "gpu-time", by=by), "gpu-time")
+    assert sorted(stacks.values()) == [200, 200, 600]
+    assert any(path.endswith("gemm_[G];loop_[G];dot_[G]") for path in stacks)
 
 
 def test_samples_divide_what_recorded_nothing(tmp_path: Path) -> None:
@@ -88,12 +88,12 @@ def test_samples_divide_what_recorded_nothing(tmp_path: Path) -> None:
         "gpu_functions": [{"cubin": 1, "name": "gemm"}, {"cubin": 1, "name": "other"}],
         "gpu_samples": [sample(10), sample(10, function=2, reason=LONG)],
     }
-    ran = [kernel(1, 1000, 2000), kernel(2, 3000, 4000, name="other")]
-    found = lines(tree(profile(tmp_path, CAPTURED, kernels=ran, **sampled), "gpu-time", detail="instruction"), "gpu-time")
-    assert any(path.endswith("gemm_[G];loop_[G];dot_[G]") for path in found)
-    assert not any("gemm_[G];long" in path for path in found)
-    assert any("other_[G];long_scoreboard" in path for path in found)
-    stalls = lines(tree(profile(tmp_path / "again", CAPTURED, kernels=ran, **sampled), "gpu-stalls"), "gpu-stalls")
+    executions = [kernel(1, 1000, 2000), kernel(2, 3000, 4000, name="other")]
+    stacks = lines(tree(profile(tmp_path, CAPTURED, kernels=executions, **sampled), "gpu-time", detail="instruction"), "gpu-time")
+    assert any(path.endswith("gemm_[G];loop_[G];dot_[G]") for path in stacks)
+    assert not any("gemm_[G];long" in path for path in stacks)
+    assert any("other_[G];long_scoreboard" in path for path in stacks)
+    stalls = lines(tree(profile(tmp_path / "again", CAPTURED, kernels=executions, **sampled), "gpu-stalls"), "gpu-stalls")
     assert any("gemm_[G];long_scoreboard" in path for path in stalls)
 
 
@@ -105,8 +105,8 @@ def test_the_reports_facts_divide_as_the_tree_does(tmp_path: Path, by: str, deta
         "gpu_functions": [{"cubin": 1, "name": "gemm"}, {"cubin": 1, "name": "other"}],
         "gpu_samples": [sample(10), sample(10, function=2)],
     }
-    ran = [kernel(1, 1000, 2001), kernel(2, 3000, 4000, name="other"), kernel(3, 5000, 5003)]
-    made = profile(tmp_path, CAPTURED, kernels=ran, **sampled)
-    facts = device_sites(made)
+    executions = [kernel(1, 1000, 2001), kernel(2, 3000, 4000, name="other"), kernel(3, 5000, 5003)]
+    opened = profile(tmp_path, CAPTURED, kernels=executions, **sampled)
+    facts = device_sites(opened)
     for metric in ("gpu-time", "gpu-stalls"):
-        assert stacks_of_facts(facts, metric, by, detail) == stacks_of_tree(made, metric, by, detail)
+        assert stacks_of_facts(facts, metric, by, detail) == stacks_of_tree(opened, metric, by, detail)

@@ -1,4 +1,4 @@
-"""Nodes of graphs within graphs, as CUPTI 13.0 told of them on an H200."""
+"""Nodes of graphs within graphs, as CUPTI 13.0 reported them on an H200."""
 
 from __future__ import annotations
 
@@ -65,16 +65,18 @@ CONDITION = told(
 
 
 @pytest.mark.parametrize(
-    ("rows", "ran", "expected"),
+    ("rows", "executed", "expected"),
     [
         (CHILD, [node(4, 1), node(4, 2)], [(node(4, 1), node(5, 0)), (node(4, 2), node(5, 1))]),
         (CONDITION, [node(3, 1), node(3, 2)], [(node(3, 1), node(4, 0)), (node(3, 2), node(4, 1))]),
     ],
 )
-def test_inner_nodes_take_the_places_of_which_nothing_was_told(rows: pl.DataFrame, ran: list[int], expected: list[tuple[int, int]]) -> None:
-    assert inner_nodes(Ran(ran), rows).select("node", "original").rows() == expected
+def test_inner_nodes_take_the_places_of_which_nothing_was_told(
+    rows: pl.DataFrame, executed: list[int], expected: list[tuple[int, int]]
+) -> None:
+    assert inner_nodes(Ran(executed), rows).select("node", "original").rows() == expected
 
 
-@pytest.mark.parametrize("ran", [[], [node(1, 0)], [node(9, 0)], [node(4, 3)], [node(4, 1 << 30)]])
-def test_where_that_does_not_fit_nothing_is_made_up(ran: list[int]) -> None:
-    assert inner_nodes(Ran(ran), CHILD).is_empty()
+@pytest.mark.parametrize("executed", [[], [node(1, 0)], [node(9, 0)], [node(4, 3)], [node(4, 1 << 30)]])
+def test_where_that_does_not_fit_nothing_is_made_up(executed: list[int]) -> None:
+    assert inner_nodes(Ran(executed), CHILD).is_empty()

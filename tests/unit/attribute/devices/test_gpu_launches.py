@@ -23,9 +23,9 @@ def test_the_first_with_its_process_api_and_correlation_counts(
         for (process, api, correlation), number in zip(launches, ids, strict=False)
     ]
     columns = [np.array([one[place] for one in asked], dtype=kind) for place, kind in enumerate((np.uint32, np.uint32, np.uint64))]
-    found = LaunchTable.of(InMemory({"launches": rows})).find(*columns).tolist()
+    indices = LaunchTable.of(InMemory({"launches": rows})).find(*columns).tolist()
     expected = []
     for wanted in asked:
         matching = [row for row, launch in enumerate(launches) if launch == wanted]
         expected.append(min(matching, key=lambda row: ids[row], default=-1))
-    assert found == expected
+    assert indices == expected

@@ -26,49 +26,49 @@ def launch(stack: int, variant: int = 0, **more: Any) -> Row:
 
 
 def kernels(tmp_path: Path, **tables: list[Row]) -> dict[str, int]:
-    found = lines(tree(profile(tmp_path, **tables), "gpu-time"), "gpu-time")
-    return {path.rpartition(";")[2].removesuffix("_[G]"): value for path, value in found.items()}
+    stacks = lines(tree(profile(tmp_path, **tables), "gpu-time"), "gpu-time")
+    return {path.rpartition(";")[2].removesuffix("_[G]"): value for path, value in stacks.items()}
 
 
 def test_a_launch_shows_the_specialization_that_it_was_of(tmp_path: Path) -> None:
     specializations = [variant("vadd_bs128_w4_s2"), variant("vadd_bs256_w8_s2")]
     launches = [launch(1, 1), launch(2, 2), launch(3)]
     work = ran(kernel(1, 0, 5, "vadd"), kernel(2, 5, 7, "vadd"), kernel(3, 7, 8, "vadd"))
-    found = kernels(tmp_path, kernel_variants=specializations, launches=launches, **work)
-    assert found == {"vadd_bs128_w4_s2": 5, "vadd_bs256_w8_s2": 2, "vadd": 1}
+    by_name = kernels(tmp_path, kernel_variants=specializations, launches=launches, **work)
+    assert by_name == {"vadd_bs128_w4_s2": 5, "vadd_bs256_w8_s2": 2, "vadd": 1}
 
 
 def test_its_full_name_has_all_that_it_was_made_with(tmp_path: Path) -> None:
     recorded = profile(tmp_path, kernel_variants=[variant("vadd_bs256_w8_s2")], launches=[launch(1, 1)], **ran(kernel(1, 0, 5, "vadd")))
     frames = tree(recorded, "gpu-time").frames.filter(kind=int(Kind.GPU_KERNEL))
-    told = "vadd[BLOCK=256, num_warps=8, num_stages=2](x: *fp32, n: i32)"
-    assert frames.select("name", "full_name", "module").rows() == [("vadd_bs256_w8_s2", told, GPU)]
+    full_name = "vadd[BLOCK=256, num_warps=8, num_stages=2](x: *fp32, n: i32)"
+    assert frames.select("name", "full_name", "module").rows() == [("vadd_bs256_w8_s2", full_name, GPU)]
 
 
 def test_an_address_that_became_another_kernels_names_nothing(tmp_path: Path) -> None:
-    found = kernels(tmp_path, kernel_variants=[variant("vadd_bs128_w4_s2")], launches=[launch(1, 1)], **ran(kernel(1, 0, 5, "gemm")))
-    assert found == {"gemm": 5}
+    by_name = kernels(tmp_path, kernel_variants=[variant("vadd_bs128_w4_s2")], launches=[launch(1, 1)], **ran(kernel(1, 0, 5, "gemm")))
+    assert by_name == {"gemm": 5}
 
 
 def test_a_replayed_kernel_is_of_the_specialization_that_was_captured(tmp_path: Path) -> None:
     nodes = [{**row, "variant": 2} if row["node"] == 10 else row for row in graph((10, 0, 2), (20, 0, 3), (20, 10, 0))]
     specializations = [variant("vadd_bs128_w4_s2"), variant("vadd_bs256_w8_s2")]
     work = ran(kernel(1, 0, 5, "vadd", node=20))
-    found = kernels(tmp_path, kernel_variants=specializations, launches=[launch(1)], graph_nodes=nodes, **work)
-    assert found == {"vadd_bs256_w8_s2": 5}
+    by_name = kernels(tmp_path, kernel_variants=specializations, launches=[launch(1)], graph_nodes=nodes, **work)
+    assert by_name == {"vadd_bs256_w8_s2": 5}
 
 
 def test_processes_have_their_own_specializations(tmp_path: Path) -> None:
     specializations = [variant("a_w4", process=0), variant("b_w8", process=1, id=1)]
     launches = [launch(1, 1), launch(1, 1, process=1)]
-    found = kernels(
+    by_name = kernels(
         tmp_path,
         processes=[{"pid": 4711, "command": "train.py", "exe": "x"}, {"pid": 4712, "command": "train.py", "exe": "x", "process": 1}],
         kernel_variants=specializations,
         launches=launches,
         **ran(kernel(1, 0, 5, "vadd"), kernel(1, 0, 7, "vadd", process=1)),
     )
-    assert found == {"a_w4": 5, "b_w8": 7}
+    assert by_name == {"a_w4": 5, "b_w8": 7}
 
 
 def test_equal_names_are_distinct_names_by_types_first() -> None:
@@ -94,8 +94,8 @@ def test_a_name_that_the_program_has_chosen_stays(tmp_path: Path) -> None:
 
 def test_damaged_details_cost_only_the_full_name(tmp_path: Path) -> None:
     broken = {**variant("vadd_bs128_w4_s2"), "details": '{"constexprs": [1'}
-    found = kernels(tmp_path, kernel_variants=[broken], launches=[launch(1, 1)], **ran(kernel(1, 0, 5, "vadd")))
-    assert found == {"vadd_bs128_w4_s2": 5}
+    by_name = kernels(tmp_path, kernel_variants=[broken], launches=[launch(1, 1)], **ran(kernel(1, 0, 5, "vadd")))
+    assert by_name == {"vadd_bs128_w4_s2": 5}
 
 
 def test_a_kernel_is_found_by_the_name_of_a_specialization(tmp_path: Path) -> None:
@@ -127,8 +127,8 @@ def sampled(tmp_path: Path, binaries: dict[int, str], *, launched: int = 2) -> d
         stall_reasons=REASONS,
         **ran(kernel(1, 0, 10, "vadd"), kernel(2, 10, 20, "vadd")),
     )
-    found = lines(tree(recorded, "gpu-stalls", detail="function"), "gpu-stalls")
-    return {path.rpartition(";")[2].removesuffix("_[G]"): value for path, value in found.items()}
+    stacks = lines(tree(recorded, "gpu-stalls", detail="function"), "gpu-stalls")
+    return {path.rpartition(";")[2].removesuffix("_[G]"): value for path, value in stacks.items()}
 
 
 def test_samples_lie_in_the_specialization_whose_code_they_were_taken_in(tmp_path: Path) -> None:

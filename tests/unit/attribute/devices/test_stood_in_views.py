@@ -13,14 +13,14 @@ from aiflame.attribute.timeline.runtime_names import NAMES
 from aiflame.attribute.timeline.whole import timeline
 from aiflame.profile.schema.enums import CallBackend, CopyKind, GpuApi
 from aiflame.profile.tables.store import Profile
-from aiflame.resolve import resolve
+from aiflame.resolve.symbols import resolve
 
 ZE = int(GpuApi.LEVEL_ZERO)
 
 
 @pytest.fixture
 def profile(tmp_path: Path) -> Profile:
-    made = sealed(
+    stored = sealed(
         tmp_path / "p.aiflame",
         threads=[{"tid": 70, "name": "main"}],
         call_names=[
@@ -47,14 +47,14 @@ def profile(tmp_path: Path) -> Profile:
             }
         ],
     )
-    resolve(made)
-    return made
+    resolve(stored)
+    return stored
 
 
 def test_tally_adds_them_up(profile: Profile) -> None:
     columns = ["name", "calls", "total", "failed"]
-    told = {(section.kind, section.backend): section.rows.select(columns).rows() for section in tally(profile)}
-    assert told == {
+    sections = {(section.kind, section.backend): section.rows.select(columns).rows() for section in tally(profile)}
+    assert sections == {
         (HOST, "Level Zero"): [("zeCommandQueueSynchronize", 1, 300, 0)],
         (HOST, "HIP"): [("hipMemcpy", 2, 300, 1)],
         (DEVICE, "Level Zero"): [("softmax", 1, 200, 0), ("[copy host→device]", 1, 40, 0)],
@@ -64,10 +64,10 @@ def test_tally_adds_them_up(profile: Profile) -> None:
 
 
 def test_the_timeline_shows_them(profile: Profile) -> None:
-    told = timeline(profile)
-    tracks = told.tracks.select("track", label="name")
-    slices = told.slices.with_columns(pl.col("name").cast(pl.UInt32)).join(tracks, on="track", how="left").sort("begin_ns")
-    shown = {(label, told.names[name]) for label, name in slices.select("label", "name").rows()}
+    drawn = timeline(profile)
+    tracks = drawn.tracks.select("track", label="name")
+    slices = drawn.slices.with_columns(pl.col("name").cast(pl.UInt32)).join(tracks, on="track", how="left").sort("begin_ns")
+    shown = {(label, drawn.names[name]) for label, name in slices.select("label", "name").rows()}
     assert {("Level Zero calls", "zeCommandQueueSynchronize"), ("HIP calls", "hipMemcpy")} <= shown
     assert "softmax" in {name for _, name in shown}
 

@@ -2,151 +2,39 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import polars as pl
+from backward_program import MAIN, MODULES, NO_NUMBER, ONE, OTHER, Program
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from profiles import Row, native, sealed
+from profiles import Row
 
-from aiflame.attribute.meaning.backward import ForwardOf, origins
-from aiflame.attribute.meaning.layers import StackLayers, layers
-from aiflame.attribute.meaning.ops import StackOps, ops
-from aiflame.attribute.tree import Kind
+from aiflame.attribute.meaning.backward import origins
 from aiflame.profile.opening import open_profile
-from aiflame.profile.schema.enums import FrameKind
 from aiflame.profile.schema.frame_words import AUTOGRAD_BACKWARD as BACKWARD
-from aiflame.profile.tables.store import Profile
-
-AUTOGRAD, MAIN = 7, 1
-"""Rows of `threads`."""
-ONE, OTHER = 1, 2
-"""torch's numbers of threads."""
-NO_NUMBER = 0xFFFFFFFF
-
-MODULES = {"": 1, "layers.0": 2, "layers.0.attn": 3, "layers.1": 4}
-
-
-class Program:
-    """Stacks by what is on them: a layer's path, then names of native functions."""
-
-    def __init__(self) -> None:
-        self.names: dict[str, int] = {}
-        self.stacks: list[Row] = []
-        self.items: list[dict[str, int | bool]] = []
-        self.calls: list[Row] = []
-        self.sums: list[Row] = []
-
-    def stack(self, layer: str | None, *functions: str) -> int:
-        words = []
-        for path in () if layer is None else ("", *(".".join(layer.split(".")[:end]) for end in (2, 3))):
-            if path in MODULES and MODULES[path] not in words:
-                words.append(MODULES[path])
-        frames = [FrameKind.LAYER << 60 | word for word in words]
-        frames += [native(1, 0x100 * self.names.setdefault(name, 1 + len(self.names))) for name in functions]
-        parent = 0
-        for frame in frames:
-            self.stacks.append({"parent": parent, "frame": frame})
-            parent = len(self.stacks)
-        return parent
-
-    def forward(self, sequence: int, layer: str | None, op: str = "", number: int = ONE, thread: int = MAIN, **more: Any) -> int:
-        return self._item(thread, self.stack(layer, *([f"at::_ops::{op}::call"] if op else ["run"])), number, sequence, **more)
-
-    def backward(self, sequence: int, node: str = "", op: str = "mm", number: int = ONE, thread: int = AUTOGRAD, **more: Any) -> int:
-        functions = ["torch::autograd::Engine::evaluate_function", "torch::autograd::Node::operator()"]
-        functions += [f"torch::autograd::generated::{node}::apply"] if node else []
-        stack = self.stack(None, *functions, f"at::_ops::{op}::call")
-        return self._item(thread, stack, BACKWARD | number, sequence, **more)
-
-    def between(self, op: str = "add_Tensor", thread: int = AUTOGRAD, **more: Any) -> int:
-        stack = self.stack(None, "torch::autograd::Engine::evaluate_function", f"at::_ops::{op}::call")
-        return self._item(thread, stack, OTHER, 0, **more)
-
-    def sum(self, first: int, last: int, gpu: bool = True, row: Row | None = None) -> int:
-        """Of the gradients that these two nodes gave; the engine makes it after the last one's work. `row`: what is told differently."""
-        stack = self.stack(None, "torch::autograd::Engine::evaluate_function", "at::_ops::add_Tensor::call")
-        item = self._item(AUTOGRAD, stack, BACKWARD | ONE, last, gpu=gpu)
-        begin = int(self.items[item]["time_ns"])
-        told: Row = {"thread": AUTOGRAD, "autograd": BACKWARD | ONE, "first": first, "last": last, "begin_ns": begin, "end_ns": begin + 1}
-        self.sums.append(told | (row or {}))
-        return item
-
-    def recomputed(self, layer: str, op: str, sequence: int, autograd: int) -> int:
-        """A module that is called inside of a node."""
-        outer = self.stack(None, "torch::autograd::Engine::evaluate_function", "torch::autograd::PyNode::apply")
-        self.stacks.append({"parent": outer, "frame": FrameKind.LAYER << 60 | MODULES[layer]})
-        inner = len(self.stacks)
-        name = f"at::_ops::{op}::call"
-        self.stacks.append({"parent": inner, "frame": native(1, 0x100 * self.names.setdefault(name, 1 + len(self.names)))})
-        return self._item(AUTOGRAD, len(self.stacks), autograd, sequence)
-
-    def call(self, layer: str, first: int, last: int, begin: int, end: int) -> None:
-        spans = {"sequence_begin": first, "sequence_end": last, "begin_ns": begin, "end_ns": end}
-        self.calls.append({"thread": MAIN, "layer": MODULES[layer], "autograd": ONE, **spans})
-
-    def found(self, path: Path) -> Found:
-        rest = {"process": 0, "depth": 0, "full_name": "", "module": "libtorch_cpu.so", "file": "", "line": 0, "offset": 0}
-        symbols = [
-            {**rest, "approximate": False, "frame": native(1, 0x100 * number), "name": name, "kind": int(Kind.CPP)}
-            for name, number in self.names.items()
-        ]
-        rows = [{"layer": row, "root": 1, "path": path, "type": "app.Module"} for path, row in MODULES.items()]
-        classes = [{"address": row, "type": "Module"} for row in MODULES.values()]
-        tables = {"stacks": self.stacks, "symbols": symbols, "layers": classes, "layer_names": rows, "layer_calls": self.calls}
-        tables |= {"gradient_sums": self.sums}
-        profile = sealed(path / "p.aiflame", None, **tables)
-        return Found.of(profile, pl.DataFrame(self.items))
-
-    def _item(self, thread: int, stack: int, autograd: int, sequence: int, gpu: bool = True, time: int = 0, process: int = 0) -> int:
-        time = time or 10 * (1 + len(self.items))
-        row = {"process": process, "thread": thread, "stack": stack, "time_ns": time, "autograd": autograd, "sequence": sequence}
-        self.items.append({**row, "gpu": gpu})
-        return len(self.items) - 1
-
-
-@dataclass
-class Found:
-    origins: ForwardOf
-    layers: StackLayers
-    ops: StackOps
-    items: pl.DataFrame = field(default_factory=pl.DataFrame)
-
-    @staticmethod
-    def of(profile: Profile, items: pl.DataFrame) -> Found:
-        of_layers, of_ops = layers(profile), ops(profile)
-        return Found(origins(profile, items, of_layers, of_ops), of_layers, of_ops, items)
-
-    def layer(self, item: int) -> str:
-        node, text = int(self.origins.layer[item]), []
-        while node > 0:
-            text.append(self.layers.forest.frames["name"][int(self.layers.forest.frame[node])])
-            node = int(self.layers.forest.parent[node])
-        return "/".join(reversed(text))
-
-    def op(self, item: int) -> str:
-        return self.ops.names[self.origins.op[item]]
 
 
 def test_work_of_a_node_is_of_the_layer_whose_forward_made_it(tmp_path: Path) -> None:
     program = Program()
-    made = [program.forward(5, "layers.0.attn", "addmm"), program.forward(6, "layers.1", "gelu")]
+    forward = [program.forward(5, "layers.0.attn", "addmm"), program.forward(6, "layers.1", "gelu")]
     back = [program.backward(6, "GeluBackward0", "gelu_backward"), program.backward(5, "AddmmBackward0", "mm")]
-    found = program.found(tmp_path)
-    assert [found.layer(item) for item in back] == ["layers.1", "layers.0/attn"]
-    assert [found.op(item) for item in back] == ["aten::gelu", "aten::addmm"]
-    assert found.origins.stack[back].tolist() == [program.items[item]["stack"] for item in reversed(made)]
-    assert found.origins.backward.tolist() == [False, False, True, True]
+    attributed = program.found(tmp_path)
+    assert [attributed.layer(item) for item in back] == ["layers.1", "layers.0/attn"]
+    assert [attributed.op(item) for item in back] == ["aten::gelu", "aten::addmm"]
+    assert attributed.origins.stack[back].tolist() == [program.items[item]["stack"] for item in reversed(forward)]
+    assert attributed.origins.backward.tolist() == [False, False, True, True]
 
 
 def test_forward_work_is_of_its_own_stack(tmp_path: Path) -> None:
     program = Program()
     item = program.forward(5, "layers.0", "addmm")
-    found = program.found(tmp_path)
-    assert (found.layer(item), found.op(item), found.origins.stack[item]) == ("layers.0", "aten::addmm", program.items[item]["stack"])
+    attributed = program.found(tmp_path)
+    assert (attributed.layer(item), attributed.op(item), attributed.origins.stack[item]) == (
+        "layers.0",
+        "aten::addmm",
+        program.items[item]["stack"],
+    )
 
 
 def test_of_several_things_launched_after_a_node_was_made_the_one_of_its_op_made_it(tmp_path: Path) -> None:
@@ -155,8 +43,8 @@ def test_of_several_things_launched_after_a_node_was_made_the_one_of_its_op_made
     program.forward(5, "layers.0", "fill__Scalar")
     program.forward(5, "layers.1", "addmm")
     back = [program.backward(5, "AddmmBackward0"), program.backward(5, "ExpBackward0"), program.backward(5)]
-    found = program.found(tmp_path)
-    assert [found.layer(item) for item in back] == ["layers.1", "layers.0", "layers.0"]
+    attributed = program.found(tmp_path)
+    assert [attributed.layer(item) for item in back] == ["layers.1", "layers.0", "layers.0"]
 
 
 def test_the_nodes_of_this_step_are_those_of_before_the_backward_pass(tmp_path: Path) -> None:
@@ -165,16 +53,16 @@ def test_the_nodes_of_this_step_are_those_of_before_the_backward_pass(tmp_path: 
     first = program.backward(5, "AddmmBackward0", time=20)
     program.forward(5, "layers.1", "addmm", time=30, thread=9)  # another thread with torch's old number, from 5 again
     second = program.backward(5, "AddmmBackward0", time=40)
-    found = program.found(tmp_path)
-    assert [found.layer(first), found.layer(second)] == ["layers.0", "layers.1"]
+    attributed = program.found(tmp_path)
+    assert [attributed.layer(first), attributed.layer(second)] == ["layers.0", "layers.1"]
 
 
 def test_threads_and_processes_have_numbers_of_their_own(tmp_path: Path) -> None:
     program = Program()
     program.forward(5, "layers.0", "addmm")
     others = [program.backward(5, "AddmmBackward0", number=OTHER), program.backward(5, "AddmmBackward0", process=1)]
-    found = program.found(tmp_path)
-    assert [found.layer(item) for item in others] == ["", ""]
+    attributed = program.found(tmp_path)
+    assert [attributed.layer(item) for item in others] == ["", ""]
 
 
 def test_a_node_that_launched_nothing_lies_between_its_neighbours(tmp_path: Path) -> None:
@@ -182,9 +70,9 @@ def test_a_node_that_launched_nothing_lies_between_its_neighbours(tmp_path: Path
     for sequence, layer in ((4, "layers.0"), (6, "layers.0"), (8, "layers.0.attn"), (20, "layers.1")):
         program.forward(sequence, layer, "addmm")
     back = [program.backward(sequence, "ViewBackward0") for sequence in (5, 7, 12)]
-    found = program.found(tmp_path)
-    assert [found.layer(item) for item in back] == ["layers.0", "layers.0", ""]
-    assert [found.op(item) for item in back] == ["aten::view"] * 3
+    attributed = program.found(tmp_path)
+    assert [attributed.layer(item) for item in back] == ["layers.0", "layers.0", ""]
+    assert [attributed.op(item) for item in back] == ["aten::view"] * 3
 
 
 def test_neighbours_are_of_the_same_step(tmp_path: Path) -> None:
@@ -208,8 +96,8 @@ def test_numbers_begin_again_after_32_bits(tmp_path: Path) -> None:
     program.forward((1 << 32) - 4, "layers.0", "addmm")
     program.forward(1, "layers.1", "addmm")
     back = [program.backward(1, "AddmmBackward0"), program.backward((1 << 32) - 4, "AddmmBackward0"), program.backward((1 << 32) - 3)]
-    found = program.found(tmp_path)
-    assert [found.layer(item) for item in back] == ["layers.1", "layers.0", "layers.0"]
+    attributed = program.found(tmp_path)
+    assert [attributed.layer(item) for item in back] == ["layers.1", "layers.0", "layers.0"]
 
 
 def test_sums_of_gradients_belong_to_the_node_before(tmp_path: Path) -> None:
@@ -219,9 +107,9 @@ def test_sums_of_gradients_belong_to_the_node_before(tmp_path: Path) -> None:
     program.backward(6, "AddmmBackward0")
     added = [program.between(), program.backward(NO_NUMBER, "", "add", number=OTHER)]
     program.backward(5, "AddmmBackward0")
-    found = program.found(tmp_path)
-    assert [(found.layer(item), found.origins.backward[item]) for item in added] == [("layers.1", True)] * 2
-    assert found.op(added[0]) == "aten::add"
+    attributed = program.found(tmp_path)
+    assert [(attributed.layer(item), attributed.origins.backward[item]) for item in added] == [("layers.1", True)] * 2
+    assert attributed.op(added[0]) == "aten::add"
 
 
 def test_a_sum_of_gradients_is_of_the_layer_that_holds_all_that_gave_them(tmp_path: Path) -> None:
@@ -231,11 +119,11 @@ def test_a_sum_of_gradients_is_of_the_layer_that_holds_all_that_gave_them(tmp_pa
         program.forward(sequence, layer, "addmm")
     sums = [program.sum(first, last) for first, last in ((6, 4), (5, 4), (7, 4), (6, 6))]
     back = program.backward(4, "AddmmBackward0")
-    found = program.found(tmp_path)
-    assert [found.layer(item) for item in sums] == ["layers.0", "layers.0/attn", "", "layers.0"]
-    assert found.layer(back) == "layers.0/attn"
-    assert {found.op(item) for item in sums} == {"aten::add"}
-    assert found.origins.backward[sums].all()
+    attributed = program.found(tmp_path)
+    assert [attributed.layer(item) for item in sums] == ["layers.0", "layers.0/attn", "", "layers.0"]
+    assert attributed.layer(back) == "layers.0/attn"
+    assert {attributed.op(item) for item in sums} == {"aten::add"}
+    assert attributed.origins.backward[sums].all()
 
 
 def test_nodes_of_a_sum_that_launched_nothing_are_of_the_call_that_made_them(tmp_path: Path) -> None:
@@ -243,8 +131,8 @@ def test_nodes_of_a_sum_that_launched_nothing_are_of_the_call_that_made_them(tmp
     program.call("layers.0.attn", 4, 6, 1, 2)
     program.call("layers.0", 6, 8, 3, 4)
     sums = [program.sum(6, 4, gpu=gpu) for gpu in (False, True)]
-    found = program.found(tmp_path)
-    assert [found.layer(item) for item in sums] == ["layers.0"] * 2
+    attributed = program.found(tmp_path)
+    assert [attributed.layer(item) for item in sums] == ["layers.0"] * 2
 
 
 def test_a_sum_of_which_nothing_is_told_belongs_to_its_node(tmp_path: Path) -> None:
@@ -255,8 +143,8 @@ def test_a_sum_of_which_nothing_is_told_belongs_to_its_node(tmp_path: Path) -> N
     others: list[Row] = [{"thread": MAIN}, {"end_ns": 1}, {"begin_ns": 10_000}, {"last": 5}, {"autograd": ONE}]
     sums = [program.sum(6, 4, row=row) for row in others]
     program.sums.append({**program.sums[0], "begin_ns": 0, "end_ns": 0})
-    found = program.found(tmp_path)
-    assert [found.layer(item) for item in sums] == ["layers.0/attn"] * len(sums)
+    attributed = program.found(tmp_path)
+    assert [attributed.layer(item) for item in sums] == ["layers.0/attn"] * len(sums)
 
 
 def test_cpu_samples_between_nodes_are_of_what_the_samples_around_them_share(tmp_path: Path) -> None:
@@ -269,8 +157,8 @@ def test_cpu_samples_between_nodes_are_of_what_the_samples_around_them_share(tmp
     second = program.between(gpu=False)
     program.backward(5, "AddmmBackward0", gpu=False)
     last = program.between(gpu=False)
-    found = program.found(tmp_path)
-    assert [found.layer(item) for item in (first, second, last)] == ["", "layers.0", "layers.0"]
+    attributed = program.found(tmp_path)
+    assert [attributed.layer(item) for item in (first, second, last)] == ["", "layers.0", "layers.0"]
 
 
 def test_a_pass_does_not_reach_over_the_forward_work_before_it(tmp_path: Path) -> None:
@@ -289,10 +177,10 @@ def test_modules_called_in_the_backward_pass_tell_their_layer_themselves(tmp_pat
     called = program.recomputed("layers.1", "addmm", 5, BACKWARD | ONE)
     again = program.recomputed("layers.0.attn", "addmm", 3, OTHER)
     back = program.backward(3, "AddmmBackward0", number=OTHER)
-    found = program.found(tmp_path)
-    assert [found.layer(item) for item in (called, again, back)] == ["layers.1", "layers.0/attn", "layers.0/attn"]
-    assert found.origins.backward[[called, again, back]].tolist() == [False, False, True]
-    assert found.op(called) == "aten::addmm"
+    attributed = program.found(tmp_path)
+    assert [attributed.layer(item) for item in (called, again, back)] == ["layers.1", "layers.0/attn", "layers.0/attn"]
+    assert attributed.origins.backward[[called, again, back]].tolist() == [False, False, True]
+    assert attributed.op(called) == "aten::addmm"
 
 
 def test_calls_of_modules_tell_the_layer_where_there_are_some(tmp_path: Path) -> None:
@@ -304,9 +192,9 @@ def test_calls_of_modules_tell_the_layer_where_there_are_some(tmp_path: Path) ->
     seen = program.forward(12, "layers.1", "addmm", gpu=False)
     nodes = {5: "layers.0/attn", 7: "layers.0", 19: "layers.1", 25: ""}
     back = [program.backward(sequence, "AddmmBackward0", gpu=False, time=1000 + sequence) for sequence in nodes]
-    found = program.found(tmp_path)
-    assert [found.layer(item) for item in back] == list(nodes.values())
-    assert found.origins.stack[back].tolist() == [0, 0, program.items[seen]["stack"], 0]
+    attributed = program.found(tmp_path)
+    assert [attributed.layer(item) for item in back] == list(nodes.values())
+    assert attributed.origins.stack[back].tolist() == [0, 0, program.items[seen]["stack"], 0]
 
 
 def test_the_call_that_made_a_node_wins_over_its_neighbours(tmp_path: Path) -> None:
@@ -337,21 +225,21 @@ def test_a_node_outside_of_all_calls_is_of_no_layer_where_calls_are_told_around_
     for sequence in (6, 8, 10, 13):
         program.forward(sequence, "layers.0", "addmm")
     back = [program.backward(sequence, "ViewBackward0") for sequence in (7, 9, 12)]
-    found = program.found(tmp_path)
-    assert [found.layer(item) for item in back] == ["", "layers.0", "layers.0"]
+    attributed = program.found(tmp_path)
+    assert [attributed.layer(item) for item in back] == ["", "layers.0", "layers.0"]
 
 
 def test_without_numbers_the_stack_still_tells_what_is_backward(tmp_path: Path) -> None:
     program = Program()
     stack = program.stack(None, "torch::autograd::Node::operator()", "torch::autograd::generated::AddmmBackward0::apply")
-    item = program._item(MAIN, stack, 0, 0)
-    found = program.found(tmp_path)
-    assert (found.origins.backward[item], found.op(item), found.layer(item)) == (True, "aten::addmm", "")
+    item = program.item(MAIN, stack, 0, 0)
+    attributed = program.found(tmp_path)
+    assert (attributed.origins.backward[item], attributed.op(item), attributed.layer(item)) == (True, "aten::addmm", "")
 
 
 def test_a_gradient_taken_inside_a_module_is_of_that_module_if_nothing_else_is_known(tmp_path: Path) -> None:
     program = Program()
-    item = program._item(MAIN, program.stack("layers.1", "torch::autograd::Node::operator()"), BACKWARD | ONE, 5)
+    item = program.item(MAIN, program.stack("layers.1", "torch::autograd::Node::operator()"), BACKWARD | ONE, 5)
     assert program.found(tmp_path).layer(item) == "layers.1"
 
 
@@ -393,17 +281,17 @@ def test_every_item_gets_an_answer_and_forward_work_its_own(
             program.between(time=1 + time, gpu=gpu)
     if not rows:
         return
-    found = program.found(tmp_path_factory.mktemp("p"))  # type: ignore[attr-defined]
-    size = len(found.layers.forest.parent)
-    assert len(found.origins.layer) == len(rows)
-    assert ((found.origins.layer >= 0) & (found.origins.layer < size)).all()
+    attributed = program.found(tmp_path_factory.mktemp("p"))  # type: ignore[attr-defined]
+    size = len(attributed.layers.forest.parent)
+    assert len(attributed.origins.layer) == len(rows)
+    assert ((attributed.origins.layer >= 0) & (attributed.origins.layer < size)).all()
     for item, (kind, _, number, layer, _, _) in enumerate(rows):
         if kind == "forward":
-            assert found.layer(item) == {"": "Module"}.get(layer, layer.replace(".attn", "/attn"))
+            assert attributed.layer(item) == {"": "Module"}.get(layer, layer.replace(".attn", "/attn"))
         elif kind in ("between", "sum") or number > 0:
-            assert found.origins.backward[item]
+            assert attributed.origins.backward[item]
     # What is known of a backward item is some layer that forward work was in, or what is above one.
-    known = set(found.origins.layer[~found.origins.backward].tolist())
-    above = {int(found.layers.forest.parent[node]) for node in known if node}
-    assert set(found.origins.layer[found.origins.backward].tolist()) <= known | above | {0}
-    assert np.isin(found.origins.stack, [0, *found.items["stack"].to_list()]).all()
+    layers = set(attributed.origins.layer[~attributed.origins.backward].tolist())
+    above = {int(attributed.layers.forest.parent[node]) for node in layers if node}
+    assert set(attributed.origins.layer[attributed.origins.backward].tolist()) <= layers | above | {0}
+    assert np.isin(attributed.origins.stack, [0, *attributed.items["stack"].to_list()]).all()

@@ -43,9 +43,9 @@ def test_a_step_goes_through_its_phases(tmp_path: Path) -> None:
     program = Program()
     for _ in range(2):
         train(program)
-    found = lines(tree(program.profile(tmp_path), "gpu-time", by="phase"))
+    stacks = lines(tree(program.profile(tmp_path), "gpu-time", by="phase"))
     by_phase = Counter[str]()
-    for path, value in found.items():
+    for path, value in stacks.items():
         by_phase[path.split(";")[0]] += value
     del by_phase["[GPU idle]_[G]"], by_phase["[GPU idle]"]
     assert by_phase == {"Data loading": 2, "Forward": 4, "Backward": 2, "Optimizer": 4}
@@ -115,9 +115,9 @@ def test_before_backward_ops_of_a_step_are_forward_and_after_it_they_are_not(tmp
         program.backward()
         program.launch(TRAIN, MM)
         program.optimizer()
-    first, *rest = phases(program, tmp_path)
+    first, *later = phases(program, tmp_path)
     step = ["Forward", "Forward", "Forward", "Backward", "Other", "Optimizer"]
-    assert (first, rest) == ("Other", step[1:] + step)
+    assert (first, later) == ("Other", step[1:] + step)
 
 
 def test_copies_to_the_device_before_forward_work_load_data(tmp_path: Path) -> None:
@@ -132,8 +132,8 @@ def test_copies_to_the_device_before_forward_work_load_data(tmp_path: Path) -> N
             program.launch(TRAIN, name="DEVICE_TO_HOST")
             program.backward()
         program.optimizer()
-    found = lines(tree(program.profile(tmp_path), "gpu-time", by="phase"))
-    copies = {path: count for path, count in found.items() if "copy" in path}
+    stacks = lines(tree(program.profile(tmp_path), "gpu-time", by="phase"))
+    copies = {path: count for path, count in stacks.items() if "copy" in path}
     assert copies == {
         "Data loading;[copy host→device]_[G]": 4, "Other;[copy host→device]_[G]": 5, "Other;[copy device→host]_[G]": 4
     }  # fmt: skip
@@ -152,10 +152,10 @@ def test_collectives_are_communication_wherever_they_are_launched_from(tmp_path:
 
 def test_a_replayed_graph_has_the_layers_of_its_capture_and_the_step_of_its_replay(tmp_path: Path) -> None:
     program = Program()
-    made = program.stack(TRAIN, CALL_IMPL, "layer model", CALL_IMPL, "layer model/layers.0", MM)
+    forward = program.stack(TRAIN, CALL_IMPL, "layer model", CALL_IMPL, "layer model/layers.0", MM)
     back = program.stack(TRAIN, TENSOR_BACKWARD, "torch::autograd::Engine::x", MM)
     loss = program.stack(TRAIN, "at::_ops::nll_loss::call")
-    for node, (stack, autograd) in enumerate(((made, 1), (loss, 1), (back, BACKWARD | 1)), 1):
+    for node, (stack, autograd) in enumerate(((forward, 1), (loss, 1), (back, BACKWARD | 1)), 1):
         program.tables["graph_nodes"].append({"node": node, "thread": 1, "stack": stack, "time_ns": 900 + node, "autograd": autograd})
         program.tables["graph_nodes"].append({"node": node + 10, "original": node})
     for _ in range(2):
@@ -165,8 +165,8 @@ def test_a_replayed_graph_has_the_layers_of_its_capture_and_the_step_of_its_repl
         program.backward()
         program.optimizer()
     recorded = program.profile(tmp_path)
-    found = lines(tree(recorded, "gpu-time", by="step"))
-    graphed = sorted(path for path in found if path.endswith(";graphed_[G]") and path.startswith("Step.1"))
+    stacks = lines(tree(recorded, "gpu-time", by="step"))
+    graphed = sorted(path for path in stacks if path.endswith(";graphed_[G]") and path.startswith("Step.1"))
     assert [path.split(";")[1] for path in graphed] == ["Backward", "Forward", "Forward"]
     assert "layers.0" in graphed[2 if "nll_loss" in graphed[1] else 1]
 
@@ -190,29 +190,29 @@ def test_no_grouping_changes_a_total(tmp_path: Path, by: str, metric: str) -> No
 
 
 def test_by_region_the_code_stays(tmp_path: Path) -> None:
-    found = lines(tree(training(tmp_path), "gpu-time", by="region"))
-    assert found["warm-up;main thread;py::train;-;init_[G]"] == 1
-    assert found["[no region];main thread;py::train;py::AdamW.step;-;adam_[G]"] == 2
-    assert found["[no region];[unattributed: no launch];adam_[G]"] == 1
+    stacks = lines(tree(training(tmp_path), "gpu-time", by="region"))
+    assert stacks["warm-up;main thread;py::train;-;init_[G]"] == 1
+    assert stacks["[no region];main thread;py::train;py::AdamW.step;-;adam_[G]"] == 2
+    assert stacks["[no region];[unattributed: no launch];adam_[G]"] == 1
 
 
 def test_by_step_a_kernel_lies_under_its_step_phase_layer_and_op(tmp_path: Path) -> None:
-    found = lines(tree(training(tmp_path), "gpu-time", by="step"))
-    assert found["Step.1;Forward;layers.0;aten::addmm;kernel_[G]"] == 1
-    assert found["Step.1;Forward;[no layer];aten::nll_loss;loss_[G]"] == 1
-    assert found["Step.1;Backward;layers.0;aten::addmm (backward);kernel_[G]"] == 1
-    assert found["Step.1;Optimizer;adam_[G]"] == 1
-    assert found["[no step];Other;init_[G]"] == 1
+    stacks = lines(tree(training(tmp_path), "gpu-time", by="step"))
+    assert stacks["Step.1;Forward;layers.0;aten::addmm;kernel_[G]"] == 1
+    assert stacks["Step.1;Forward;[no layer];aten::nll_loss;loss_[G]"] == 1
+    assert stacks["Step.1;Backward;layers.0;aten::addmm (backward);kernel_[G]"] == 1
+    assert stacks["Step.1;Optimizer;adam_[G]"] == 1
+    assert stacks["[no step];Other;init_[G]"] == 1
 
 
 def test_cpu_time_lies_under_the_same_with_the_innermost_function(tmp_path: Path) -> None:
-    found = lines(tree(training(tmp_path), "cpu-time", by="phase"), "cpu-time")
-    assert found == {"Forward;aten::mm;at::_ops::mm::call": 14, "Backward;aten::mm;at::_ops::mm::call": 14, "Other;py::train": 14}
+    stacks = lines(tree(training(tmp_path), "cpu-time", by="phase"), "cpu-time")
+    assert stacks == {"Forward;aten::mm;at::_ops::mm::call": 14, "Backward;aten::mm;at::_ops::mm::call": 14, "Other;py::train": 14}
 
 
 def test_by_family_kernels_lie_under_what_they_do(tmp_path: Path) -> None:
-    found = lines(tree(training(tmp_path), "gpu-time", by="family"))
-    assert found["copy;[copy host→device]_[G]"] == 3
+    stacks = lines(tree(training(tmp_path), "gpu-time", by="family"))
+    assert stacks["copy;[copy host→device]_[G]"] == 3
 
 
 def test_nothing_is_said_of_what_nobody_has(tmp_path: Path) -> None:
@@ -220,8 +220,8 @@ def test_nothing_is_said_of_what_nobody_has(tmp_path: Path) -> None:
     program = Program()
     program.launch(TRAIN, "main")
     recorded = program.profile(tmp_path)
-    found = {by: lines(tree(recorded, "gpu-time", by=by)) for by in ("layer", "step", "op", "region")}
-    assert found == {
+    by_grouping = {by: lines(tree(recorded, "gpu-time", by=by)) for by in ("layer", "step", "op", "region")}
+    assert by_grouping == {
         "layer": {"Other;kernel_[G]": 1}, "step": {"Other;kernel_[G]": 1}, "op": {"kernel_[G]": 1},
         "region": {"main thread;py::train;main;-;kernel_[G]": 1},
     }  # fmt: skip

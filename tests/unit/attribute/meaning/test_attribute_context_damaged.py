@@ -30,29 +30,31 @@ NODE = st.tuples(st.integers(0, 4), st.integers(0, 4), FRAMES)
 def program(
     launches: list[tuple], regions: list[tuple], calls: list[tuple], nodes: list[tuple], sums: list[tuple]  # type: ignore[type-arg]
 ) -> Program:  # fmt: skip
-    made = Program()
-    made.thread("other")
-    made.stack(TRAIN)
+    fuzzed = Program()
+    fuzzed.thread("other")
+    fuzzed.stack(TRAIN)
     for number, (frames, thread, time, autograd, sequence) in enumerate(launches):
-        made.launch(
+        fuzzed.launch(
             *frames, thread=thread, autograd=autograd, sequence=sequence, node=number % 5, name=("k", "HOST_TO_DEVICE", "nccl")[number % 3]
         )
-        made.tables["launches"][-1]["begin_ns"] = time
-        row = {"thread": thread, "stack": made.stack(*frames), "weight": 1, "period_ns": 7, "time_ns": time}
-        made.tables["cpu_samples"].append({**row, "autograd": autograd, "sequence": sequence})
+        fuzzed.tables["launches"][-1]["begin_ns"] = time
+        row = {"thread": thread, "stack": fuzzed.stack(*frames), "weight": 1, "period_ns": 7, "time_ns": time}
+        fuzzed.tables["cpu_samples"].append({**row, "autograd": autograd, "sequence": sequence})
     for name, begin, end, thread, payload in regions:
         automatic: Row = {"api": int(RegionApi.AUTOMATIC), "domain": "aiflame"} if name != "mine" else {"api": 3}
-        made.tables["regions"].append({"thread": thread, "kind": 1, "name": name, "payload": payload, "begin_ns": begin, **automatic})
+        fuzzed.tables["regions"].append({"thread": thread, "kind": 1, "name": name, "payload": payload, "begin_ns": begin, **automatic})
         if end is not None:
-            made.tables["region_ends"].append({"region": len(made.tables["regions"]), "thread": thread, "end_ns": end})
+            fuzzed.tables["region_ends"].append({"region": len(fuzzed.tables["regions"]), "thread": thread, "end_ns": end})
     for thread, layer, begin, end, first, past in calls:
         row = {"thread": thread, "layer": layer, "begin_ns": begin, "end_ns": end}
-        made.tables["layer_calls"].append({**row, "autograd": 1, "sequence_begin": first, "sequence_end": past})
-    for told in sums:
-        made.tables["gradient_sums"].append(dict(zip(("thread", "autograd", "first", "last", "begin_ns", "end_ns"), told, strict=True)))
+        fuzzed.tables["layer_calls"].append({**row, "autograd": 1, "sequence_begin": first, "sequence_end": past})
+    for gradient_sum in sums:
+        fuzzed.tables["gradient_sums"].append(
+            dict(zip(("thread", "autograd", "first", "last", "begin_ns", "end_ns"), gradient_sum, strict=True))
+        )
     for node, original, frames in nodes:
-        made.tables["graph_nodes"].append({"node": node, "original": original, "thread": 1, "stack": made.stack(*frames), "time_ns": 7})
-    return made
+        fuzzed.tables["graph_nodes"].append({"node": node, "original": original, "thread": 1, "stack": fuzzed.stack(*frames), "time_ns": 7})
+    return fuzzed
 
 
 @given(

@@ -28,8 +28,8 @@ def layer(row: int) -> int:
 
 
 def symbols() -> list[Row]:
-    rest = {"process": 0, "depth": 0, "full_name": "", "module": "", "file": "", "line": 0, "offset": 0, "approximate": False}
-    return [{**rest, **row} for row in SYMBOLS]
+    constants = {"process": 0, "depth": 0, "full_name": "", "module": "", "file": "", "line": 0, "offset": 0, "approximate": False}
+    return [{**constants, **row} for row in SYMBOLS]
 
 
 class Model:
@@ -66,19 +66,19 @@ def profile(path: Path, model: Model, stacks: list[list[int]], **more: list[Row]
     return sealed(path / "p.aiflame", **tables)
 
 
-def names(found: StackLayers, node: int) -> str:
+def names(stack_layers: StackLayers, node: int) -> str:
     text: list[str] = []
     while node > 0:
-        text.append(found.forest.frames["name"][int(found.forest.frame[node])])
-        node = int(found.forest.parent[node])
+        text.append(stack_layers.forest.frames["name"][int(stack_layers.forest.frame[node])])
+        node = int(stack_layers.forest.parent[node])
     return "/".join(reversed(text))
 
 
 def paths(path: Path, model: Model, *stacks: list[int]) -> list[str]:
     """The layer path of each stack."""
-    found = layers(profile(path, model, list(stacks)))
+    stack_layers = layers(profile(path, model, list(stacks)))
     ends = np.cumsum([len(words) for words in stacks])
-    return [names(found, node) for node in found.of_stacks(np.zeros(len(ends), dtype=np.int64), ends).tolist()]
+    return [names(stack_layers, node) for node in stack_layers.of_stacks(np.zeros(len(ends), dtype=np.int64), ends).tolist()]
 
 
 BLOCKS = {"": "Net", "layers": "ModuleList", "layers.0": "Block", "layers.0.attn": "Attn", "layers.1": "Block", "layers.1.attn": "Attn"}
@@ -94,8 +94,8 @@ def test_a_path_has_a_frame_for_each_name_and_lists_go_with_what_is_in_them(tmp_
 def test_the_frame_tells_the_whole_path_and_the_class(tmp_path: Path) -> None:
     model = Model()
     row = model.build(BLOCKS)
-    found = layers(profile(tmp_path, model, [[row[""], row["layers.1"], row["layers.1.attn"]]]))
-    frame = found.forest.frames.row(int(found.forest.frame[found.path[2]]), named=True)
+    stack_layers = layers(profile(tmp_path, model, [[row[""], row["layers.1"], row["layers.1.attn"]]]))
+    frame = stack_layers.forest.frames.row(int(stack_layers.forest.frame[stack_layers.path[2]]), named=True)
     assert (frame["name"], frame["kind"], frame["full_name"]) == ("attn", int(Kind.LAYER), "layers.1.attn (app.Attn)")
 
 
@@ -131,8 +131,8 @@ def test_a_module_whose_calls_go_past_it_keeps_its_frame(tmp_path: Path) -> None
 def test_wrappers_vanish(tmp_path: Path, wrapper: str, prefix: str) -> None:
     model = Model()
     row = model.build({"": wrapper, prefix: "Net", f"{prefix}.head": "Linear"})
-    found = paths(tmp_path, model, [row[""], row[prefix], row[f"{prefix}.head"]], [row[""], row[prefix], MAIN], [row[""], MAIN])
-    assert found == ["head", "Net", "Net"]
+    names_of_paths = paths(tmp_path, model, [row[""], row[prefix], row[f"{prefix}.head"]], [row[""], row[prefix], MAIN], [row[""], MAIN])
+    assert names_of_paths == ["head", "Net", "Net"]
 
 
 def test_wrappers_vanish_within_a_path(tmp_path: Path) -> None:
@@ -184,8 +184,8 @@ def test_a_part_that_is_called_by_itself_is_where_the_whole_has_it(tmp_path: Pat
 def test_the_class_stands_first_where_a_process_runs_several_models(tmp_path: Path) -> None:
     model = Model()
     one, two = model.build({"": "Generator", "up": "Linear"}), model.build({"": "Discriminator", "down": "Linear"})
-    found = paths(tmp_path, model, [one[""], one["up"]], [two[""], two["down"]], [two[""], MAIN])
-    assert found == ["Generator/up", "Discriminator/down", "Discriminator"]
+    names_of_paths = paths(tmp_path, model, [one[""], one["up"]], [two[""], two["down"]], [two[""], MAIN])
+    assert names_of_paths == ["Generator/up", "Discriminator/down", "Discriminator"]
 
 
 def test_models_of_one_class_are_told_apart(tmp_path: Path) -> None:
@@ -212,10 +212,10 @@ def test_processes_have_their_own_modules(tmp_path: Path) -> None:
     model = Model()
     row = model.build(BLOCKS)
     stacks = [{"process": process, "parent": 0, "frame": layer(row["layers.0"])} for process in (0, 1)]
-    found = layers(
+    stack_layers = layers(
         sealed(tmp_path / "p.aiflame", stacks=stacks, symbols=symbols(), layers=model.layers, layer_names=model.names, processes=[{}, {}])
     )
-    assert [names(found, node) for node in found.path.tolist()] == ["layers.0", "[unknown layer]"]
+    assert [names(stack_layers, node) for node in stack_layers.path.tolist()] == ["layers.0", "[unknown layer]"]
 
 
 def test_a_profile_without_torch_has_no_layers(tmp_path: Path) -> None:
@@ -230,10 +230,13 @@ def test_calls_have_the_paths_of_the_calls_around_them(tmp_path: Path) -> None:
         {"thread": 1, "layer": row[path], "autograd": 1, "begin_ns": begin, "end_ns": end, "sequence_begin": first, "sequence_end": last}
         for path, begin, end, first, last in spans
     ]
-    found = layers(profile(tmp_path, model, [[MAIN]], layer_calls=calls[::-1]))
+    stack_layers = layers(profile(tmp_path, model, [[MAIN]], layer_calls=calls[::-1]))
     sequence = np.arange(11)
-    call = found.calls.of_nodes(torch_thread(0 * sequence, 0 * sequence + 1), sequence, 0 * sequence + 200)
-    got = [names(found, node) if at >= 0 else None for at, node in zip(call.tolist(), found.call_path[call].tolist(), strict=True)]
+    call = stack_layers.calls.of_nodes(torch_thread(0 * sequence, 0 * sequence + 1), sequence, 0 * sequence + 200)
+    got = [
+        names(stack_layers, node) if at >= 0 else None
+        for at, node in zip(call.tolist(), stack_layers.call_path[call].tolist(), strict=True)
+    ]
     blocks = ["layers.0", "layers.0/attn", "layers.0/attn", "layers.0", "layers.0", *["layers.1"] * 4]
     assert got == [*blocks, "Net", None]
 
@@ -247,11 +250,11 @@ def test_numbers_that_began_again_are_of_the_later_calls(tmp_path: Path) -> None
         {"thread": 1, "layer": row[path], "autograd": 1, "begin_ns": begin, "end_ns": end, "sequence_begin": first, "sequence_end": last}
         for path, begin, end, first, last in spans
     ]
-    found = layers(profile(tmp_path, model, [[MAIN]], layer_calls=calls))
+    stack_layers = layers(profile(tmp_path, model, [[MAIN]], layer_calls=calls))
     sequence = np.array([wraps, wraps + 1, 2, wraps - 9, 2])
     time = np.array([50, 50, 50, 130, 25])
-    call = found.calls.of_nodes(torch_thread(0 * sequence, 0 * sequence + 1), sequence, time)
-    assert [names(found, found.call_path[at]) if at >= 0 else None for at in call.tolist()] == [
+    call = stack_layers.calls.of_nodes(torch_thread(0 * sequence, 0 * sequence + 1), sequence, time)
+    assert [names(stack_layers, stack_layers.call_path[at]) if at >= 0 else None for at in call.tolist()] == [
         "layers.0",
         "layers.0",
         "layers.1",

@@ -1,4 +1,4 @@
-"""Which op a stack is of. The names of functions are those that a recording of torch 2.13 has."""
+"""The op that a stack belongs to. The names of functions are those that a recording of torch 2.13 has."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ def found(path: Path, *stack: Function, modules: dict[str, str] | None = None, f
         frame = python(place, 8) if isinstance(function, tuple) else native(1, 0x100 * place)
         name, file = function if isinstance(function, tuple) else (function, "")
         rows.append({"parent": place - 1, "frame": frame})
-        rest = {"process": 0, "depth": 0, "line": 0, "offset": 0, "approximate": False, "full_name": (full or {}).get(name, "")}
+        constants = {"process": 0, "depth": 0, "line": 0, "offset": 0, "approximate": False, "full_name": (full or {}).get(name, "")}
         kind = Kind.PYTHON if isinstance(function, tuple) else Kind.CPP
         module = "" if isinstance(function, tuple) else (modules or {}).get(name, "libtorch_cpu.so")
-        symbols.append({**rest, "frame": frame, "name": name, "kind": int(kind), "module": module, "file": file})
+        symbols.append({**constants, "frame": frame, "name": name, "kind": int(kind), "module": module, "file": file})
     return ops(sealed(path / "p.aiflame", None, stacks=rows, symbols=symbols))
 
 
@@ -178,8 +178,8 @@ def test_custom_ops_are_called_by_their_function(tmp_path: Path) -> None:
         "c10::Dispatcher::callBoxed",
     ]
     kernel = ("CustomOpDef.register_kernel.<locals>.inner.<locals>.backend_impl", TORCH + "_library/custom_ops.py")
-    rest = [("inner", TORCH + "_compile.py"), ("slow_sin", "/app/ops.py")]
-    assert op(tmp_path, ("train", "/app/train.py"), *stack, kernel, *rest, ("helper", "/app/helpers.py"), "sin") == "slow_sin"
+    callers = [("inner", TORCH + "_compile.py"), ("slow_sin", "/app/ops.py")]
+    assert op(tmp_path, ("train", "/app/train.py"), *stack, kernel, *callers, ("helper", "/app/helpers.py"), "sin") == "slow_sin"
 
 
 def test_what_such_an_op_imports_is_none_of_its_work(tmp_path: Path) -> None:

@@ -44,19 +44,19 @@ class Marked:
 
     def paths(self, *times: int, thread: int = 1, process: int = 0) -> list[str]:
         """The path at each moment, `outer/inner`."""
-        found = self.found
+        marked_regions = self.found
         size = len(times)
-        nodes = found.paths(np.full(size, process), np.full(size, thread), np.array(times, dtype=np.int64))
-        return ["/".join(reversed(list(_names(found, int(node))))) for node in nodes]
+        nodes = marked_regions.paths(np.full(size, process), np.full(size, thread), np.array(times, dtype=np.int64))
+        return ["/".join(reversed(list(_names(marked_regions, int(node))))) for node in nodes]
 
     def ends(self) -> dict[str, tuple[int, bool]]:
         return {name: (end, ended) for name, end, ended in self.found.intervals.select("name", "end_ns", "ended").rows()}
 
 
-def _names(found: Regions, node: int) -> Iterator[str]:
+def _names(marked_regions: Regions, node: int) -> Iterator[str]:
     while node > 0:
-        yield found.forest.frames["name"][int(found.forest.frame[node])]
-        node = int(found.forest.parent[node])
+        yield marked_regions.forest.frames["name"][int(marked_regions.forest.frame[node])]
+        node = int(marked_regions.forest.parent[node])
 
 
 @pytest.fixture
@@ -101,10 +101,10 @@ def test_threads_and_processes_are_apart(tmp_path: Path) -> None:
     mark("a", 10, 90, thread=1)
     mark("b", 10, 90, thread=2)
     mark("c", 10, 90, thread=1, process=1)
-    found = mark.found
+    marked_regions = mark.found
     process, thread = np.array([0, 0, 1, 0, 1]), np.array([1, 2, 1, 3, 2])
-    nodes = found.paths(process, thread, np.full(5, 50))
-    assert ["/".join(_names(found, int(node))) for node in nodes] == ["a", "b", "c", "", ""]
+    nodes = marked_regions.paths(process, thread, np.full(5, 50))
+    assert ["/".join(_names(marked_regions, int(node))) for node in nodes] == ["a", "b", "c", "", ""]
 
 
 def test_free_regions_lie_outside_of_pushed_ones_and_may_overlap(mark: Marked) -> None:
@@ -130,8 +130,8 @@ def test_frames_are_outermost_and_of_all_threads(mark: Marked) -> None:
     mark("pushed", 10, 90, thread=1)
     mark("frame", 20, 60, kind=FRAME, thread=2, api=RegionApi.ITT)
     nodes = mark.found
-    found = nodes.paths(np.zeros(4, np.int64), np.array([1, 1, 3, 3]), np.array([15, 30, 30, 70]))
-    assert ["/".join(reversed(list(_names(nodes, int(node))))) for node in found] == ["pushed", "frame/pushed", "frame", ""]
+    paths = nodes.paths(np.zeros(4, np.int64), np.array([1, 1, 3, 3]), np.array([15, 30, 30, 70]))
+    assert ["/".join(reversed(list(_names(nodes, int(node))))) for node in paths] == ["pushed", "frame/pushed", "frame", ""]
 
 
 def test_marks_and_what_aiflame_saw_itself_are_in_no_path(mark: Marked) -> None:
@@ -197,10 +197,10 @@ def test_moments_and_kinds_that_cannot_be_are_in_no_path(mark: Marked) -> None:
 
 
 def test_a_profile_without_regions_has_none(tmp_path: Path) -> None:
-    found = regions(sealed(tmp_path / "p.aiflame"))
-    assert found.intervals.is_empty()
-    assert found.paths(np.array([0]), np.array([1]), np.array([5])).tolist() == [0]
-    assert found.paths(*(np.zeros(0, np.int64),) * 3).tolist() == []
+    none = regions(sealed(tmp_path / "p.aiflame"))
+    assert none.intervals.is_empty()
+    assert none.paths(np.array([0]), np.array([1]), np.array([5])).tolist() == [0]
+    assert none.paths(*(np.zeros(0, np.int64),) * 3).tolist() == []
 
 
 @pytest.mark.parametrize("seed", range(20))

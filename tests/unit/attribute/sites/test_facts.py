@@ -30,9 +30,9 @@ MM = "at::_ops::mm::call"
 def graphs(path: Path) -> Profile:
     """Graphs that are replayed, one of them captured before recording."""
     program = Program()
-    made = program.stack(TRAIN, CALL_IMPL, "layer model", CALL_IMPL, "layer model/layers.0", MM)
+    forward = program.stack(TRAIN, CALL_IMPL, "layer model", CALL_IMPL, "layer model/layers.0", MM)
     back = program.stack(TRAIN, TENSOR_BACKWARD, "torch::autograd::Engine::x", MM)
-    for node, (stack, autograd) in enumerate(((made, 1), (back, BACKWARD | 1)), 1):
+    for node, (stack, autograd) in enumerate(((forward, 1), (back, BACKWARD | 1)), 1):
         program.tables["graph_nodes"].append({"node": node, "thread": 1, "stack": stack, "time_ns": 900 + node, "autograd": autograd})
         program.tables["graph_nodes"].append({"node": node + 10, "original": node})
     for _ in range(3):
@@ -61,15 +61,15 @@ def sampled(path: Path) -> Profile:
     """Kernels with samples inside, called functions, samples whose kernel is not known, lost ones and those of the driver."""
     windows = [window(0, 100), window(100, 200, dropped=4, foreign=6), window(900, 1000, device=f"{GPU} too", dropped=1)]
     functions = [*GEMM, {"cubin": 7, "name": "$gemm$helper"}, {"cubin": 8, "name": "other"}, {"cubin": 9, "name": "relu"}]
-    taken = [sample(5), sample(3, offset=0x20, reason=3), sample(2, offset=0x30), sample(1, offset=0x20), sample(4, function=2)]
-    taken += [sample(2, function=3), sample(10, in_window=2, function=4), sample(7, in_window=2, reason=2, function=4)]
+    samples = [sample(5), sample(3, offset=0x20, reason=3), sample(2, offset=0x30), sample(1, offset=0x20), sample(4, function=2)]
+    samples += [sample(2, function=3), sample(10, in_window=2, function=4), sample(7, in_window=2, reason=2, function=4)]
     kernels = [kernel(1, 0, 100), kernel(2, 110, 150, "relu"), kernel(7, 160, 170, "relu"), kernel(3, 170, 180, "short")]
     copies: list[Row] = [
         {"kind": 1, "device": GPU, "api": 2, "correlation": 3, "start_ns": 185, "end_ns": 190, "bytes": 4096},
         {"kind": 4, "device": GPU, "api": 2, "correlation": 8, "start_ns": 195, "end_ns": 199, "bytes": 64},
     ]
     inside: dict[str, list[Row]] = {"gpu_lines": LINES, "gpu_instructions": SASS}
-    more: dict[str, list[Row]] = {"gpu_functions": functions, "gpu_windows": windows, "gpu_samples": taken, "copies": copies}
+    more: dict[str, list[Row]] = {"gpu_functions": functions, "gpu_windows": windows, "gpu_samples": samples, "copies": copies}
     return profile(path, **more, **inside, **ran(*kernels))
 
 
@@ -99,12 +99,12 @@ class Recorded:
 
 @pytest.fixture(scope="module", params=PROFILES)
 def recorded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Recorded:
-    made: Profile = PROFILES[request.param](tmp_path_factory.mktemp("facts"))
-    there = metrics(made)
-    found = {metric: cpu_sites(made, metric) for metric in there if metric in CPU}
+    opened: Profile = PROFILES[request.param](tmp_path_factory.mktemp("facts"))
+    there = metrics(opened)
+    sites = {metric: cpu_sites(opened, metric) for metric in there if metric in CPU}
     if any(metric not in CPU for metric in there):
-        found |= dict.fromkeys([metric for metric in there if metric not in CPU], device_sites(made))
-    return Recorded(made, found)
+        sites |= dict.fromkeys([metric for metric in there if metric not in CPU], device_sites(opened))
+    return Recorded(opened, sites)
 
 
 @pytest.mark.parametrize("by", [row.name for row in GROUPING_ROWS if row.on_devices and row.name != RANK])
@@ -114,12 +114,12 @@ def test_facts_put_together_are_the_trees(recorded: Recorded, by: str) -> None:
         if by not in [one.name for one in facts.groupings]:
             continue
         for detail in ("function", "line") if metric in CPU else ("function", "line", "instruction"):
-            found = stacks_of_facts(facts, metric, by, detail, also="launches" if metric == GPU_TIME else "")
+            of_facts = stacks_of_facts(facts, metric, by, detail, also="launches" if metric == GPU_TIME else "")
             expected = stacks_of_tree(recorded.profile, metric, by, detail)
-            assert found.keys() == expected.keys()
-            assert found.total() == expected.total()
+            assert of_facts.keys() == expected.keys()
+            assert of_facts.total() == expected.total()
             rounded = 1 if "kernel_origins" in recorded.profile.names() and by in ("layer", "op", "phase") else 0
-            assert max((abs(found[chain] - expected[chain]) for chain in expected), default=0) <= rounded
+            assert max((abs(of_facts[chain] - expected[chain]) for chain in expected), default=0) <= rounded
 
 
 def test_launches_are_counted_once(recorded: Recorded) -> None:

@@ -38,11 +38,11 @@ def rows(of: pl.DataFrame) -> list[tuple[int, ...]]:
 
 def kernels(facts: SiteTable) -> dict[int, str]:
     """The kernel or the lone frame of each group."""
-    names, found = facts.frames["name"].to_list(), {}
+    names, by_group = facts.frames["name"].to_list(), {}
     for group, alone, node in facts.sites.select("group", "alone", "kernel").rows():
         segment, at = ("alone", alone) if alone else ("kernel", node)
-        found[group] = names[facts.segments[segment].frame[at]]
-    return found
+        by_group[group] = names[facts.segments[segment].frame[at]]
+    return by_group
 
 
 @pytest.mark.parametrize(("seconds", "milliseconds"), [(4, 1), (6, 10), (599, 10), (601, 100), (7100, 100), (7300, 600)])
@@ -58,17 +58,17 @@ def test_a_run_of_years_has_no_more_bins_than_can_be_shown() -> None:
 
 def test_what_is_longer_than_a_bin_lies_in_all_that_it_covers() -> None:
     bins = Bins(100, 10, 5)
-    found = in_bins(ints(0, 0, 1, 1), ints(105, 121, 112, 140), ints(108, 123, 135, 140), bins)
-    assert rows(found) == [(0, 0, 3), (0, 2, 2), (1, 1, 8), (1, 2, 10), (1, 3, 5)]
+    spread = in_bins(ints(0, 0, 1, 1), ints(105, 121, 112, 140), ints(108, 123, 135, 140), bins)
+    assert rows(spread) == [(0, 0, 3), (0, 2, 2), (1, 1, 8), (1, 2, 10), (1, 3, 5)]
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(-50, 1 << 40), st.integers(0, 1 << 40)), max_size=12), st.integers(1, 1 << 38))
 def test_spreading_loses_nothing(intervals: list[tuple[int, int, int]], bin_ns: int) -> None:
     group, start, took = (np.array([row[column] for row in intervals], dtype=np.int64) for column in range(3))
     bins = Bins(0, bin_ns, min(500, (1 << 41) // bin_ns + 1))
-    found = in_bins(group, start, start + took, bins)
-    assert np.bincount(found["group"], found["value"], 4).tolist() == np.bincount(group, took, 4).tolist()
-    assert len(found) == 0 or (found["value"].min() > 0 and found["bin"].max() < bins.count)
+    spread = in_bins(group, start, start + took, bins)
+    assert np.bincount(spread["group"], spread["value"], 4).tolist() == np.bincount(group, took, 4).tolist()
+    assert len(spread) == 0 or (spread["value"].min() > 0 and spread["bin"].max() < bins.count)
 
 
 @pytest.mark.parametrize("size", [10, 1 << 40])
@@ -81,10 +81,10 @@ def test_sums_are_the_same_whether_they_are_an_array_or_not(size: int) -> None:
 
 def test_a_step_is_parted_evenly_whatever_its_length() -> None:
     steps = Steps(ints(0, 1000), ints(7, 2000), ints(0, 1), 10)
-    found = in_slots(steps, ints(0, 0, 0), ints(0, 1, 1), ints(0, 1000, 1990), ints(7, 1150, 2100))
-    of_short = {slot: value for _, step, slot, value in found.rows() if step == 0}
+    spread = in_slots(steps, ints(0, 0, 0), ints(0, 1, 1), ints(0, 1000, 1990), ints(7, 1150, 2100))
+    of_short = {slot: value for _, step, slot, value in spread.rows() if step == 0}
     assert sum(of_short.values()) == 7 and max(of_short.values()) == 1
-    assert rows(found.filter(step=1)) == [(0, 1, 0, 100), (0, 1, 1, 50), (0, 1, 9, 110)]
+    assert rows(spread.filter(step=1)) == [(0, 1, 0, 100), (0, 1, 1, 50), (0, 1, 9, 110)]
 
 
 def test_rows_become_one_until_pairs_are_few() -> None:
@@ -116,10 +116,10 @@ def test_kernels_copies_and_idle_time_lie_where_they_were(tmp_path: Path) -> Non
     facts = device_sites(profile(tmp_path, copies=[copy], **ran(kernel(1, MS // 2, 3 * MS), kernel(2, 4 * MS, 5 * MS, "relu"))))
     assert facts.bins.bin_ns == MS
     name = kernels(facts)
-    found: dict[str, dict[int, int]] = {}
+    bins: dict[str, dict[int, int]] = {}
     for group, at, value in facts.moments.select("group", "bin", "gpu-time").rows():
-        found.setdefault(name[group], {})[at] = value
-    assert found == {
+        bins.setdefault(name[group], {})[at] = value
+    assert bins == {
         "gemm": {0: MS // 2, 1: MS, 2: MS},
         "relu": {4: MS},
         "[copy host→device]": {9: MS},
@@ -131,16 +131,16 @@ def test_samples_lie_in_their_window_where_their_kernel_ran(tmp_path: Path) -> N
     """Three windows of 4 ms: in the first one relu ran half as long as gemm; in the last one only gemm did, twice."""
     launched = [kernel(1, 0, 2 * MS), kernel(2, 3 * MS, 4 * MS, "relu"), kernel(1, 8 * MS, 9 * MS), kernel(1, 11 * MS, 12 * MS)]
     windows = [window(0, 4 * MS, period_log2=23), window(4 * MS, 8 * MS, dropped=5, period_log2=23), window(8 * MS, 12 * MS)]
-    taken = [sample(20), sample(30, function=2), sample(8, in_window=3)]
+    samples = [sample(20), sample(30, function=2), sample(8, in_window=3)]
     functions = [*GEMM, {"cubin": 8, "name": "relu"}]
-    facts = device_sites(profile(tmp_path, gpu_functions=functions, gpu_windows=windows, gpu_samples=taken, **ran(*launched)))
+    facts = device_sites(profile(tmp_path, gpu_functions=functions, gpu_windows=windows, gpu_samples=samples, **ran(*launched)))
     name = kernels(facts)
-    found: dict[str, dict[int, int]] = {}
+    bins: dict[str, dict[int, int]] = {}
     for group, at, value in facts.moments.select("group", "bin", "gpu-stalls").rows():
         if value:
-            found.setdefault(name[group], {})[at] = value
+            bins.setdefault(name[group], {})[at] = value
     assert (facts.window_ns, facts.period_log2) == (4 * MS, 23)
-    assert found == {"gemm": {0: 10, 1: 10, 8: 4, 11: 4}, "relu": {3: 30}, "[unattributed: samples dropped]": {6: 5}}
+    assert bins == {"gemm": {0: 10, 1: 10, 8: 4, 11: 4}, "relu": {3: 30}, "[unattributed: samples dropped]": {6: 5}}
 
 
 def training(path: Path) -> SiteTable:
@@ -191,11 +191,11 @@ def sampled_steps(path: Path, *ran_ms: tuple[float, float], windows: dict[tuple[
         program.optimizer()
         program.kernels[-1] |= {"start_ns": round(end * MS), "end_ns": round(end * MS) + 10}
     rows = [{**window(begin * MS, end * MS), "device": DEVICE} for begin, end in windows]
-    taken = [sample(count, number) for number, count in enumerate(windows.values(), 1)]
+    samples = [sample(count, number) for number, count in enumerate(windows.values(), 1)]
     program.tables |= {
         "gpu_functions": [{"cubin": 7, "name": "kernel"}],
         "gpu_windows": rows,
-        "gpu_samples": taken,
+        "gpu_samples": samples,
         "stall_reasons": REASONS,
     }
     facts = device_sites(program.profile(path))
@@ -275,6 +275,6 @@ def test_regions_of_each_step_do_not_multiply_what_is_shown(tmp_path: Path, monk
         with program.region(f"Step.{number}", domain="", api=RegionApi.NVTX):
             program.launch(TRAIN, "work")
     facts = device_sites(program.profile(tmp_path))
-    found = stacks_of_facts(facts, "gpu-time", "region", "function")
-    assert [chain[1].name for chain in found if chain[1].kind == Kind.REGION] == ["Step.*"]
+    of_facts = stacks_of_facts(facts, "gpu-time", "region", "function")
+    assert [chain[1].name for chain in of_facts if chain[1].kind == Kind.REGION] == ["Step.*"]
     assert "Step.*" in facts.notes[0]

@@ -98,10 +98,10 @@ def test_no_arrow_leads_back_in_time_or_from_nowhere(tmp_path: Path, program: Pr
 
 def test_a_kernel_tells_what_it_was_of_and_how_it_was_launched(tmp_path: Path, program: Program) -> None:
     program.kernel(program.launch(10, 12, "", "layers.0", "mm"), 20, 30)
-    told = program.shown(tmp_path).facts("gemm")
+    facts = program.shown(tmp_path).facts("gemm")
     expected = {"layer": "layers.0", "op": "aten::mm", "phase": "Forward", "grid": "4 × 2 × 1", "block": "128 × 1 × 1", "registers": 40}
-    assert {key: told[key] for key in expected} == expected
-    assert told["stack"] == ["model.py:41 Block.forward", "model.py:41 Block.forward", "train.py:12 train"]
+    assert {key: facts[key] for key in expected} == expected
+    assert facts["stack"] == ["model.py:41 Block.forward", "model.py:41 Block.forward", "train.py:12 train"]
 
 
 def test_above_a_stream_stands_what_its_kernels_are_of(tmp_path: Path, program: Program) -> None:
@@ -141,8 +141,8 @@ def test_streams_and_devices_have_their_own_tracks(tmp_path: Path, program: Prog
 
 def test_copies_stand_among_the_kernels_of_their_stream_and_are_counted(tmp_path: Path, program: Program) -> None:
     launch = program.launch(1, 2)
-    rest = {"kind": CopyKind.HOST_TO_DEVICE, "device": "GPU [0]", "api": GpuApi.CUDA, "correlation": launch, "stream": 7}
-    program.rows("copies", {**rest, "start_ns": 10, "end_ns": 20, "bytes": 100}, {**rest, "start_ns": 30, "end_ns": 40, "bytes": 28})
+    columns = {"kind": CopyKind.HOST_TO_DEVICE, "device": "GPU [0]", "api": GpuApi.CUDA, "correlation": launch, "stream": 7}
+    program.rows("copies", {**columns, "start_ns": 10, "end_ns": 20, "bytes": 100}, {**columns, "start_ns": 30, "end_ns": 40, "bytes": 28})
     shown = program.shown(tmp_path)
     assert shown.slices(COPY) == [("[copy host→device]", 10, 20, 0), ("[copy host→device]", 30, 40, 0)]
     assert shown.timeline.points.select("time_ns", "value").rows() == [(20, 100.0), (40, 128.0)]
@@ -263,16 +263,16 @@ def test_counters_hold_doubles_and_memory_is_what_is_taken(tmp_path: Path, progr
     program.rows(
         "allocations", {**memory, "kind": AllocationKind.TAKE, "time_ns": 5}, {**memory, "kind": AllocationKind.RELEASE, "time_ns": 9}
     )
-    made = program.shown(tmp_path).timeline
-    names = dict(made.tracks.select("track", "name").rows())
-    points = [(names[track], time, value) for track, time, value in made.points.rows()]
+    drawn = program.shown(tmp_path).timeline
+    names = dict(drawn.tracks.select("track", "name").rows())
+    points = [(names[track], time, value) for track, time, value in drawn.points.rows()]
     assert points == [("loss", 10, 0.5), ("loss", 30, -2.0), ("memory taken GPU [0]", 5, 100.0), ("memory taken GPU [0]", 9, 0.0)]
 
 
 def _samples(program: Program, *samples: tuple[int, int], **columns: object) -> None:
     """Moments and stacks of samples that stand for 10 ns each."""
-    rest = {"thread": 1, "weight": 1, "period_ns": 10, **columns}
-    program.rows("cpu_samples", *({**rest, "time_ns": time, "stack": stack} for time, stack in samples))
+    constants = {"thread": 1, "weight": 1, "period_ns": 10, **columns}
+    program.rows("cpu_samples", *({**constants, "time_ns": time, "stack": stack} for time, stack in samples))
 
 
 def test_consecutive_samples_of_one_function_are_one_slice(tmp_path: Path, program: Program) -> None:
@@ -295,7 +295,7 @@ def test_of_programs_that_launch_something_the_launches_tell_of_layers(tmp_path:
 
 def test_a_waiting_thread_says_so(tmp_path: Path, program: Program) -> None:
     _samples(program, (20, program.stack()), state=SampleState.WAITING, clock=1)
-    assert ("[waiting]", 10, 20) in [row[:3] for row in program.shown(tmp_path).slices(SliceKind.FUNCTION)]
+    assert [row[:3] for row in program.shown(tmp_path).slices(SliceKind.WAITING)] == [("[waiting]", 10, 20)]
 
 
 def test_samples_can_be_left_out(tmp_path: Path, program: Program) -> None:
@@ -305,8 +305,8 @@ def test_samples_can_be_left_out(tmp_path: Path, program: Program) -> None:
 
 def test_an_empty_profile_has_an_empty_timeline(tmp_path: Path) -> None:
     sealed(tmp_path / "p.aiflame", processes=[])
-    made = timeline(aiflame.open(tmp_path / "p.aiflame").store)
-    assert made.tracks.is_empty() and made.slices.is_empty() and made.points.is_empty()
+    drawn = timeline(aiflame.open(tmp_path / "p.aiflame").store)
+    assert drawn.tracks.is_empty() and drawn.slices.is_empty() and drawn.points.is_empty()
 
 
 def test_what_nobody_recorded_has_tracks_that_say_so(tmp_path: Path, program: Program) -> None:
@@ -323,9 +323,9 @@ def test_damaged_times_still_nest(tmp_path: Path, program: Program) -> None:
         program.kernel(program.launch(begin, end, "", "layers.0", "mm"), begin, end)
         program.rows("regions", _region("r", begin))
         program.rows("region_ends", {"region": len(program.more["regions"]), "thread": 1, "end_ns": end})
-    made = program.shown(tmp_path).timeline
-    check_nesting(made)
-    assert len(made.slices.filter(pl.col("kind") == int(KERNEL))) == len(made.slices.filter(pl.col("kind") == int(CALL))) == 5
+    drawn = program.shown(tmp_path).timeline
+    check_nesting(drawn)
+    assert len(drawn.slices.filter(pl.col("kind") == int(KERNEL))) == len(drawn.slices.filter(pl.col("kind") == int(CALL))) == 5
 
 
 _INTERVALS = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 30), st.integers(0, 12)), max_size=30)
@@ -366,10 +366,10 @@ def test_regions_of_one_lane_nest(rows: list[tuple[int, int, int]]) -> None:
 
 @given(st.lists(st.booleans(), max_size=40), st.integers(1, 10))
 def test_pieces_are_everything_once_and_begin_at_cuts(cuts: list[bool], least: int) -> None:
-    found = list(pieces(np.array(cuts, dtype=np.bool_), least))
-    assert [place for piece in found for place in range(piece.start, piece.stop)] == list(range(len(cuts)))
-    assert all(cuts[piece.start] for piece in found[1:])
-    assert all(piece.stop - piece.start >= least for piece in found[:-1])
+    slices = list(pieces(np.array(cuts, dtype=np.bool_), least))
+    assert [place for piece in slices for place in range(piece.start, piece.stop)] == list(range(len(cuts)))
+    assert all(cuts[piece.start] for piece in slices[1:])
+    assert all(piece.stop - piece.start >= least for piece in slices[:-1])
 
 
 def test_pieces_show_the_same_as_the_whole(tmp_path: Path, program: Program, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,14 +28,14 @@ def made(path: Path, *series: tuple[str, str, str, str, dict[int, float]]) -> Pr
 def counters(of: Timeline) -> dict[str, tuple[str, list[tuple[int, float]]]]:
     """`Machine › group › counter` → its unit and points."""
     names, parents = of.tracks["name"].to_list(), of.tracks["parent"].to_list()
-    found = {}
+    by_track = {}
     for track, unit in of.tracks.filter(kind=int(TrackKind.COUNTER)).select("track", "unit").rows():
         path, at = [], track
         while at >= 0:
             path.append(names[at])
             at = parents[at]
-        found[" › ".join(reversed(path))] = (unit, of.points.filter(track=track).select("time_ns", "value").rows())
-    return found
+        by_track[" › ".join(reversed(path))] = (unit, of.points.filter(track=track).select("time_ns", "value").rows())
+    return by_track
 
 
 def test_counters_stand_below_their_devices(tmp_path: Path) -> None:
@@ -63,8 +63,8 @@ def test_energy_is_shown_as_power_where_no_power_is_told(tmp_path: Path) -> None
     """2 J in 50 ms, then 5."""
     package = ("rapl", "package-0", "energy", "J", {0: 100.0, 50 * MS: 102.0, 100 * MS: 107.0})
     both = (("nvidia", GPU, "energy", "J", {0: 1.0, 50 * MS: 2.0}), ("nvidia", GPU, "power", "W", {0: 30.0}))
-    found = counters(timeline(made(tmp_path, package, *both)))
-    assert found == {
+    by_track = counters(timeline(made(tmp_path, package, *both)))
+    assert by_track == {
         "Machine › CPU › package-0 power": ("W", [(0, pytest.approx(40.0)), (50 * MS, pytest.approx(100.0))]),
         f"Machine › {GPU} › power": ("W", [(0, 30.0)]),
     }
@@ -72,8 +72,8 @@ def test_energy_is_shown_as_power_where_no_power_is_told(tmp_path: Path) -> None
 
 def test_a_value_that_stays_is_one_point_and_one_that_is_always_0_none(tmp_path: Path) -> None:
     steady = ("memory", "", "used", "bytes", {0: 7.0, 50 * MS: 7.0, 100 * MS: 9.0, 150 * MS: 9.0})
-    found = counters(timeline(made(tmp_path, steady, ("network", "ifb0", "sent", "bytes/s", {0: 0.0, 50 * MS: 0.0}))))
-    assert found == {"Machine › Memory › used": ("bytes", [(0, 7.0), (100 * MS, 9.0)])}
+    by_track = counters(timeline(made(tmp_path, steady, ("network", "ifb0", "sent", "bytes/s", {0: 0.0, 50 * MS: 0.0}))))
+    assert by_track == {"Machine › Memory › used": ("bytes", [(0, 7.0), (100 * MS, 9.0)])}
 
 
 def test_damaged_values_and_unknown_sources_do_no_harm(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from aiflame.attribute.timeline.tables import SliceKind
 from aiflame.attribute.timeline.whole import timeline
 from aiflame.profile.schema.enums import CallBackend, CallKind
 from aiflame.profile.tables.store import Profile
-from aiflame.resolve import resolve
+from aiflame.resolve.symbols import resolve
 
 NOBODY = 0xFFFFFFFF
 
@@ -31,12 +31,12 @@ def made(path: Path, *calls: dict[str, Any]) -> Profile:
 
 def shown(profile: Profile) -> list[tuple[Any, ...]]:
     """track, thread, name, begin, end, depth of each slice."""
-    told = timeline(profile)
-    slices = told.slices.filter(pl.col("kind") == int(SliceKind.TRACED)).with_columns(pl.col("name").cast(pl.UInt32))
-    tracks = told.tracks.select("track", label="name", thread="thread")
+    drawn = timeline(profile)
+    slices = drawn.slices.filter(pl.col("kind") == int(SliceKind.TRACED)).with_columns(pl.col("name").cast(pl.UInt32))
+    tracks = drawn.tracks.select("track", label="name", thread="thread")
     rows = slices.join(tracks, on="track", how="left").sort("thread", "label", "begin_ns", "depth")
     return [
-        (label, thread, told.names[name], begin, end, depth)
+        (label, thread, drawn.names[name], begin, end, depth)
         for label, thread, name, begin, end, depth in rows.select("label", "thread", "name", "begin_ns", "end_ns", "depth").rows()
     ]
 
@@ -73,12 +73,12 @@ def test_a_call_tells_bytes_peer_group_and_failure(tmp_path: Path) -> None:
         {"name": 1, "begin_ns": 1, "end_ns": 2, "bytes": 4096, "peer": 0, "group": 1, "failed": 1, "result": 15},
         {"name": 2, "begin_ns": 3, "end_ns": 4},
     )
-    told = timeline(profile)
+    drawn = timeline(profile)
     facts = [
         {
             key: text if text is not None else number
-            for key, text, number in told.facts.filter(pl.col("set") == one).select("key", "text", "number").rows()
+            for key, text, number in drawn.facts.filter(pl.col("set") == one).select("key", "text", "number").rows()
         }
-        for one in told.slices.sort("begin_ns")["facts"].to_list()
+        for one in drawn.slices.sort("begin_ns")["facts"].to_list()
     ]
     assert facts == [{"bytes": 4096, "peer": 0, "group": "MPI_COMM_WORLD (1 of 4)", "failed": 15}, {}]

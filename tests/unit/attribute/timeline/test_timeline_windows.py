@@ -72,11 +72,11 @@ def trained(program: Program, seed: int) -> None:
             begin = at + 40 + 30 * number
             layer, op = places[(number // 3 + seed) % len(places)]
             called = program.launch(begin, begin + int(random.integers(2, 20)), "", layer, op)
-            ran = begin + int(random.integers(0, 120))
+            start = begin + int(random.integers(0, 120))
             for name in ("gemm", "reduce")[: 1 + number % 5 // 4]:
                 length = int(random.integers(1, 70))
-                program.kernel(called, ran, ran + length, f"{name}_{number % 4}", stream=7 + number % 2)
-                ran += length
+                program.kernel(called, start, start + length, f"{name}_{number % 4}", stream=7 + number % 2)
+                start += length
         if step in (2, 3, 9):
             called = program.launch(at + 450, at + 460, "", "layers.1", "add", thread=2)
             program.kernel(called, at + 470, at + 600, "side", stream=20, device="GPU [1]")
@@ -109,9 +109,9 @@ def test_a_stretch_read_alone_is_the_whole_cut(tmp_path: Path, program: Program,
     last = profile.scan("kernels").select(pl.col("end_ns").max()).collect().item()
     seen = set[str]()
     for begin, end in stretches(last):
-        found = alone(asked, begin, end)
-        assert found.slices() == cut(whole, begin, end).slices(), f"{begin} to {end}"
-        seen |= {kind for *_, kind, _, _, _, _ in found.slices()}
+        stretch = alone(asked, begin, end)
+        assert stretch.slices() == cut(whole, begin, end).slices(), f"{begin} to {end}"
+        seen |= {kind for *_, kind, _, _, _, _ in stretch.slices()}
     assert seen >= {"STEP", "PHASE", "LAYER", "OP", "CALL", "WAIT", "KERNEL", "COPY", "REGION", "FUNCTION"}
 
 
@@ -124,9 +124,9 @@ def test_where_samples_tell_all_a_stretch_is_the_whole_cut_too(tmp_path: Path, p
     asked, whole = windows(profile), timeline(profile)
     seen = set[str]()
     for begin, end in stretches(moments[-1]):
-        found = alone(asked, begin, end)
-        assert found.slices() == cut(whole, begin, end).slices(), f"{begin} to {end}"
-        seen |= {kind for *_, kind, _, _, _, _ in found.slices()}
+        stretch = alone(asked, begin, end)
+        assert stretch.slices() == cut(whole, begin, end).slices(), f"{begin} to {end}"
+        seen |= {kind for *_, kind, _, _, _, _ in stretch.slices()}
     assert seen >= {"LAYER", "OP", "FUNCTION"}
 
 
@@ -135,7 +135,7 @@ def test_a_kernel_knows_its_launch_however_long_ago_that_was(tmp_path: Path, pro
     for number in range(50):
         program.kernel(program.launch(1000 * number + 20, 1000 * number + 22), 1000 * number + 30, 1000 * number + 40, "other", stream=8)
     program.kernel(called, 45_000, 45_010, "late")
-    (late,) = (told for told in alone(windows(program.profile(tmp_path)), 44_990, 45_005).slices() if told[5] == "late")
+    (late,) = (row for row in alone(windows(program.profile(tmp_path)), 44_990, 45_005).slices() if row[5] == "late")
     *_, facts, _, delay = late
     assert (facts["layer"], delay) == ("layers.0", 45_000 - 10 + 1)
 

@@ -26,10 +26,10 @@ def scope(number: int, name: str, kind: str = "user", **columns: Any) -> dict[st
     }  # fmt: skip
 
 
-def spans(*told: tuple[int, int, int]) -> list[Record]:
+def spans(*scopes: tuple[int, int, int]) -> list[Record]:
     """Records of scopes (number, begin, end), by time; at one moment ends come first, and inner scopes stay within outer ones."""
-    begins = [(at, 1, -end, number) for number, at, end in told]
-    ends = [(at, 0, -begin, number) for number, begin, at in told]
+    begins = [(at, 1, -end, number) for number, at, end in scopes]
+    ends = [(at, 0, -begin, number) for number, begin, at in scopes]
     return [(number, 1 - starts, at) for at, starts, _, number in sorted(begins + ends)]
 
 
@@ -65,21 +65,21 @@ class Kernel:
         return 40 + 4 * self.warps + 8 * self.ring * len(self.ids) + self.spare
 
     def frame(self) -> bytes:
-        told = {
+        header = {
             "kind": "kernel", "key": self.name, "name": self.name, "file": "made.py", "line": 1, "num_warps": self.warps,
             "warp_ids": self.recorded, "scratch_bytes": self.scratch_bytes, "buffer_bytes": 8 * self.ring * len(self.ids),
             "metric": "cycle", "clock64": True, "triton": "3.6.0", "arch": "sm_90", "record_cycles": 0, "scopes": list(self.scopes),
             "plain": None,
             "instrumented": {"registers": 40, "shared": 1024, "spills": 0},
         }  # fmt: skip
-        return framed({**told, **self.told})
+        return framed({**header, **self.told})
 
-    def launch(self, *ctas: Cta, **told: Any) -> bytes:
+    def launch(self, *ctas: Cta, **header: Any) -> bytes:
         columns = {
             "kind": "launch", "key": self.name, "device": 0, "stream": 7, "grid": [max(len(ctas), 1), 1, 1], "correlation": 0,
             "begin_ns": 0, "first_cta": 0, "ctas": len(ctas), "launch": 1, "dropped_launches": 0,
         }  # fmt: skip
-        return framed({**columns, **told}, b"".join(self.memory(cta) for cta in ctas))
+        return framed({**columns, **header}, b"".join(self.memory(cta) for cta in ctas))
 
     def memory(self, cta: Cta) -> bytes:
         """As the device writes it: rings go round."""
@@ -94,8 +94,8 @@ class Kernel:
         return head + struct.pack(f"<{len(counts)}I", *counts) + struct.pack(f"<{len(rings)}I", *rings) + b"\xee" * self.spare
 
 
-def framed(told: Any, data: bytes = b"") -> bytes:
-    text = json.dumps(told).encode()
+def framed(header: Any, data: bytes = b"") -> bytes:
+    text = json.dumps(header).encode()
     return HEAD.pack(MAGIC, VERSION, len(text), len(data)) + text + data + bytes(-len(data) % 8)
 
 

@@ -137,18 +137,18 @@ class FakeTriton:
         """Whether memory for records was clear at every launch."""
 
     def launcher_cls(self, source: Any, metadata: Any) -> Any:
-        def launch(grid_x: int, grid_y: int, grid_z: int, stream: int, *rest: Any) -> None:
-            _function, _packed, told, enter, leave, *_arguments = rest
+        def launch(grid_x: int, grid_y: int, grid_z: int, stream: int, *arguments: Any) -> None:
+            _function, _packed, launch_metadata, enter, leave, *_arguments = arguments
             size, blocks = metadata.profile_scratch_size, grid_x * grid_y * grid_z
             memory = _allocation._profile_allocator.get()(blocks * size, 128, stream).data_ptr() if size else 0
             if enter is not None:
-                enter(told)
+                enter(launch_metadata)
             if size and self.too_large:
                 raise RuntimeError("out of resources")
             self.launched.append(metadata.instrumentation_mode)
             write(blocks if size else 0, size, memory)
             if leave is not None:
-                leave(told)
+                leave(launch_metadata)
             if self.after_launch is not None:
                 raise self.after_launch
 

@@ -39,32 +39,32 @@ PIPELINED = [
 
 def one_stage(begin: int) -> list[Record]:
     """Load, wait, multiply, wait: nothing overlaps."""
-    told, at = [], begin
+    scopes, at = [], begin
     for _ in range(ITERATIONS):
         loaded = at + COPY
-        told += [(ISSUED_LOAD, at, at + ISSUE), (LOADED, at + ISSUE, loaded), (DOT, loaded, loaded + ISSUE)]
+        scopes += [(ISSUED_LOAD, at, at + ISSUE), (LOADED, at + ISSUE, loaded), (DOT, loaded, loaded + ISSUE)]
         at = loaded + MATH
-        told.append((DOTTED, loaded + ISSUE, at))
-    return spans((LOOP, begin, at), *told)
+        scopes.append((DOTTED, loaded + ISSUE, at))
+    return spans((LOOP, begin, at), *scopes)
 
 
 def pipelined(begin: int) -> list[Record]:
     """Copies are made two iterations ahead: after the first, they are there when they are waited for."""
-    told: list[tuple[int, int, int]] = [(FIRST, begin, begin + ISSUE), (SECOND, begin + ISSUE, begin + 2 * ISSUE)]
+    scopes: list[tuple[int, int, int]] = [(FIRST, begin, begin + ISSUE), (SECOND, begin + ISSUE, begin + 2 * ISSUE)]
     there = [begin + COPY, begin + COPY + ISSUE]
     at = loop = begin + 2 * ISSUE
     for number in range(ITERATIONS):
         ready = max(at + ISSUE, there[number])
-        told += [(COPIES, at, ready), (DOT, ready, ready + ISSUE), (ISSUED_LOAD, ready + ISSUE, ready + 2 * ISSUE)]
+        scopes += [(COPIES, at, ready), (DOT, ready, ready + ISSUE), (ISSUED_LOAD, ready + ISSUE, ready + 2 * ISSUE)]
         there.append(ready + ISSUE + COPY)
         at = ready + MATH
-        told.append((DOTTED, ready + 2 * ISSUE, at))
-    return spans((LOOP, loop, at), *told)
+        scopes.append((DOTTED, ready + 2 * ISSUE, at))
+    return spans((LOOP, loop, at), *scopes)
 
 
-def gemm(scopes: Sequence[dict[str, Any]], schedule: Callable[[int], list[Record]], name: str = "gemm", **told: Any) -> bytes:
+def gemm(scopes: Sequence[dict[str, Any]], schedule: Callable[[int], list[Record]], name: str = "gemm", **header: Any) -> bytes:
     """Two multiprocessors run two CTAs each, one after the other; each warp does the same."""
-    kernel = Kernel(name, scopes, warps=2, ring=256, **told)
+    kernel = Kernel(name, scopes, warps=2, ring=256, **header)
     ctas = []
     for number in range(4):
         clock = 5000 + (number // 2) * 100_000

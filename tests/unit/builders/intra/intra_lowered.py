@@ -44,13 +44,13 @@ def lowered(case: suite.Case, target: GPUTarget) -> dict[str, Any]:
     with tempfile.NamedTemporaryFile("w", suffix=".ttgir") as text:
         text.write(str(module))
         text.flush()
-        found = {name: _scopes(text.name, target, Recipe(tuple(chosen([name])))) for name in PRESETS}
+        presets = {name: _scopes(text.name, target, Recipe(tuple(chosen([name])))) for name in PRESETS}
     everything = Recipe(tuple(chosen(PRESETS)), shared=shared, segment_bytes=512 if shared else 4096)
     assembly, metadata = stages(case, target, everything)
     as_recorded = _in_shared_memory(case, target) if target.backend == "cuda" else {}
     return {
         "in_shared_memory": as_recorded,
-        "presets": found,
+        "presets": presets,
         "scopes": len(metadata[compile_hook.FIELD]["scopes"]),
         "ids": sorted(row["id"] for row in metadata[compile_hook.FIELD]["scopes"]),
         "left_out": metadata[compile_hook.FIELD]["left_out"],
@@ -82,12 +82,12 @@ def count_clocks(assembly: str) -> int:
 
 def records(ptx: str) -> set[tuple[int, int]]:
     """What is written beside clocks that were read: a scope, and whether it ends (1) or begins (0)."""
-    found = set()
+    tags = set()
     for clock in re.findall(r"mov\.u32\s+(%r\d+), %clock_hi;", ptx):
         (part,) = re.findall(rf"and\.b32\s+(%r\d+), {clock}, 2047;", ptx)
         tag = sum(int(one) for one in re.findall(rf"or\.b32\s+%r\d+, {part}, (-?\d+);", ptx))  # none: scope 0 begins
-        found.add((tag >> 23 & 0xFF, tag >> 31 & 1))
-    return found
+        tags.add((tag >> 23 & 0xFF, tag >> 31 & 1))
+    return tags
 
 
 def _scopes(file: str, target: GPUTarget, recipe: Recipe) -> int:
@@ -123,12 +123,12 @@ def stages(case: suite.Case, target: GPUTarget, recipe: Recipe | None, until: st
     context = ir.context()
     ir.load_dialects(context)
     backend.load_dialects(context)
-    found: dict[str, Any] = {}
-    backend.add_stages(found, options, source.language)
+    passes: dict[str, Any] = {}
+    backend.add_stages(passes, options, source.language)
     module = source.make_ir(target, options, backend.get_codegen_implementation(options), backend.get_module_map(), context)
     metadata = dict(vars(options))
-    for name in list(found)[:-1]:
-        module = found[name](module, metadata)
+    for name in list(passes)[:-1]:
+        module = passes[name](module, metadata)
         if name == until:
             break
     return module, metadata

@@ -37,15 +37,15 @@ def follow(x_ptr, y_ptr, BLOCK: tl.constexpr):
 
 def main() -> None:
     lowering.version()
-    found = {}
+    counts = {}
     for one in TYPES:
         kernel, types = (
             (follow, {"x_ptr": "*i64", "y_ptr": "*fp32"}) if one.startswith("*") else (add, dict.fromkeys(("x_ptr", "y_ptr"), f"*{one}"))
         )
         case = suite.Case(one, kernel, types, {"BLOCK": 2048}, lambda torch: {}, (1,), ())
         assembly, _ = stages(case, GPUTarget("cuda", 90, 32), Recipe(tuple(chosen(["auto"]))))
-        found[one] = assembly.count("pmevent")
-    print(json.dumps(found))
+        counts[one] = assembly.count("pmevent")
+    print(json.dumps(counts))
 
 
 if __name__ == "__main__":

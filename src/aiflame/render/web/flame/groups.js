@@ -64,13 +64,14 @@ export function groupShares(model, steps) {
 }
 
 /**
- * The legend.
+ * The legend. `alone`: shares are those of the frames themselves, which add up to all; else of all in or below them.
  * @param {Model} model
  * @param {number[]} steps
  * @param {ReturnType<typeof groupShares>} shares
+ * @param {boolean} alone
  * @returns {Entry[]}
  */
-export function entries(model, steps, { inclusive, own, frames }) {
+export function entries(model, steps, { inclusive, own, frames }, alone = false) {
   const whole = model.width[0];
   if (model.differential) {
     return CHANGES.map((key, group) => {
@@ -82,8 +83,8 @@ export function entries(model, steps, { inclusive, own, frames }) {
   const kinds = [...inclusive.keys()].filter((kind) => kind > 0 && inclusive[kind] > 0).sort((one, other) => rank(one) - rank(other));
   return kinds.map((group) => {
     const key = model.labels[group] ?? `kind ${group}`;
-    const share = percent(inclusive[group], whole);
-    const title = `${share} in or below ${key} frames, ${percent(own[group], whole)} in themselves. ${HIGHLIGHT}. Shift-click: hide`;
+    const share = alone ? (own[group] > 0 ? percent(own[group], whole) : "") : percent(inclusive[group], whole);
+    const title = `${percent(inclusive[group], whole)} in or below ${key} frames, ${percent(own[group], whole)} in themselves. ${HIGHLIGHT}. Shift-click: hide`;
     return { group, key, color: kindColor(group), share, title };
   });
 }

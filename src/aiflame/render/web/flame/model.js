@@ -4,7 +4,7 @@
 /**
  * Frames of a profile, a column for each of their properties. Row 0 is the root. `file` and `module` are rows of `files`, `modules`.
  * @typedef {{name: string[], full: string[], kind: ArrayLike<number>, file: ArrayLike<number>, module: ArrayLike<number>,
- *   line: ArrayLike<number>, files: string[], modules: string[], approximate?: ArrayLike<number>}} Frames
+ *   line: ArrayLike<number>, files: string[], modules: string[], approximate?: ArrayLike<number>, fold?: ArrayLike<number>}} Frames
  */
 
 /**

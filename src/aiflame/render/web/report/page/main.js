@@ -5,6 +5,7 @@ import { view as flame } from "./flame/view.js";
 import { view as overview } from "./overview/view.js";
 import { view as ranks } from "./ranks/view.js";
 import { view as scope } from "./scope/view.js";
+import { view as source } from "./source/view.js";
 import { view as tables } from "./tables/view.js";
 import { view as timeline } from "./timeline/view.js";
 import { readAddress, writeAddress } from "./ui/address.js";
@@ -12,7 +13,7 @@ import { Failure, Help, Theme } from "./ui/chrome.js";
 import { Data, firstScreen } from "./ui/data.js";
 import { element } from "./ui/dom.js";
 
-const VIEWS = [overview, flame, scope, timeline, code, tables, ranks];
+const VIEWS = [overview, flame, scope, timeline, code, source, tables, ranks];
 const PATIENCE_MS = 150; // an answer within this time needs no progress line
 
 class App {
@@ -44,7 +45,8 @@ class App {
       this.#busy(false);
     }
     this.blocks = this.summary.blocks;
-    this.#offered = VIEWS.filter((view) => view.there?.(this) ?? true);
+    const there = VIEWS.filter((view) => view.there?.(this) ?? true);
+    this.#offered = there.map((view) => ({ ...view, title: view.titled?.(this) ?? view.title }));
     for (const view of this.#offered) this.#addToNavigation(view);
     const help = new Help(this.#offered);
     addEventListener("popstate", () => this.#show());
@@ -146,7 +148,8 @@ class App {
       event.preventDefault();
       return;
     }
-    const view = this.#offered.find((one) => one.key === event.key);
+    const views = this.#offered.filter((one) => one.key === event.key); // source code has two where kernels ran
+    const view = views.find((one) => one.name !== this.#shown) ?? views[0];
     if (view) this.go(view.name, {});
     else if (event.key === "?") help.toggle(this.#shown);
     else if (event.key === "t") this.#theme.turn();

@@ -14,8 +14,9 @@ export function alignedFrames(now, base) {
   for (let row = 0; row < now.name.length; row++) add(now, row);
   const frames = { ...now };
   for (const column of ["name", "full", "files", "modules"]) frames[column] = now[column].slice();
-  const numbers = { kind: Array.from(now.kind), file: Array.from(now.file), module: Array.from(now.module), line: Array.from(now.line) };
+  const numbers = { kind: Array.from(now.kind), file: Array.from(now.file), module: Array.from(now.module), line: Array.from(now.line), fold: Array.from(now.fold) };
   const rowOf = new Int32Array(base.name.length);
+  const added = [];
   for (let row = 1; row < base.name.length; row++) {
     const same = sameness(base, row);
     let at = rows.get(same);
@@ -23,6 +24,8 @@ export function alignedFrames(now, base) {
       at = frames.name.push(base.name[row]) - 1;
       rows.set(same, at);
       frames.full.push(base.full[row]);
+      added.push([at, base.fold[row]]);
+      numbers.fold.push(0);
       numbers.kind.push(base.kind[row]);
       numbers.line.push(base.line[row]);
       numbers.file.push(frames.files.push(base.files[base.file[row]] ?? "") - 1);
@@ -30,6 +33,7 @@ export function alignedFrames(now, base) {
     }
     rowOf[row] = at;
   }
+  for (const [at, fold] of added) numbers.fold[at] = rowOf[fold];
   for (const [column, values] of Object.entries(numbers)) frames[column] = Int32Array.from(values);
   return { frames, rowOf };
 }

@@ -54,6 +54,25 @@ export function mergeRecursion(tree, kinds) {
   });
 }
 
+/** Only own code: `fold` has for each frame of a package the frame that stands for it, as attribute/transforms/own_code.py. */
+export function ownCode(tree, fold) {
+  const { count, parent, frame, columns } = tree;
+  const own = new Int32Array(count); // where the nearest own node went
+  const called = new Int32Array(count); // the frame that a run of a package's functions folds into: its outermost one's
+  return moved(tree, (growth, to) => {
+    for (let node = 1; node < count; node++) {
+      const above = parent[node];
+      if (!fold[frame[node]]) {
+        to[node] = own[node] = growth.child(own[above], frame[node]);
+        continue;
+      }
+      own[node] = own[above];
+      called[node] = called[above] || fold[frame[node]];
+      to[node] = columns.some((one) => one[node] !== 0) ? growth.child(own[node], called[node]) : -1;
+    }
+  });
+}
+
 /** All nodes of the marked frames as if they were outermost, those of one name as one; a match within a match counts once. */
 export function merge(tree, marked) {
   const { count, parent, frame } = tree;

@@ -44,6 +44,7 @@ export class RefinedTimeline {
       origin: head.origin_ns,
       length: head.length_ns,
       kinds: head.kinds,
+      sampled: head.sampled ?? [],
       leftOut: head.left_out,
       merged: head.merged,
       counters: this.whole.counters.told,

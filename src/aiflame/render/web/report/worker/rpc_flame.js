@@ -4,7 +4,7 @@ import { arrange } from "../../flame/arrange.js";
 import { KIND } from "../../kinds.js";
 import { marked, readChoices } from "../shared/frame_choices.js";
 import { alignedFrames, unnumbered } from "./baseline.js";
-import { callees, callers, focus, invert, merge, mergeRecursion } from "./nodes.js";
+import { callees, callers, focus, invert, merge, mergeRecursion, ownCode } from "./nodes.js";
 import { chosenParts, restParts } from "./site_shares.js";
 import { SiteTable, hiddenFrames, idleShare, tree } from "./sites.js";
 
@@ -105,10 +105,11 @@ function scaled(made, factor) {
 }
 
 /** Applies a person's focus, merges and inversion: {below, above}, `above` for a sandwich's callers alone. */
-function transform(raw, { frames, labels }, { focus: through, recursion, merge: merged, inverted, sandwich }) {
+function transform(raw, { frames, labels }, { focus: through, mine, recursion, merge: merged, inverted, sandwich }) {
   const mark = (choices) => marked(frames, labels, choices);
   let found = raw;
   for (const choice of readChoices(through)) found = focus(found, mark([choice]));
+  if (mine) found = ownCode(found, frames.fold);
   if (recursion) found = mergeRecursion(found, frames.kind);
   if (sandwich) {
     const middle = mark(readChoices(sandwich));

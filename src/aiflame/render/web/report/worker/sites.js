@@ -19,6 +19,8 @@ export class SiteTable {
     names[0] = "all";
     this.none = Object.fromEntries([...head.segments, "step"].map((name) => [name, extra.add(`[no ${name}]`, KIND.UNATTRIBUTED)]));
     this.steps = Array.from(columns["step.number"] ?? [], (number) => extra.add(`Step.${number}`, KIND.STEP));
+    const packages = columns.package ?? [""];
+    const folded = packages.map((name, row) => (name ? extra.add(`[${name}]`, columns["frame.kind"][columns["frame.package"].indexOf(row)]) : 0));
     const kind = extra.numbers("frame.kind", extra.kinds);
     kind[0] = KIND.ROOT;
     /** @type {import("../../flame/model.js").Frames} */
@@ -29,6 +31,7 @@ export class SiteTable {
       file: extra.numbers("frame.file"),
       module: extra.numbers("frame.module"),
       line: extra.numbers("frame.line"),
+      fold: extra.numbers(Array.from(columns["frame.package"] ?? [], (row) => folded[row])),
       files: columns.file,
       modules: columns.module,
     };
@@ -64,10 +67,12 @@ class Extra {
     return this.#names.push(name) - 1;
   }
 
-  numbers(name, added = []) {
+  /** A column (its name, or its values), with the `added` ones behind it. */
+  numbers(given, added = []) {
+    const values = typeof given === "string" ? this.#columns[given] : given;
     const column = new Int32Array(this.#names.length);
-    column.set(this.#columns[name]);
-    column.set(added, this.#columns[name].length);
+    column.set(values);
+    column.set(added, values.length);
     return column;
   }
 

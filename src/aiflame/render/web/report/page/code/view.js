@@ -10,6 +10,7 @@ export const view = {
   name: "code",
   title: "Source and SASS",
   key: "5",
+  there: ({ blocks }) => blocks.includes("code") || !blocks.some((name) => name.startsWith("source.")),
   keys: [
     ["n p", "the next hottest, the one before"],
     ["↑ ↓", "a line further"],

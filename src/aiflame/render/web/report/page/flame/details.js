@@ -1,8 +1,9 @@
 // The line under the picture: the chosen frame in words, its actions, and the share that a search has matched.
 
 import { lineOf, matched } from "../../../flame/words.js";
+import { writeAddress } from "../ui/address.js";
 import { element } from "../ui/dom.js";
-import { kernelOf, openSource } from "./menu.js";
+import { kernelOf, openSource, sourceOf } from "./menu.js";
 
 export class Details {
   #node = 0;
@@ -34,8 +35,9 @@ export class Details {
     this.source.hidden = kernel === "" && place === "";
     this.source.textContent = kernel ? `source${place ? `: ${place.split("/").at(-1)}` : " and SASS"}` : place.split("/").at(-1);
     this.source.title = place || "Source and SASS of this kernel";
-    this.source.classList.toggle("flame-plain", kernel === "");
-    if (kernel) this.source.setAttribute("href", `#${new URLSearchParams({ view: "code", kernel })}`);
+    const leads = sourceOf(view, node);
+    this.source.classList.toggle("flame-plain", !leads);
+    if (leads) this.source.setAttribute("href", writeAddress(...leads));
     else this.source.removeAttribute("href");
   }
 

@@ -7,6 +7,7 @@ export const KEYS = [
   ["wheel, drag", "scroll and pan; Ctrl with the wheel, + and −: zoom"],
   ["right click, m", "what can be done with a frame: focus, hide, merge, sandwich, copy"],
   ["f, x, s", "focus on the frame, hide its name, sandwich"],
+  ["p", "my code only: packages and libraries fold into the line that called them"],
   ["b", "bottom-up"],
   ["o", "order: by name, by width, by time"],
 ];
@@ -19,6 +20,7 @@ export const OWN = {
   f: (view) => view.menu.act("focus", subject(view)),
   x: (view) => view.menu.act("hide", subject(view)),
   s: (view) => view.menu.act("sandwich", subject(view)),
+  p: (view) => view.change({ mine: view.state.mine ? "" : "1" }),
   b: (view) => view.change({ inverted: view.state.inverted ? "" : "1" }),
   o: (view) => view.change({ order: ORDERS[(ORDERS.indexOf(view.state.order) + 1) % ORDERS.length] }),
   "+": (view) => zoomBy(view, 0.5),

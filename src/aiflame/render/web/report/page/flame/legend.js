@@ -32,7 +32,8 @@ export class Legend {
       this.shares = groupShares(model, colors.steps);
     }
     const lit = new Set(state.lit.split(";"));
-    const chips = entries(model, colors.steps, this.shares).map((entry) => this.#chip(entry, colors, lit.has(entry.key)));
+    const alone = !state.inverted && !state.sandwich; // turned round, values lie at the outermost frames
+    const chips = entries(model, colors.steps, this.shares, alone).map((entry) => this.#chip(entry, colors, lit.has(entry.key)));
     if (model.differential && this.shares.frames[0] > 0 && !model.byBase) {
       const show = () => view.change({ widths: "base" });
       chips.push(element("button.flame-note", { type: "button", onclick: show }, "Show what is gone"));
@@ -43,8 +44,8 @@ export class Legend {
   #chip({ key, color, share, title }, colors, on) {
     const swatch = element("i.flame-swatch");
     swatch.style.background = colors.css(colors.shown(this.model, color));
-    const given = { type: "button", title, "aria-label": `${key}, ${share}`, dataset: { kind: key } };
-    const chip = element("button.flame-kind", given, swatch, element("span", {}, key), element("b", {}, share));
+    const given = { type: "button", title, "aria-label": share ? `${key}, ${share}` : key, dataset: { kind: key } };
+    const chip = element("button.flame-kind", given, swatch, element("span", {}, key), share ? element("b", {}, share) : null);
     chip.setAttribute("aria-pressed", String(on));
     chip.addEventListener("click", (event) => this.#clicked(key, event.shiftKey));
     return chip;
@@ -90,6 +91,7 @@ export class Chips {
       chips.push(this.#chip("scale", "baseline scaled to the same total: ", `× ${Number(model.scaled.toPrecision(3))}`, { scale: "" }));
     }
     if (state.inverted && !state.sandwich) chips.push(this.#chip("inverted", "", "bottom-up", { inverted: "" }));
+    if (state.mine) chips.push(this.#chip("mine", "", "my code only", { mine: "" }));
     if (state.recursion) chips.push(this.#chip("recursion", "", "recursion collapsed", { recursion: "" }));
     if (!model.idle.shown && model.idle.share > 0) {
       chips.push(this.#chip("idle", "without idle time: ", `${percent(model.idle.share, 1)} of all`, { idle: "1" }));

@@ -9,6 +9,9 @@ import { addChoice } from "./legend.js";
 /** A kernel, and the kinds of frames inside one. */
 const IN_KERNEL = new Set([KIND.GPU_KERNEL, KIND.GPU_SCOPE, KIND.GPU_LINE, KIND.GPU_INSTRUCTION, KIND.GPU_STALL, KIND.GPU_OFFSET]);
 
+/** Frames that have a line in the view source. */
+const CODE = new Set([KIND.PYTHON, KIND.C, KIND.CPP, KIND.CPU_LINE]);
+
 /** [action, label, key]; null: a line between. */
 const ITEMS = [
   ["zoom", "Zoom to this frame", "Enter"],
@@ -56,7 +59,9 @@ export class ActionMenu {
     this.title.textContent = view.model.name(node).slice(0, 120);
     const real = node > 0 || Boolean(view.state.sandwich);
     for (const action of ["focus", "hide", "hideKind", "merge", "sandwich"]) this.#buttons.get(action).disabled = !real;
-    this.#buttons.get("source").hidden = kernelOf(view.model, node) === "";
+    const source = sourceOf(view, node);
+    this.#buttons.get("source").hidden = !source;
+    if (source) this.#buttons.get("source").textContent = source[0] === "code" ? "Source and SASS" : "Source";
     this.body.hidden = false;
     const box = view.body.getBoundingClientRect();
     const left = Math.min(x - box.x, box.width - this.body.offsetWidth - 6);
@@ -115,7 +120,16 @@ export function kernelOf(model, node) {
   return kernel;
 }
 
+/** Where a frame's source is shown: [view, state], or null. */
+export function sourceOf({ model, app }, node) {
+  const kernel = kernelOf(model, node);
+  if (kernel) return ["code", { kernel }];
+  const place = model.place(node);
+  const clock = [model.metric.name, "cpu-time", "wall-time"].find((name) => app.blocks.includes(`source.${name}`));
+  return clock && place && CODE.has(model.kind(node)) ? ["source", { metric: clock, place }] : null;
+}
+
 export function openSource(view, node) {
-  const kernel = kernelOf(view.model, node);
-  if (kernel) view.app.go("code", { kernel });
+  const source = sourceOf(view, node);
+  if (source) view.app.go(...source);
 }

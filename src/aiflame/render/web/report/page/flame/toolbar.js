@@ -111,6 +111,7 @@ class ViewMenu {
       this.#choice("detail", "Detail", [["function", "functions"], ["line", "lines"], ["instruction", "instructions"]]),
       element(
         "fieldset", {},
+        this.#switch("mine", "1", "My code only: packages folded (p)"),
         this.#switch("inverted", "1", "Bottom-up (inverted)"),
         this.#switch("recursion", "merged", "Collapse recursion"),
         this.#switch("idle", "1", "Time in which the GPU was idle", "0"),

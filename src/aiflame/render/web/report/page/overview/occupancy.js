@@ -28,12 +28,12 @@ function ofDevices(app, occupancy) {
     const many = `${count.toLocaleString("en-US")} ${count === 1 ? "step" : "steps"}`;
     const below = row(`whole run, ${amount(whole, "ns")}`, one, whole, title);
     below.classList.add("second");
-    return [row(label, one.in_steps, inside, `${amount(inside, "ns")} in ${many}, without the first`), below];
+    return [row(label, one.in_steps, inside, `${amount(inside, "ns")} in ${many} after warm-up`), below];
   });
   const rest = occupancy.length - MOST_ROWS;
   const used = STATES.filter(([name]) => name === "busy" || name === "idle" || occupancy.some((one) => one[`${name}_ns`] > 0));
   const chips = used.map(([name, label, what]) => element("li", { title: what }, element(`i.swatch.${name}`), label));
-  const title = element("h2", {}, "GPU", stepped ? element("span.soft", {}, " within steps, without the first") : null);
+  const title = element("h2", {}, "GPU", stepped ? element("span.soft", {}, " within steady steps") : null);
   return element(
     "section.card.occupancy",
     { "aria-label": "How busy the devices were" },

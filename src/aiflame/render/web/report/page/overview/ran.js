@@ -12,6 +12,8 @@ export function ranOf(app) {
     {},
     element("code.command", { title: summary.command }, summary.command || "(the command is not known)"),
     element("dl.facts", {}, ...facts(app.summary).map(([label, value, title]) => fact(label, value, title))),
+    app.summary.scope ? element("p.scope", { title: "The findings, this screen and the tables speak of this" }, app.summary.scope) : null,
+    app.summary.inference ? element("p.scope", { title: "Calls of the model, by when they began" }, app.summary.inference) : null,
     notes(summary),
   );
 }

@@ -3,7 +3,7 @@
 import { escaped, exactly, writeChoices } from "../../shared/frame_choices.js";
 
 /** [view, state], or null where nothing shows more than the row. `row`: value of each column, by its name. */
-export function leadOf(table, row, { summary, started_ns: started }) {
+export function leadOf(table, row, { summary, blocks, started_ns: started }) {
   const metric = summary.metric;
   const clock = summary.metrics.map((one) => one.name).find((name) => name === "cpu-time" || name === "wall-time");
   switch (table.name) {
@@ -26,12 +26,13 @@ export function leadOf(table, row, { summary, started_ns: started }) {
     case "idle":
       return clock && row.place ? ["flame", { metric: clock, by: "code", search: placeSearch(row.place) }] : ["timeline", {}];
     default:
-      return ofCode(table, row, clock);
+      return ofCode(table, row, clock, blocks);
   }
 }
 
-function ofCode({ name }, row, clock) {
+function ofCode({ name }, row, clock, blocks) {
   const metric = name.endsWith("-wall-time") ? "wall-time" : clock;
+  if (name.startsWith("lines") && row.place && blocks.includes(`source.${metric}`)) return ["source", { metric, place: row.place }];
   if (name.startsWith("lines") && row.place) return ["flame", { metric, by: "code", detail: "line", search: placeSearch(row.place) }];
   if (name.startsWith("functions") || name.startsWith("lines")) return ["flame", { metric, by: "code", search: exactly(row.name) }];
   return null;

@@ -4,6 +4,7 @@ export class Choice {
   slice = null;
   range = null;
   #linked; // the link of an address; the slice that it means may have to be read first
+  #moved = Promise.resolve(); // by the last key
 
   /** `shown`: the drawn {about, plan, view, closely}; `reveal(slice)` scrolls to it; `changed` is called after a new choice. */
   constructor(data, details, shown, { reveal, changed }) {
@@ -61,19 +62,26 @@ export class Choice {
   }
 
   before() {
-    return this.choose(this.slice?.before ?? -1);
+    return this.#move(() => this.choose(this.slice?.before ?? -1));
   }
 
   after() {
-    return this.slice ? this.choose(this.slice.after) : this.#first();
+    return this.#move(() => (this.slice ? this.choose(this.slice.after) : this.#first()));
   }
 
   above() {
-    return this.slice && this.#besides(-1);
+    return this.#move(() => this.slice && this.#besides(-1));
   }
 
   below() {
-    return this.slice ? this.#besides(1) : this.#first();
+    return this.#move(() => (this.slice ? this.#besides(1) : this.#first()));
+  }
+
+  /** One key after the other: each begins at the slice that the one before has chosen, whose answer may still be on its way. */
+  #move(step) {
+    const move = this.#moved.then(step);
+    this.#moved = move.catch(() => {});
+    return move;
   }
 
   async #first() {

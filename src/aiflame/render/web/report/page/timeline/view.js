@@ -8,6 +8,7 @@ import { Closer } from "./closer.js";
 import { Details } from "./details.js";
 import { listen } from "./gestures.js";
 import { layout } from "./layout.js";
+import { legendOf } from "./legend.js";
 import { Picture, RULER } from "./picture.js";
 import { Pointer } from "./pointer.js";
 import { around, limited, zoomed } from "./stretch.js";
@@ -26,6 +27,7 @@ class Timeline {
     this.hands = "Wheel zooms, drag pans, double click fits a step; drag on the ruler, or with Shift, selects time";
     this.hint = element("span.tl-hint", {}, this.hands);
     this.closer = new Closer(app.data, { close: (is) => this.#close(is), read: (about) => this.#read(about) });
+    this.legend = element("ul.tl-legend", { "aria-label": "Time of sampled threads", hidden: true });
     this.usual = button("Usual step", () => this.#fit(this.about.usualStep.begin, this.about.usualStep.end), "The step of median length");
     this.body.append(
       element(
@@ -36,6 +38,7 @@ class Timeline {
         button("−", () => this.#zoom(1.6), "Zoom out (s)"),
         button("+", () => this.#zoom(1 / 1.6), "Zoom in (w)"),
         this.where,
+        this.legend,
         this.closer.note,
         this.hint,
       ),
@@ -225,6 +228,8 @@ class Timeline {
     for (const [kind, { color }] of Object.entries(this.about.kinds)) {
       this.colors[kind] = [0, 1, 2, 3, 4, 5].map((shade) => this.app.color(color, shade));
     }
+    this.legend.replaceChildren(...legendOf(this.about, this.colors));
+    this.legend.hidden = !this.legend.childElementCount;
   }
 
   /** The last picture stays, moved and stretched, until the worker has found the next. */

@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from aiflame.analyze.demo_comparison import Way, sentence, ways
 from aiflame.attribute.tree import CPU_TIME, ROOT, Frame, Kind, Tree, frame_table
-from aiflame.cli.demo_comparison import Way, sentence, ways
 
 FRAMES = [
     Frame("main", Kind.PYTHON),

@@ -1,0 +1,161 @@
+"""Arithmetic in more precision than needed: no tensor cores where they could be, float64, and a layer that differs from its sisters."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from typing import Any
+
+import polars as pl
+
+from aiflame.analyze.device.limits import device
+from aiflame.analyze.finding import Evidence, Finding
+from aiflame.analyze.findings.gpu.catalogue import FEW_RECORDS, FEW_SAMPLES, least
+from aiflame.analyze.findings.gpu.facts import WORTH_READING, Facts, Kernel, at
+from aiflame.analyze.findings.gpu.sass import DOUBLE, TENSOR
+from aiflame.analyze.layer_groups import around, collapsed, escaped, search
+from aiflame.attribute.tree import GPU_TIME
+from aiflame.resolve.device.kernel_names import full_name, short_name
+
+_MULTIPLIES = ("gemm", "convolution")
+_WORDS = {
+    "fp64": "float64", "fp32": "float32", "tf32": "TF32", "fp16": "float16", "bf16": "bfloat16", "fp8": "float8", "fp4": "float4",
+}  # fmt: skip
+"""In short names of matrix products, the type of the inputs."""
+_TEMPLATES = (
+    ("bfloat16", r"bfloat16"),
+    ("float16", r"\b(__half|Half|half)\b"),
+    ("float32", r"\bfloat\b"),
+    ("float64", r"\bdouble\b"),
+)
+"""In the arguments of other kernels' templates: the narrowest, as values of more precision lie between."""
+_SIMT = r"sgemm|simt|ffma|f32f32|gemmsn|scudnn"
+"""In names of products that tensor cores could do; those with a vector (gemv) wait for memory."""
+_SPEED = {"float64": 0, "float32": 1, "TF32": 2, "float16": 3, "bfloat16": 3, "float8": 4, "float4": 5}
+SOME_DOUBLE = 0.1
+"""Of a kernel's samples, at instructions for float64: one more for each that converts or loads."""
+FEW_LAYERS = 3
+GAIN_OF_TENSOR_CORES = 0.7
+GAIN_OF_SINGLE = 0.5
+"""Half the bytes; arithmetic gains more."""
+
+
+@lru_cache(maxsize=1 << 12)
+def precision(name: str) -> str:
+    """The type that a kernel computes with, by its name as compiled; "" where that says nothing."""
+    words = short_name(name).split()
+    kind = next((_WORDS[word] for word in words if word in _WORDS), "")
+    if kind == "float32" and ("tf32" in name.lower() or words[-1] == "(nvjet)"):
+        return "TF32"  # nvjet has kernels for tensor cores alone
+    full = full_name(name)
+    return kind or next((kind for kind, words in _TEMPLATES if re.search(words, full)), "")
+
+
+def precisions(facts: Facts) -> Iterator[Finding]:
+    odd = list(_layers(facts))
+    yield from odd
+    named = {finding.view.kernel for finding in odd}
+    yield from _no_tensor_cores(facts, named)
+    yield from _double(facts)
+
+
+def _no_tensor_cores(facts: Facts, named: set[str]) -> Iterator[Finding]:
+    """`named`: kernels of which a layer is to blame."""
+    slow = [
+        kernel
+        for kernel in facts.kernels
+        if kernel.family in _MULTIPLIES and kernel.name not in named and _has_tensor_cores(kernel) and _is_simt(facts, kernel)
+    ]
+    took = sum(kernel.took for kernel in slow)
+    share = facts.share(took)
+    if sum(kernel.launches for kernel in slow) >= FEW_RECORDS and share >= least("no-tensor-cores"):
+        what = f"multiplies matrices in float32 without tensor cores: {_launched(slow)}"
+        yield _finding(facts, slow, "no-tensor-cores", took, what, share * GAIN_OF_TENSOR_CORES)
+
+
+def _has_tensor_cores(kernel: Kernel) -> bool:
+    limits = device(kernel.device)
+    return limits is not None and limits.tensor_cores_32
+
+
+def _is_simt(facts: Facts, kernel: Kernel) -> bool:
+    if precision(kernel.name) != "float32" or not re.search(_SIMT, kernel.name.lower()):
+        return False
+    sampled = facts.sampled(kernel.name) if kernel.share >= WORTH_READING else None
+    return sampled is None or not any(one.opcode in TENSOR for one in sampled.listing)
+
+
+def _double(facts: Facts) -> Iterator[Finding]:
+    wide = [kernel for kernel in facts.kernels if _is_double(facts, kernel)]
+    took = sum(kernel.took for kernel in wide)
+    share = facts.share(took)
+    if sum(kernel.launches for kernel in wide) >= FEW_RECORDS and share >= least("double-precision"):
+        what = f"computes in double precision (float64): {_launched(wide)}"
+        yield _finding(facts, wide, "double-precision", took, what, share * GAIN_OF_SINGLE)
+
+
+def _is_double(facts: Facts, kernel: Kernel) -> bool:
+    sampled = facts.sampled(kernel.name) if kernel.share >= WORTH_READING else None
+    if sampled is not None and sampled.total >= FEW_SAMPLES:
+        return sampled.part(pl.col("opcode").is_in(DOUBLE)) >= SOME_DOUBLE or precision(kernel.name) == "float64"
+    return precision(kernel.name) == "float64"
+
+
+def _launched(kernels: Sequence[Kernel]) -> str:
+    first = kernels[0]
+    launches = sum(kernel.launches for kernel in kernels)
+    layer = f", most in {first.layer}" if first.layer else ""
+    return f"{first.short}{f' and {len(kernels) - 1} more' if len(kernels) > 1 else ''} ({launches:,} launches{layer}{at(first.place)})"
+
+
+def _finding(facts: Facts, kernels: Sequence[Kernel], kind: str, took: int, doing: str, gain: float) -> Finding:
+    first = kernels[0]
+    view = Evidence("flame", GPU_TIME.name, "code", f"^{escaped(first.short)}$", first.name, place=first.place)
+    return Finding(f"The GPU {doing}, for {facts.took(took)}", facts.share(took), view, kind, gain)
+
+
+def _layers(facts: Facts) -> Iterator[Finding]:
+    """Layers whose matrix products have more precision than those of most layers alike."""
+    analysis = facts.analysis
+    sites = analysis.scoped_sites.with_row_index("site").select(pl.col("site").cast(pl.Int64), "name", "family", "file", "line", "launches")
+    rows = analysis.scoped_shared.select("site", "layer", "took").join(sites, on="site")
+    rows = rows.filter(pl.col("family").is_in(_MULTIPLIES), pl.col("layer") != "").with_columns(group=collapsed(pl.col("layer")))
+    rows = rows.filter(pl.col("group") != pl.col("layer"))
+    names = {name: precision(name) for name in rows["name"].unique()}
+    rows = rows.with_columns(kind=pl.col("name").replace_strict(names, default="", return_dtype=pl.String)).filter(pl.col("kind") != "")
+    by_kind = rows.group_by("group", "layer", "kind").agg(pl.col("took", "launches").sum(), pl.col("name").sort_by("took").last())
+    layers = by_kind.sort("took", descending=True).unique(["group", "layer"], keep="first", maintain_order=True)
+    odd = [row for part in layers.partition_by("group") for row in _odd_ones(part)]
+    excess = sum(row["excess"] for row in odd)
+    share = facts.share(excess)
+    if not odd or share < least("layer-precision") or sum(row["launches"] for row in odd) < FEW_RECORDS:
+        return
+    odd.sort(key=lambda row: (-row["excess"], row["layer"]))
+    first = odd[0]
+    paths = [row["layer"] for row in odd]
+    within = _common(paths)
+    where = within or f"{paths[0]} and {len(paths) - 1} more layers"
+    sentence = (
+        f"{where} multiplies matrices in {first['kind']}, its sisters in {first['usual']}: "
+        f"it takes {first['took'] / max(first['of_sister'], 1):.1f} times as long, {facts.took(excess)}"
+    )
+    view = Evidence("flame", GPU_TIME.name, "layer", search(within or first["group"]), first["name"])
+    yield Finding(sentence, share, view, "layer-precision", share)
+
+
+def _common(paths: Sequence[str]) -> str:
+    """The layer that has all of these in it, with an index: `layers.3` of `layers.3.attn` and `layers.3.mlp`; else ""."""
+    shared = [path for path in around(paths[0]) if all(f"{other}.".startswith(f"{path}.") for other in paths)]
+    return shared[-1] if shared and any(name.isdecimal() for name in shared[-1].split(".")) else ""
+
+
+def _odd_ones(layers: pl.DataFrame) -> Iterator[dict[str, Any]]:
+    """Of layers built alike: those with more precision than most have, and the time that they take longer for it."""
+    usual = layers.group_by("kind").agg(many=pl.len()).sort("many", "kind", descending=[True, False]).row(0)
+    if len(layers) < FEW_LAYERS or 2 * usual[1] <= len(layers):
+        return
+    of_sister = float(layers.filter(kind=usual[0]).select(pl.col("took").median()).item())
+    for row in layers.iter_rows(named=True):
+        if _SPEED[row["kind"]] < _SPEED[usual[0]]:
+            yield row | {"usual": usual[0], "of_sister": of_sister, "excess": max(row["took"] - of_sister, 0)}

@@ -1,0 +1,25 @@
+"""A finding about functions that are compiled again and again, in programs without a GPU; `gpu.host_calls` has those with one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from aiflame.analyze.finding import Evidence, Finding
+from aiflame.analyze.recompilations import recompiled, sentence
+from aiflame.attribute.analysis import Analysis
+from aiflame.attribute.tree import CPU_TIME
+
+LEAST_SHARE = 0.05
+LEAST_NS = 1_000_000_000
+"""100 samples of CPU time at the usual rate."""
+
+
+def recompiling(profile: Analysis, duration_ns: int) -> Iterator[Finding]:
+    """Dynamo's own limit is eight compilations of a function: they are as many as there will be, and each is timed."""
+    of = recompiled(profile)
+    share = of.ns / max(duration_ns, 1) if of is not None else 0.0
+    if of is None or of.ns < LEAST_NS or share < LEAST_SHARE:
+        return
+    view = Evidence("flame", CPU_TIME.name, "code", r"^_compile$", place=of.place)
+    much = f"{share:.0%} of the time goes into that" + (f", and into {of.functions - 1} other functions" if of.functions > 1 else "")
+    yield Finding(f"{sentence(of)}: {much}", share, view, f"recompiling-{of.changed.value}", share * 0.9)

@@ -1,0 +1,124 @@
+"""Findings about waiting: its share of elapsed time, its line, and the thread that caused it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import polars as pl
+
+from aiflame.analyze.finding import Evidence, Finding
+from aiflame.analyze.layer_groups import escaped
+from aiflame.analyze.places import hottest, place_text, short_place
+from aiflame.analyze.waiting import Cost, Waiting, Why, blocked_loop, costs, holders, loaders
+from aiflame.attribute.tree import WALL_TIME
+from aiflame.resolve.waits import GIL, IO, LOCK, SLEEP
+
+LEAST_SHARE = 0.1
+LEAST_SEEN = 20
+"""Waits that were seen: their sum is the kernel's account, and only the line is an estimate."""
+LEAST_SAMPLES = 100
+"""The same of wall-clock samples, whose sum is an estimate, too."""
+A_PART = 0.2
+"""Of an equal part of the waits: a thread with less is none of those that wait."""
+MOSTLY = 0.6
+"""Of the time of all holders: below, a lock goes round."""
+GAINS: Mapping[Why, float] = {Why.LOCK: 0.9, Why.GIL: 0.9, Why.IO: 0.7, Why.SLEEP: 1.0, Why.DATA: 0.9}
+_DOING: Mapping[Why, str] = {
+    Why.LOCK: "waits for a lock",
+    Why.GIL: "waits for Python's interpreter lock (GIL)",
+    Why.IO: "waits for input and output",
+    Why.SLEEP: "sleeps",
+    Why.DATA: "waits for its DataLoader",
+}
+_LABELS: Mapping[Why, str] = {Why.LOCK: LOCK, Why.GIL: GIL, Why.IO: IO, Why.SLEEP: SLEEP}
+
+
+def waiting_findings(of: Waiting) -> Iterator[Finding]:
+    of_reasons = costs(of)
+    least = LEAST_SAMPLES if of.sampled else LEAST_SEEN
+    for why, doing in _DOING.items():
+        cost = of_reasons.get(why)
+        if cost is None or cost.share < LEAST_SHARE or len(cost.rows) < least:
+            continue
+        yield from _of_loop(of, why, cost) or [_of(of, why, doing, cost)]
+
+
+def _of(of: Waiting, why: Why, doing: str, cost: Cost) -> Finding:
+    place, caller = hottest(cost.rows.select("file", "line", "caller", value="ns"))
+    at = f", most at {short_place(place)}" if place and why is not Why.DATA else f" at {short_place(place)}" if place else ""
+    call = f" ({_call(cost.rows)})" if why is Why.IO and _call(cost.rows) else ""
+    file, _, line = place.rpartition(":")
+    here = cost.rows.filter((pl.col("file") == file) & (pl.col("line") == int(line))) if place else cost.rows
+    more = _holder(of, holders(of, here, why)) if why in (Why.LOCK, Why.GIL) else ""
+    if why is Why.DATA:
+        more = _workers(of, cost)
+    sentence = f"{_who(of, cost.rows)} {doing}{call} {cost.share:.0%} of the time{at}{more}"
+    return Finding(sentence, cost.share, _view(of, why, caller, place), f"waiting-{why.value}", cost.share * GAINS[why])
+
+
+def _view(of: Waiting, why: Why, caller: str, place: str) -> Evidence:
+    """Without wall-clock samples there is no graph of waits."""
+    if not of.sampled:
+        return Evidence("timeline", WALL_TIME.name, place=place, search=f"^{escaped(caller)}$" if caller else "")
+    label = _LABELS.get(why, "") or caller
+    return Evidence("flame", WALL_TIME.name, "code", f"^{escaped(label)}$" if label else "", place=place)
+
+
+def _who(of: Waiting, rows: pl.DataFrame) -> str:
+    """The subject of a sentence: the thread that has most of these waits, or all that have an equal part of them."""
+    threads = rows.group_by("process", "thread").agg(pl.col("ns").sum()).sort("ns", "process", "thread", descending=[True, False, False])
+    whole = int(threads["ns"].sum())
+    chosen = threads.head(1) if int(threads["ns"][0]) > MOSTLY * whole else threads.filter(pl.col("ns") > whole * A_PART / len(threads))
+    pairs = set(chosen.select("process", "thread").rows())
+    if pairs <= set(of.threads.filter("main").select("process", "thread").rows()):
+        return "The main thread" if chosen["process"].max() == of.threads["process"].min() else "A child process"
+    return f"Each of {len(pairs)} threads" if len(pairs) > 1 else "A thread"
+
+
+def _call(rows: pl.DataFrame) -> str:
+    calls = rows.group_by("call").agg(pl.col("ns").sum()).sort("ns", "call", descending=[True, False])
+    name = str(calls["call"][0]).lstrip("_").removeprefix("libc_").removeprefix("GI_").partition("@")[0]
+    return "" if name.startswith("[") else name
+
+
+def _holder(of: Waiting, held: pl.DataFrame) -> str:
+    """`, held by thread parser-2 in save()`"""
+    held = held.filter(pl.col("caller") != "")
+    if held.is_empty():
+        return ""
+    places = held.group_by("caller", "file").agg(pl.col("line").first(), pl.col("ns").sum()).sort("ns", "caller", descending=[True, False])
+    function, file, line, _ = places.row(0)
+    inside = held.filter((pl.col("caller") == function) & (pl.col("file") == file))
+    threads = inside.group_by("process", "thread").agg(pl.col("ns").sum()).sort("ns", "process", "thread", descending=[True, False, False])
+    where = f"in {function}() ({short_place(place_text(file, line))})"
+    if int(threads["ns"][0]) < MOSTLY * int(threads["ns"].sum()):
+        return f", held in turns by {len(threads)} threads {where}"
+    return f", held by {_name(of, *threads.select('process', 'thread').row(0))} {where}"
+
+
+def _name(of: Waiting, process: int, thread: int) -> str:
+    here = of.threads.filter(pl.col("process") == process)
+    rows = {int(number): (main, name) for number, main, name in here.select("thread", "main", "name").rows()}
+    main, name = rows.get(thread, (False, ""))
+    unnamed = {other for is_main, other in rows.values() if is_main} | {""}
+    return "the main thread" if main else "another thread" if name in unnamed else f"thread {name}"
+
+
+def _workers(of: Waiting, cost: Cost) -> str:
+    many, busy = loaders(of, cost.rows["process"].unique().to_list())
+    if not many:
+        return ""
+    count = f"its {many} workers are" if many > 1 else "its only worker is"
+    return f": {count} busy {busy:.0%} of it" + ("" if busy >= 0.5 else ", so that batches are slow on their way")
+
+
+def _of_loop(of: Waiting, why: Why, cost: Cost) -> list[Finding]:
+    """Where most of these waits hold up an event loop."""
+    looped = blocked_loop(cost.rows)
+    part = cost.share * int(looped["ns"].sum()) / max(int(cost.rows["ns"].sum()), 1)
+    if part < LEAST_SHARE or part < MOSTLY * cost.share:
+        return []
+    place, caller = hottest(looped.select("file", "line", "caller", value="ns"))
+    inside = f"{caller}() ({short_place(place)})" if place else "a callback"
+    sentence = f"The event loop stands still {part:.0%} of the time: {inside} {_DOING[why]} on its thread"
+    return [Finding(sentence, part, _view(of, why, caller, place), "loop-blocked", part * 0.9)]

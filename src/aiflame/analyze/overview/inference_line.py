@@ -1,0 +1,128 @@
+"""Inference in one line: how long the model's steps took, and how many tokens a second that is, where tokens are known."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+
+import polars as pl
+
+from aiflame.analyze.amounts import amount
+from aiflame.attribute.meaning.phases import Phase
+
+NO_CACHE = 0.9
+"""Of all steps: so many are given just one token of each sequence more than the step before."""
+FEW_STEPS = 10
+"""Fewer do not show that inputs grow."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """Steps of one kind."""
+
+    steps: int
+    median_ns: int
+    """From its beginning to its end; of one that a decode step follows, to the beginning of that. Without those that warm up."""
+    sequences: int
+    """Each was given tokens of so many; 0: not always the same, or not known."""
+    tokens_per_s: float
+    """Made by decoding, read by a prefill; 0: not known."""
+
+    @property
+    def text(self) -> str:
+        return f"median {amount(self.median_ns, 'ns')}" if self.steps > 1 else amount(self.median_ns, "ns")
+
+
+@dataclass(frozen=True, slots=True)
+class Inference:
+    """Of the process whose steps of inference take longest."""
+
+    decode: Kind | None
+    prefill: Kind | None
+    other: Kind | None
+    """Steps of which it is not known whether they decode."""
+    requests: int
+    """A prefill each, followed by decode steps for the same number of sequences; 0: not known, as where requests are batched anew in
+    each step."""
+    growing: bool
+    """Each step is given all tokens again, and one more: no cache keeps keys and values."""
+
+    @property
+    def text(self) -> str:
+        parts = []
+        if self.decode is not None:
+            one = self.decode
+            of = f" for {one.sequences:,} sequences" if one.sequences > 1 else ""
+            parts.append(f"{_counted(one.steps, 'decode step')}, {one.text} ({_rate(one.tokens_per_s)} tokens/s{of})")
+        if self.prefill is not None:
+            one = self.prefill
+            name = f"{self.requests:,} requests with a prefill each" if self.requests > 1 else _counted(one.steps, "prefill")
+            parts.append(f"{name}, {one.text} ({_rate(one.tokens_per_s)} tokens/s)")
+        if self.other is not None:
+            one = self.other
+            again = ", each given all tokens again and one more" if self.growing else ""
+            parts.append(f"{_counted(one.steps, 'call')} of the model, {one.text} ({_rate(1e9 / max(one.median_ns, 1))} a second){again}")
+        return "; ".join(parts)
+
+    def to_json(self) -> dict[str, object]:
+        return {"text": self.text, **asdict(self)}
+
+
+def inference(steps: pl.DataFrame, times: pl.DataFrame, first: dict[int, int]) -> Inference | None:
+    """`steps`: `meaning.steps.Steps.rows`; `times`: STEP_TIMES; `first`: the first steady step of each process. None: it trains, or has no
+    steps."""
+    rows = times.join(
+        steps.select(pl.col("process", "step").cast(pl.Int64), "phase", "sequences", "tokens", "called_ns"), on=["process", "step"]
+    )
+    rows = rows.filter(pl.col("called_ns") > 0).sort("process", "step")
+    if rows.is_empty():
+        return None
+    summed = rows.group_by("process").agg(pl.col("took").sum()).sort("took", "process", descending=[True, False])
+    main = int(summed["process"][0])
+    following = pl.col("phase").shift(-1) == int(Phase.DECODE)
+    to_next = pl.col("begin_ns").shift(-1) - pl.col("begin_ns")
+    rows = rows.filter(process=main).with_columns(took=pl.when(following & (pl.col("phase") > 0)).then(to_next).otherwise("took"))
+    warm = first.get(main, 0)
+    decode, prefill, other = (_kind(rows.filter(phase=phase), warm, phase) for phase in (int(Phase.DECODE), int(Phase.PREFILL), 0))
+    return Inference(decode, prefill, other, _requests(rows), _growing(rows))
+
+
+def _kind(rows: pl.DataFrame, warm: int, phase: int) -> Kind | None:
+    if rows.is_empty():
+        return None
+    usual = rows.filter(pl.col("step") >= warm)
+    usual = rows if usual.is_empty() else usual
+    median = round(float(usual.select(pl.col("took").median()).item()))
+    sequences = int(usual["sequences"][0]) if usual["sequences"].n_unique() == 1 else 0
+    rate = 0.0
+    if phase == Phase.DECODE and sequences:
+        rate = sequences * 1e9 / max(median, 1)
+    elif phase:
+        rate = int(usual["tokens"].sum()) * 1e9 / max(int(usual["took"].sum()), 1)
+    return Kind(len(rows), median, sequences, rate)
+
+
+def _requests(rows: pl.DataFrame) -> int:
+    """`Inference.requests`"""
+    prefill, before = pl.col("phase") == int(Phase.PREFILL), pl.col("phase").shift(1)
+    follows = rows.with_columns(
+        again=prefill & (before == int(Phase.PREFILL)),
+        changed=(pl.col("phase") == int(Phase.DECODE)) & (pl.col("sequences") != pl.col("sequences").shift(1)),
+    )
+    unclear = bool(follows.select((pl.col("again") | pl.col("changed")).any()).item())
+    return 0 if unclear else int(rows.select(prefill.sum()).item())
+
+
+def _growing(rows: pl.DataFrame) -> bool:
+    plain = rows.filter((pl.col("phase") == 0) & (pl.col("sequences") > 0))
+    if len(plain) < FEW_STEPS:
+        return False
+    one_more = (pl.col("tokens") - pl.col("tokens").shift(1)) == pl.col("sequences")
+    return bool(plain.select(one_more.sum() >= NO_CACHE * (pl.len() - 1)).item())
+
+
+def _counted(count: int, name: str) -> str:
+    return f"{count:,} {name}{'s' if count != 1 else ''}"
+
+
+def _rate(value: float) -> str:
+    return f"{value:,.0f}" if value >= 10 else f"{value:.1f}"

@@ -1,0 +1,37 @@
+"""The tree of a profile's scope, with the line that says which it is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import polars as pl
+
+from aiflame.analyze.device.profile_analysis import ProfileAnalysis, profile_analysis
+from aiflame.analyze.overview.scope_line import ScopeLine, scope_line
+from aiflame.analyze.scope import analysis_of
+from aiflame.attribute.transforms.filters import without_idle
+from aiflame.attribute.tree import GPU_TIME, Kind, Tree
+from aiflame.attribute.trees.build import tree
+from aiflame.profile.tables.interface import OpenedProfile
+
+
+@dataclass(frozen=True, slots=True)
+class ScopedTree:
+    tree: Tree
+    """Raw, without idle time: `line` says how much there is."""
+    line: ScopeLine
+    analysis: ProfileAnalysis
+    idle: tuple[tuple[str, int], ...] = ()
+    """Of another metric than time, in the whole run: the names of frames of idle time, and their values."""
+
+
+def scoped_tree(profile: OpenedProfile, metric: str, by: str, detail: str | None = None, *, whole_run: bool = False) -> ScopedTree:
+    """As `trees.build.tree`; `whole_run`: of everything."""
+    analysis = analysis_of(profile, whole_run=whole_run)
+    shared = profile_analysis(analysis)
+    line = scope_line(shared, profile.meta)
+    whole = tree(analysis, metric, by, detail, steady=not line.whole_run)
+    idle = whole.kinds() == Kind.GPU_IDLE
+    names = whole.frames["name"].gather(whole.frame[idle])
+    values = pl.DataFrame({"name": names, "value": whole.values[metric][idle]}).group_by("name").agg(pl.col("value").sum()).sort("name")
+    return ScopedTree(without_idle(whole), line, shared, tuple(values.rows()) if metric != GPU_TIME.name else ())

@@ -1,0 +1,156 @@
+"""The kernel's account of the recorded processes: threads with a CPU and without one, page faults, a quota."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from aiflame.attribute.analysis import Analysis, once
+from aiflame.attribute.arrays.types import Ints
+from aiflame.attribute.meaning.events import LATEST
+
+Floats = NDArray[np.float64]
+_Values = tuple[Ints, Floats]
+"""Moments, and the values read then."""
+PAGE = 4096
+MOST_PARTS = 100_000
+"""Of a recording of more than half a day, parts are longer."""
+PART_NS = 500_000_000
+"""Values of several processes, which are read at different moments, are averages over parts of this length."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scheduling:
+    """Sums over the recorded processes, for each part of the time in which the kernel was asked."""
+
+    running: Floats
+    """Threads that ran, on average."""
+    ready: Floats
+    """Threads that were ready to run, and had no CPU."""
+    faults: Floats
+    """Page faults a second."""
+    from_disk: Floats
+    """Those of them that had to wait for a disk."""
+    kernel: Floats
+    """Threads that ran in the kernel."""
+    seconds: float
+    """From the first look to the last."""
+    resident: float
+    """Pages of memory that they had at most."""
+    cpus: float
+    """Those that the processes may use, by affinity and quota."""
+    looks: int
+    """At the process that was looked at most often."""
+
+
+@dataclass(frozen=True, slots=True)
+class Quota:
+    cpus: float
+    used: float
+    """CPUs, on average; NaN where it is unknown."""
+    held_up: float
+    """CPUs that it would have used, had the kernel let it."""
+    looks: int
+
+
+_OF_PROCESSES = {
+    "running threads": "running",
+    "threads without a CPU": "ready",
+    "page faults": "faults",
+    "page faults from disk": "from_disk",
+    "time in the kernel": "kernel",
+}
+_CPUS, _RESIDENT = "usable CPUs", "resident memory"
+
+
+@once
+def scheduling(profile: Analysis) -> Scheduling | None:
+    """None where the kernel was not asked."""
+    by_process: dict[str, dict[str, _Values]] = {}
+    for (device, name), values in _series(profile, "process", (*_OF_PROCESSES, _CPUS, _RESIDENT)).items():
+        by_process.setdefault(device, {})[name] = values
+    processes = [of for of in by_process.values() if _CPUS in of and len(of[_CPUS][0]) > 1]
+    if not processes:
+        return None
+    looks = [of[_CPUS][0] for of in processes]
+    begin, end = min(int(one[0]) for one in looks), max(int(one[-1]) for one in looks)
+    if end <= begin:  # damaged
+        return None
+    edges = np.linspace(begin, end, min(max((end - begin) // PART_NS, 1), MOST_PARTS) + 1)
+    sums = {field: np.zeros(len(edges) - 1) for field in _OF_PROCESSES.values()}
+    for of in processes:
+        for name, field in _OF_PROCESSES.items():
+            sums[field] += _means(edges, of[_CPUS][0], of.get(name))
+    cpus, limit = max(float(of[_CPUS][1].max()) for of in processes), quota(profile)
+    if limit is not None:
+        cpus = min(cpus, max(math.ceil(limit.cpus), 1))
+    sums["kernel"] /= 100
+    resident = sum(float(of[_RESIDENT][1].max()) for of in processes if _RESIDENT in of) / PAGE
+    return Scheduling(**sums, seconds=(end - begin) / 1e9, resident=resident, cpus=cpus, looks=max(map(len, looks)))
+
+
+@once
+def quota(profile: Analysis) -> Quota | None:
+    """None without one."""
+    series = _series(profile, "cgroup", ("limit", "used", "held up"))
+    if ("", "limit") not in series or ("", "held up") not in series:
+        return None
+    moments, limits = series["", "limit"]
+    whole = np.array([moments[0], max(moments[-1], moments[0] + 1)], dtype=np.float64)
+    used, held = (
+        float(_means(whole, moments, series[key])[0]) if (key := ("", name)) in series else np.nan for name in ("used", "held up")
+    )
+    return Quota(float(limits.max()), used, held, len(moments))
+
+
+def ready_share(profile: Analysis) -> float:
+    """The part of the time in which a thread was ready to run and had no CPU, where the program hardly has more than one that runs."""
+    seen = scheduling(profile)
+    return min(float(seen.ready.mean()), 1.0) if seen is not None else 0.0
+
+
+@once
+def memory_pressure(profile: Analysis) -> float:
+    """The part of the time in which some program of the machine waited for memory; 0 where it is unknown."""
+    moments, values = _series(profile, "pressure", ("some waited",)).get(("memory", "some waited"), (np.zeros(0), np.zeros(0)))
+    lasted = np.diff(moments)
+    return float((values[:-1] * lasted).sum() / lasted.sum()) / 100 if lasted.sum() > 0 else 0.0
+
+
+def by_series(profile: Analysis) -> pl.DataFrame:
+    """device, name, unit, mean, most: the kernel's account of processes and of their control group."""
+    if not profile.has("telemetry_series") or not profile.has("telemetry"):
+        return pl.DataFrame()
+    series = profile.table("telemetry_series").filter(pl.col("source").is_in(["process", "cgroup"]))
+    values = profile.scan("telemetry").filter(pl.col("value").is_finite()).join(series.lazy(), on="series")
+    sums = values.group_by("device", "name", "unit").agg(mean=pl.col("value").mean(), most=pl.col("value").max())
+    return sums.sort("name", "mean", "device", descending=[False, True, False]).collect()
+
+
+def _series(profile: Analysis, source: str, names: tuple[str, ...]) -> Mapping[tuple[str, str], _Values]:
+    """(device, name) → times and values."""
+    if not profile.has("telemetry_series") or not profile.has("telemetry"):
+        return {}
+    wanted = profile.table("telemetry_series").filter(pl.col("source") == source, pl.col("name").is_in(names))
+    here = pl.col("series").is_in(wanted["series"].to_list()) & pl.col("value").is_finite() & (pl.col("time_ns") < LATEST)
+    values = profile.scan("telemetry").filter(here).collect().sort("time_ns").partition_by("series", as_dict=True)
+    named = {(device, name): values.get((series,)) for device, name, series in wanted.select("device", "name", "series").rows()}
+    return {key: (rows["time_ns"].cast(pl.Int64).to_numpy(), rows["value"].to_numpy()) for key, rows in named.items() if rows is not None}
+
+
+def _means(edges: Floats, looks: Ints, rate: _Values | None) -> Floats:
+    """The mean of a rate in each part of the time. A value of it holds until the next look."""
+    if rate is None or len(looks) < 2:
+        return np.zeros(len(edges) - 1)
+    value = np.zeros(len(looks))
+    at = np.searchsorted(looks, rate[0])
+    inside = at < len(looks)
+    value[at[inside]] = rate[1][inside]
+    grown = np.concatenate([[0.0], np.cumsum(value[:-1] * np.diff(looks))])
+    means: Floats = np.diff(np.interp(edges, looks, grown)) / np.diff(edges)
+    return means

@@ -1,0 +1,83 @@
+"""The scope of a profile: the time that its first screen, its tables, its findings and `top` speak of.
+
+That is its steady steps, where it has some. Warm-up, start-up and all else outside of them are left out, with a line that says so
+(`overview.scope_line`). Without such steps, or where a person asks for it, it is the whole run.
+"""
+
+from __future__ import annotations
+
+import polars as pl
+
+from aiflame.attribute.analysis import Analysis, once
+from aiflame.attribute.devices.work import work
+from aiflame.attribute.meaning.context import of_samples, profile_steps
+from aiflame.attribute.meaning.steady import Steady, in_steps, steady, steady_by
+from aiflame.attribute.metrics import CLOCK
+from aiflame.attribute.prefixes import BY_CODE_AND_MEANING
+from aiflame.attribute.trees.build import default_metric
+from aiflame.attribute.trees.how_to_record import is_empty
+from aiflame.profile.tables.interface import Tables
+
+FEW_SAMPLES = 50
+"""Of steady steps in a program that uses no device: fewer say nothing about them."""
+
+
+def analysis_of(profile: Tables, *, whole_run: bool) -> Analysis:
+    """An analysis of the profile; `whole_run`: everything is in its scope."""
+    analysis = Analysis(profile)
+    if whole_run:
+        analysis.keep(asked_for_all, True)
+    return analysis
+
+
+@once
+def asked_for_all(profile: Analysis) -> bool:
+    """A person asked for the whole run."""
+    return False
+
+
+@once
+def steady_scope(profile: Analysis) -> Steady | None:
+    """The steps that are its scope; None: the whole run is."""
+    steps = steady_steps(profile)
+    return steps if steps.first and not asked_for_all(profile) and not too_short(profile) else None
+
+
+@once
+def steady_steps(profile: Analysis) -> Steady:
+    """The steady steps, by how long they took on devices; on hosts where they used none."""
+    rows = profile_steps(profile).rows
+    if not len(rows) or is_empty(profile, "kernels"):
+        return steady(profile)
+    executed = work(profile, BY_CODE_AND_MEANING)
+    on_devices = (
+        executed.executions.lazy()
+        .select(pl.col("site", "step", "start_ns", "end_ns").cast(pl.Int64))
+        .filter(pl.col("step") >= 0)
+        .join(executed.sites.lazy().select(pl.col("process").cast(pl.Int64)).with_row_index("site").cast(pl.Int64), on="site")
+        .group_by("process", "step")
+        .agg(took=pl.col("end_ns").max() - pl.col("start_ns").min())
+        .collect()
+    )
+    on_hosts = rows.select("process", "step", took=pl.col("end_ns") - pl.col("begin_ns"))
+    steps = steady_by(rows, pl.concat([on_devices, on_hosts.join(on_devices, on="process", how="anti")]))
+    profile.keep(steady, steps)
+    return steps
+
+
+@once
+def too_short(profile: Analysis) -> bool:
+    """A program that uses no device has too few samples in its steady steps."""
+    steady_steps(profile)
+    clock = CLOCK.get(default_metric(profile))
+    if clock is None:
+        return False
+    return int(in_steps(profile, of_samples(profile, clock).samples)["steady"].sum()) < FEW_SAMPLES
+
+
+def in_scope(profile: Tables, steps: pl.DataFrame) -> pl.DataFrame:
+    """Those of these steps (process, step, …) that are the scope; none where the whole run is."""
+    scope = steady_scope(Analysis.of(profile))
+    first = scope.first if scope is not None else {}
+    least = pl.col("process").replace_strict(first, default=None, return_dtype=pl.Int64)
+    return steps.filter(pl.col("step") >= least)

@@ -1,0 +1,1 @@
+"""The lines of source files and their CPU time."""

@@ -1,0 +1,199 @@
+"""Chooses which waiting threads are looked at, and when."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import threading
+import time
+
+from aiflame.profile.folder.control_page import ControlPage
+from aiflame.profile.folder.door import Folder
+from aiflame.profile.spool.open_lives import Reader
+from aiflame.recorder.looks.kernel import Thread, parse_call, ready_ns
+from aiflame.recorder.looks.memory import UnreadableError
+from aiflame.recorder.looks.process import Process
+from aiflame.values import dataclass
+
+OFTEN_S, MANY, SELDOM_S = 0.1, 40, 0.33
+"""Seconds from one look to the next, on average: for so many looks, and after them."""
+FIRST_SHARE, SHARE = 0.01, 0.0015
+"""Of a core, for as many looks, and for those after them: looks that cost more are taken less often. They are judged by the middle one
+of `_JUDGED`, since a process costs more when it is seen for the first time."""
+_JUDGED = 9
+_PROCESSES, _OTHERS, _TRIED = 3, 1, 4
+"""In a look: processes, and sleeping threads of each beside its main thread, for which so many threads are tried. Each gets its turn, and
+stands for all the time for which it has slept since its last one."""
+_FIND_S, _FIND_SELDOM_S = 0.4, 4.0
+"""Seconds after which processes are looked for again: at first, and at most."""
+_MOST_OPEN, _MOST_THREADS = 64, 256
+"""Whose files are open."""
+REFUSED = "waiting threads were not looked at: the system hides their calls from us (kernel.yama.ptrace_scope): record with --wall"
+_MOST_US = (1 << 32) - 1
+
+
+@dataclass(slots=True)
+class _Seen:
+    """A thread at the last look at it."""
+
+    thread: Thread
+    time_ns: int = 0
+    ready_ns: int = 0
+    """Time in which it ran or could have run."""
+    off_ns: int = 0
+    """Time in which it waited, since it was last seen waiting."""
+    place: tuple[bytes, bytes] = (b"", b"")
+    """Its times and its system call."""
+    stack: int = 0
+    """At that place."""
+
+
+class Waits:
+    """Looks from `start` to `finish`. No error in it ends the recording."""
+
+    def __init__(self, spool: Folder, page: ControlPage) -> None:
+        self._spool, self._page = spool, page
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="waits", daemon=True)
+        self._lives = Reader()
+        self._begun: dict[int, int] = {}
+        """Recorded processes, the first one first, and when they began."""
+        self._open: dict[int, Process] = {}
+        self._seen: dict[tuple[int, int], _Seen] = {}
+        self._random = random.Random()
+        self._next_find, self._find_s = 0.0, _FIND_S
+        self.looks = self.seen = 0
+        self.cpu_ns = 0
+        self._refused = False
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def finish(self) -> list[str]:
+        self._over.set()
+        if self._thread.is_alive():
+            self._thread.join(1.0)
+        return [REFUSED] if self._refused and not self.seen else []
+
+    def _run(self) -> None:
+        pause_s, costs = OFTEN_S, list[int]()
+        while not self._over.wait(pause_s):
+            before_ns = self.cpu_ns
+            with contextlib.suppress(Exception):
+                self.look()
+            self.cpu_ns = time.thread_time_ns()
+            costs = [*costs[1 - _JUDGED :], self.cpu_ns - before_ns]
+            often = self.looks < MANY
+            least_s = sorted(costs)[len(costs) // 2] / 1e9 / (FIRST_SHARE if often else SHARE)
+            pause_s = self._random.uniform(0.5, 1.5) * max(OFTEN_S if often else SELDOM_S, least_s)
+        for pid in list(self._open):
+            self._leave(pid)
+
+    def look(self) -> None:
+        if time.monotonic() >= self._next_find:
+            self._next_find = time.monotonic() + self._find_s
+            self._find_s = min(1.5 * self._find_s, _FIND_SELDOM_S)
+            self._find_processes()
+        self.looks += 1
+        first, *others = self._begun or [0]
+        for pid in [first, *self._random.sample(others, min(_PROCESSES - 1, len(others)))]:
+            with contextlib.suppress(OSError, ValueError):
+                if (process := self._opened(pid)) is not None:
+                    self._look_at(process)
+
+    def _find_processes(self) -> None:
+        for pid, start_ns in self._lives.unfinished(self._spool):
+            if self._begun.get(pid, start_ns) != start_ns:
+                self._leave(pid)
+            self._begun[pid] = start_ns
+        if len(self._begun) > 1:
+            alive = set(os.listdir("/proc"))  # noqa: PTH208
+            for pid in [pid for pid in self._begun if str(pid) not in alive]:
+                self._forget(pid)
+
+    def _forget(self, pid: int) -> None:
+        self._leave(pid)
+        self._begun.pop(pid, None)
+
+    def _opened(self, pid: int) -> Process | None:
+        """None where nothing of it can be read. Such a process is left alone from then on."""
+        if pid in self._open or pid not in self._begun or len(self._open) >= _MOST_OPEN:
+            return self._open.get(pid)
+        try:
+            self._open[pid] = Process(pid, self._begun[pid], self._spool, self._page)
+        except PermissionError:
+            self._refused = True
+            return None
+        except (OSError, UnreadableError):
+            self._forget(pid)
+            return None
+        return self._open[pid]
+
+    def _leave(self, pid: int) -> None:
+        process = self._open.pop(pid, None)
+        if process is not None:
+            with contextlib.suppress(OSError):
+                process.writer.write()
+            process.close()
+        for key in [key for key in self._seen if key[0] == pid]:
+            self._seen.pop(key).thread.close()
+
+    def _look_at(self, process: Process) -> None:
+        with os.scandir(f"/proc/{process.pid}/task") as tasks:
+            workers = [tid for task in tasks if (tid := int(task.name)) != process.pid]
+        self._visit(process, process.pid)
+        asleep = 0
+        for tid in self._random.sample(workers, min(_TRIED, len(workers))):
+            asleep += self._visit(process, tid)
+            if asleep == _OTHERS:
+                break
+        process.writer.write_sometimes()
+        if not process.is_same():
+            self._forget(process.pid)
+
+    def _visit(self, process: Process, tid: int) -> bool:
+        """Whether it slept all the while."""
+        try:
+            return self._saw_asleep(process, tid)
+        except PermissionError:
+            self._refused = True
+        except (OSError, ValueError):  # it has ended
+            if (seen := self._seen.pop((process.pid, tid), None)) is not None:
+                seen.thread.close()
+        return False
+
+    def _saw_asleep(self, process: Process, tid: int) -> bool:
+        seen = self._seen.get((process.pid, tid))
+        if seen is None:
+            if len(self._seen) >= _MOST_THREADS:
+                self._seen.pop(self._random.choice(list(self._seen))).thread.close()
+            seen = self._seen[process.pid, tid] = _Seen(Thread(process.pid, tid))
+        thread = seen.thread
+        now, times = time.monotonic_ns(), thread.times()
+        ready = ready_ns(times)
+        if seen.time_ns:
+            seen.off_ns += max(now - seen.time_ns - max(ready - seen.ready_ns, 0), 0)
+        seen.time_ns, seen.ready_ns = now, ready
+        line = thread.call()
+        call = parse_call(line)
+        if call is None:
+            return False
+        if seen.place == (times, line):
+            if thread.is_stopped():
+                seen.off_ns = 0
+                return False
+        else:
+            try:
+                stack = process.stack(tid, call)
+            except UnreadableError:
+                stack = 0
+            if (thread.times(), thread.call()) != (times, line):
+                return False  # it has run meanwhile: its stack may belong to two moments
+            seen.place, seen.stack = (times, line), stack
+        off_us = min(seen.off_ns // 1000, _MOST_US)
+        seen.off_ns = 0  # also where its stack cannot be read: that time is no part of other waits
+        if seen.stack:
+            process.writer.add("waits", tid, seen.stack, now, off_us, call.number)
+            self.seen += 1
+        return True

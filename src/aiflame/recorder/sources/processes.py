@@ -1,0 +1,136 @@
+"""The recorded processes: their memory, threads and page faults."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from aiflame.profile.folder.door import Folder
+from aiflame.profile.folder.telemetry_files import Header, Series
+from aiflame.profile.spool.open_lives import Reader
+from aiflame.recorder.sources.base import Look
+
+_MOST_PROCESSES = 256
+_MOST_THREADS = 1024
+"""Of all processes together: a look at one takes 15 µs."""
+
+
+class Recorded:
+    """Finds the recorded processes: those with a folder in the spool, or with a record of `lives.table` that has no end."""
+
+    def __init__(self, spool: Folder | None) -> None:
+        self._spool = spool
+        self._lives = Reader()
+        self._begun: set[str] = set()
+
+    def pids(self) -> list[str]:
+        if self._spool is None:
+            return []
+        self._begun |= {str(pid) for pid, _ in self._lives.unfinished(self._spool)}
+        pids = {folder.partition(".")[0] for folder in self._spool.names()[-_MOST_PROCESSES:]} | set(list(self._begun)[:_MOST_PROCESSES])
+        return sorted(pid for pid in pids if pid.isdecimal())
+
+    def ended(self, pids: set[str]) -> None:
+        self._begun -= pids
+
+
+class Processes:
+    """/proc/PID/statm"""
+
+    name, every, thread = "process", 10, "system"
+
+    def __init__(self, root: Path, spool: Folder | None) -> None:
+        self._proc, self._recorded = root / "proc", Recorded(spool)
+        self._page = os.sysconf("SC_PAGE_SIZE")
+
+    def begin(self) -> Header | None:
+        return Header(self.name, (Series("pid {}", "resident memory", "bytes", self._page),), keyed=True)
+
+    def look(self) -> list[Look]:
+        now, pids = time.monotonic_ns(), self._recorded.pids()
+        resident = {pid: pages for pid in pids if (pages := self._resident(pid)) is not None}
+        self._recorded.ended(set(pids) - resident.keys())
+        return [(now, int(pid), [pages]) for pid, pages in resident.items()]
+
+    def _resident(self, pid: str) -> float | None:
+        """None: it has ended."""
+        try:
+            return float((self._proc / pid / "statm").read_bytes().split()[1])
+        except (OSError, ValueError, IndexError):
+            return None
+
+    def end(self) -> None:
+        pass
+
+
+class Scheduling:
+    """/proc/PID/task/TID/schedstat: how many threads ran, and how many were ready and had no CPU, on average since the last look; and page
+    faults (/proc/PID/stat)."""
+
+    name, every, thread = "process", 4, "system"
+
+    def __init__(self, root: Path, spool: Folder | None) -> None:
+        self._proc, self._recorded = root / "proc", Recorded(spool)
+        self._seen: dict[str, dict[str, tuple[int, int]]] = {}
+        """For each thread of a process, its time on a CPU and waiting for one."""
+        self._sums: dict[str, list[int]] = {}
+        """Of all threads of a process, those that have ended included."""
+
+    def begin(self) -> Header | None:
+        if not (self._proc / "self/schedstat").exists():
+            return None
+        series = (
+            Series("pid {}", "running threads", "threads", 1e-9, rate=True),
+            Series("pid {}", "threads without a CPU", "threads", 1e-9, rate=True),
+            Series("pid {}", "usable CPUs", "CPUs"),
+            Series("pid {}", "page faults", "1/s", rate=True),
+            Series("pid {}", "page faults from disk", "1/s", rate=True),
+            Series("pid {}", "time in the kernel", "%", 100 / os.sysconf("SC_CLK_TCK"), rate=True),
+        )
+        return Header(self.name, series, keyed=True)
+
+    def look(self) -> Iterator[Look]:
+        room = _MOST_THREADS
+        for pid in self._recorded.pids():
+            try:
+                now, folder = time.monotonic_ns(), self._proc / pid
+                running, waited, threads = self._times(pid, room)
+                fields = (folder / "stat").read_bytes().rpartition(b")")[2].split()
+                cpus = len(os.sched_getaffinity(int(pid)))
+                minor, major, system = (float(fields[place]) for place in (7, 9, 12))
+            except (OSError, ValueError, IndexError):
+                self._recorded.ended({pid})
+                self._seen.pop(pid, None)
+                self._sums.pop(pid, None)
+                continue
+            room -= threads
+            yield now, int(pid), [running, waited, cpus, minor + major, major, system]
+
+    def _times(self, pid: str, room: int) -> tuple[float, float, int]:
+        before, now = self._seen.get(pid, {}), {}
+        sums = self._sums.setdefault(pid, [0, 0])
+        tasks = f"{self._proc}/{pid}/task"
+        for thread in os.listdir(tasks)[:room]:  # noqa: PTH208
+            with suppress(OSError, ValueError):  # it has just ended
+                running, waited, _ = map(int, _read(f"{tasks}/{thread}/schedstat").split())
+                old = before.get(thread, (0, 0))
+                old = old if old[0] <= running and old[1] <= waited else (0, 0)  # another thread has its number now
+                sums[0] += running - old[0]
+                sums[1] += waited - old[1]
+                now[thread] = running, waited
+        self._seen[pid] = before | now if len(now) == room else now
+        return float(sums[0]), float(sums[1]), len(now)
+
+    def end(self) -> None:
+        pass
+
+
+def _read(path: str) -> bytes:
+    file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return os.read(file, 128)
+    finally:
+        os.close(file)

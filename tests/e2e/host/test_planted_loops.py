@@ -1,0 +1,48 @@
+"""An event loop that computes is named with its coroutine and its share. One that has time for everybody is silent."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from recording import PYTHON, Recorder
+
+from aiflame.analyze.finding import Finding
+from aiflame.analyze.findings.advice import GENERAL, fix
+from aiflame.analyze.findings.biggest import findings
+from aiflame.analyze.overview.summary import summarize
+
+pytestmark = pytest.mark.timed
+
+PROGRAM = Path(__file__).parent / "programs/planted_loops.py"
+NEAR_MISSES = ("computing_in_pieces", "computing_seldom", "computing_alone", "computing_in_a_thread")
+
+
+def loops(record: Recorder, function: str, *options: str) -> tuple[float, list[Finding]]:
+    """The share by the program's own account, and the findings."""
+    run = record(PYTHON, PROGRAM, function, 6, options=options)
+    assert run.status == 0, run.stderr
+    profile = run.profile()
+    listed = findings(profile.store, summarize(profile.store, profile.meta), limit=99)
+    assert all(fix(one) != GENERAL for one in listed)
+    return float(run.stdout), listed
+
+
+@pytest.mark.parametrize("options", [(), ("--wall", "99"), ("--no-waits",)], ids=["looks", "wall", "neither"])
+def test_a_loop_that_computes_is_named(record: Recorder, options: tuple[str, ...]) -> None:
+    share, listed = loops(record, "computing", *options)
+    at, finding = next((at, one) for at, one in enumerate(listed) if one.kind == "loop-computes")
+    assert at < 3
+    assert finding.share == pytest.approx(share, abs=0.15)
+    assert "answers() computes on its thread, most in digests() (planted_loops.py:" in finding.sentence
+    file, _, line = finding.view.place.rpartition(":")
+    assert PROGRAM.read_text().splitlines()[int(line) - 1].endswith("# planted") and file == str(PROGRAM)
+
+
+def test_events_wait_as_other_coroutines_do(record: Recorder) -> None:
+    assert "loop-computes" in {one.kind for one in loops(record, "computing_beside_a_server")[1]}
+
+
+@pytest.mark.parametrize("function", NEAR_MISSES)
+def test_a_near_miss_is_not_named(record: Recorder, function: str) -> None:
+    assert "loop-computes" not in {one.kind for one in loops(record, function)[1]}

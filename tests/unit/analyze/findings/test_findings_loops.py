@@ -1,0 +1,59 @@
+"""An event loop that computing holds up: long turns after which there was more to do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from stories import MAIN, Story
+from story_findings import found
+
+CALLBACK = ("Handle._run", "/usr/lib/python3.12/asyncio/events.py")
+HANDLER = ("handle", "/app/serve.py", 10)
+PARSE = ("parse", "/app/parse.py", 33)
+LIBRARY = ("run_asgi", "/usr/lib/python3/site-packages/uvicorn/protocols/http.py", 5)
+MS = 1_000_000
+TURN = 200
+
+
+def serving(*frames: object, due: int = 1, turns: int = 10, samples: int = 20, apart: int = 250) -> Story:
+    """Turns of 200 ms, each followed by a wait."""
+    story = Story()
+    story.tables["loop_turns"] = []
+    for turn in range(turns):
+        begin = turn * apart
+        for number in range(samples):
+            story.met((begin + number * 10) * 1000, MAIN, *frames, clock=0, weight=2)
+        if due >= 0:
+            row = {"thread": 1, "due": due, "begin_ns": begin * MS - 20 * MS * (turn > 0), "end_ns": (begin + TURN) * MS}
+            story.tables["loop_turns"].append(row)
+    story.tables["thread_ends"] = [{"thread": 1, "end_ns": turns * apart * MS, "cpu_ns": 0}]
+    return story
+
+
+@pytest.mark.parametrize(
+    ("frames", "sentence", "place"),
+    [
+        ((CALLBACK, HANDLER), "handle() (serve.py:10) computes on its thread", "/app/serve.py:10"),
+        ((CALLBACK, LIBRARY, HANDLER, PARSE), "handle() computes on its thread, most in parse() (parse.py:33)", "/app/parse.py:33"),
+    ],
+)
+def test_a_coroutine_that_computes(tmp_path: Path, frames: tuple[object, ...], sentence: str, place: str) -> None:
+    finding = found(serving(*frames), tmp_path)["loop-computes"]
+    assert finding.sentence == f"The event loop stands still 80% of the time, for 220 ms each time, while more is to do: {sentence}"
+    assert finding.view.place == place
+
+
+@pytest.mark.parametrize(
+    "story",
+    [
+        serving(CALLBACK, HANDLER, due=0),
+        serving(CALLBACK, HANDLER, due=-1),
+        serving(HANDLER),
+        serving(CALLBACK, HANDLER, samples=9),
+        serving(CALLBACK, HANDLER, apart=2100),
+    ],
+    ids=["nobody waits", "short turns", "before the loop", "few samples", "little"],
+)
+def test_near_misses(tmp_path: Path, story: Story) -> None:
+    assert "loop-computes" not in found(story, tmp_path)
