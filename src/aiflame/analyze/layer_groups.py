@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 import polars as pl
 
@@ -18,6 +19,11 @@ def around(path: str) -> list[str]:
     """`layers.3.attn` → `layers`, `layers.3`, `layers.3.attn`."""
     names = path.split(".")
     return [".".join(names[: depth + 1]) for depth in range(len(names))]
+
+
+def within(path: str, layers: Sequence[str]) -> bool:
+    """Whether it is one of these layers, or inside of one."""
+    return any(f"{path}.".startswith(f"{layer}.") for layer in layers)
 
 
 def search(group: str) -> str:

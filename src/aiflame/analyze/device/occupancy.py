@@ -57,6 +57,16 @@ class Device:
             "idle": np.maximum(end - begin, 0) - anything,
         }
 
+    def awaited_since(self, begin: Ints, end: Ints) -> Ints:
+        """For copies of these times, since when no kernel has run when the copy ends; its end where a kernel runs then. Kernels wait for
+        a copy in no more than this time: one that starts while the copy goes on has not waited for it."""
+        if not len(self.kernels):
+            return begin
+        last = np.searchsorted(self.kernels.begin, end) - 1
+        kernels_end = np.where(last >= 0, self.kernels.end[np.maximum(last, 0)], begin)
+        since: Ints = np.clip(kernels_end, begin, end)
+        return since
+
 
 @dataclass(frozen=True, slots=True)
 class InSteps:

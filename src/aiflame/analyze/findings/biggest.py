@@ -76,10 +76,12 @@ def _explained(causes: Iterable[Finding], others: Sequence[Finding]) -> Iterator
 
 
 def _explains(cause: Finding, other: Finding) -> bool:
+    if other.kind in EXPLAINS.get(cause.kind, ()):
+        return True
     if cause.kind in OF_KERNELS:
         return other.kind in ("hot-group", "hot-stall") and other.view.kernel == cause.view.kernel
     at_same_line = other.view.place == cause.view.place != ""
-    return other.kind in EXPLAINS.get(cause.kind, ()) or (other.kind in IDLE_AT_LINE and cause.kind in OF_LINES and at_same_line)
+    return other.kind in IDLE_AT_LINE and cause.kind in OF_LINES and at_same_line
 
 
 def _of_cpus(analysis: ProfileAnalysis, summary: Summary) -> Iterator[Finding]:

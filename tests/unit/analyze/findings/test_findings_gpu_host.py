@@ -68,6 +68,25 @@ def test_other_copies_are_not_called_pageable(tmp_path: Path, copy: dict[str, An
     assert "torch.cuda.Stream()" in fix(findings["copies"])
 
 
+@pytest.mark.parametrize(("kernels", "awaited"), [(10, False), (8, True)])
+def test_kernels_wait_for_a_copy_only_where_none_runs_at_its_end(tmp_path: Path, kernels: int, awaited: bool) -> None:
+    """Each copy lies in the gaps between kernels, 30 of 100 us, and ends at 950 us: while the tenth kernel runs, or after the eighth."""
+    story = Story()
+    for number in range(25):
+        begin = 1000.0 * number
+        for at in range(0, 100 * kernels, 100):
+            story.work(begin + at, begin + at, begin + at + 70, MAIN)
+        story.work(begin, begin + 20, begin + 950, LOOP, name="HOST_TO_DEVICE")
+        story.copies[-1]["bytes"] = 1 << 20
+    findings = found(story, tmp_path)
+    assert ("copies" in findings) == awaited
+    if awaited:
+        assert (
+            findings["copies"].sentence
+            == "The GPU waits for copies 18% of the time: most for [copy host→device] at train.py:8, 25 MiB in all"
+        )
+
+
 # Launches
 
 
@@ -158,6 +177,12 @@ def test_calls_that_cost_little_or_are_something_else(tmp_path: Path, frames: li
     story = Story()
     called(story, *frames, samples=samples, of=of)
     assert "allocator" not in found(story, tmp_path)
+
+
+def test_launching_a_compiled_triton_kernel_compiles_nothing(tmp_path: Path) -> None:
+    story = Story()
+    called(story, ("CompiledKernel.launch_metadata", SPECIALIZE[1], 479))
+    assert "specializing" not in found(story, tmp_path)
 
 
 @pytest.mark.parametrize(("until", "named"), [(1000, False), (1300, True)])

@@ -74,7 +74,7 @@ _ALL = (
     _Calls(
         "specializing",
         "compiles specializations of Triton kernels",
-        _python(r"triton[/\\]compiler[/\\]compiler\.py") | _python(r"triton[/\\]runtime[/\\]jit\.py", r"(^|\.)_do_compile$"),
+        _python(r"triton[/\\]compiler[/\\]compiler\.py", r"^compile$") | _python(r"triton[/\\]runtime[/\\]jit\.py", r"(^|\.)_do_compile$"),
     ),
 )
 """The first that is anywhere in a stack counts: compiling includes trying out, and that includes specializations."""
@@ -121,8 +121,8 @@ def _in_steps(facts: Facts) -> pl.DataFrame:
     inside = []
     for (process, thread), part in parts.items():
         spans = windows[process << 32 | thread]
-        late = pl.col("time_ns") >= (int(spans.begin[0]) + int(spans.end[-1])) // 2
-        inside.append(part.filter(pl.Series(_within(spans, part["time_ns"].to_numpy()))).with_columns(late=late))
+        middle = (int(spans.begin[0]) + int(spans.end[-1])) // 2 if len(spans) else 0
+        inside.append(part.filter(pl.Series(_within(spans, part["time_ns"].to_numpy()))).with_columns(late=pl.col("time_ns") >= middle))
     together = pl.concat([samples.clear().with_columns(late=pl.lit(False)), *inside])
     trie = facts.analysis.trie
     leaf = trie.of_stacks(together["process"].to_numpy(), together["stack"].to_numpy())
