@@ -30,7 +30,10 @@ HELD = """
 })();
 """
 """Runs first: the worker hears no question before `release()`."""
-KEYS = "w a s d f i n p c m u x z h r [ ] + = - 0 Enter ArrowUp ArrowDown ArrowLeft ArrowRight PageUp PageDown Home End Tab Escape".split()
+KEYS = (
+    *"wasdfinpcmuxzhr[]+=-0",
+    *("Enter", "ArrowUp", "ArrowDown", "ArrowLeft", "ArrowRight", "PageUp", "PageDown", "Home", "End", "Tab", "Escape"),
+)
 CONTENT = {
     "flame": "document.querySelector('.view[data-of=flame]')?.dataset.settled",
     "scope": "document.querySelector('.sc-canvas')?.dataset.drawn",
