@@ -43,7 +43,7 @@ CONTENT = {
     "tables": "document.querySelectorAll('.grid .row').length > 0",
     "ranks": "document.querySelector('[data-table=ranks] .row')",
 }
-"""What each view shows in the end."""
+"""By view: its data are on the screen."""
 
 
 @pytest.fixture(scope="module")

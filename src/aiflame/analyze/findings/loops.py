@@ -57,8 +57,8 @@ def busy_loops(profile: Analysis) -> Iterator[Finding]:
 
 
 def _with_callbacks(profile: Analysis, turns: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """The turns in which callbacks computed for long, and their samples: process, thread, ns, coroutine (the program's own function that the loop
-    called, "" for a library's), file, line, caller."""
+    """The turns in which callbacks computed for long, and their samples: process, thread, ns, coroutine (the program's own function that
+    the loop called, "" for a library's), file, line, caller."""
     ids = [pl.col(name).cast(pl.Int64) for name in (*_THREAD, "stack", "time_ns")]
     samples = profile.scan("cpu_samples").filter(pl.col("clock") == CLOCK[CPU_TIME.name]).select(*ids, ns=sample_ns().cast(pl.Int64))
     turns = turns.sort("begin_ns").with_row_index("turn")
