@@ -192,6 +192,8 @@ def test_a_filter_takes_text_and_expressions_and_lives_in_the_address(visit: Ope
     assert seen.text(".table-bar .told").startswith(f"{len(left)} of 5 rows")
     assert seen.page.locator(".grid .note").is_visible() == (not left)
     seen.open(seen.page.evaluate("location.hash"))
+    assert seen.page.input_value(".filter") == typed
+    seen.page.locator(".grid .note").wait_for(state="hidden" if left else "visible")
     shows(seen, left)
     seen.page.focus(".filter")
     seen.press("Escape")

@@ -11,6 +11,7 @@ from aiflame.analyze.finding import Evidence, Finding
 from aiflame.analyze.layer_groups import escaped
 from aiflame.analyze.places import hottest, is_foreign, place_text, short_place
 from aiflame.attribute.metrics import METRICS
+from aiflame.attribute.transforms.noise import IMPORT_FILES
 from aiflame.profile.schema.kinds import Kind
 from aiflame.resolve.waits import OPENMP
 
@@ -69,9 +70,10 @@ def _function(cpu: CpuFacts, rows: pl.DataFrame) -> Iterator[Finding]:
 
 
 def _line(cpu: CpuFacts, rows: pl.DataFrame) -> Iterator[Finding]:
-    """A line of the program's own Python under which the time is spent."""
+    """A line of the program's own Python under which the time is spent. Interpreters that start are at a line of the import system: nobody
+    can do less there."""
     label = METRICS[cpu.metric].label
-    running = rows.filter((pl.col("file") != "") & (pl.col("waits") == ""))
+    running = rows.filter((pl.col("file") != "") & (pl.col("waits") == "") & ~pl.col("file").str.contains(IMPORT_FILES))
     lines = running.group_by("file", "line").agg(pl.col("value").sum(), pl.col("caller").first())
     lines = lines.sort("value", "file", "line", descending=[True, False, False])
     if lines.is_empty() or lines["value"][0] < HOT_LINE * cpu.total:

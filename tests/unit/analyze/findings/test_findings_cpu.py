@@ -112,6 +112,14 @@ def test_the_line_that_enters_a_library_which_does_all_is_not_told(tmp_path: Pat
     assert ("hot-line" in found(story, tmp_path)) == speaks
 
 
+def test_a_line_of_the_import_system_is_not_named(tmp_path: Path) -> None:
+    """Interpreters start for too little time to name that: 60 samples."""
+    story = Story()
+    imports = ("_find_and_load", "<frozen importlib._bootstrap>", 1165)
+    cpu(story, (60, ("Py_InitializeFromConfig", imports)), (30, (("work", "/app/work.py", 3),)))
+    assert found(story, tmp_path)["hot-line"].view.place == "/app/work.py:3"
+
+
 def test_the_line_of_a_tool_that_does_all_is_not_told(tmp_path: Path) -> None:
     """A compiled one has no other lines of Python."""
     story = Story()

@@ -70,8 +70,9 @@ class Source {
   }
 
   key(event) {
+    if (!this.#told) return false;
     if (event.key === "[" || event.key === "]") {
-      const files = this.#told?.files ?? [];
+      const { files } = this.#told;
       const next = files[files.indexOf(this.#file()) + (event.key === "]" ? 1 : -1)];
       if (next) this.#app.go("source", this.#of({ file: next.path }));
       return true;
@@ -105,6 +106,7 @@ class Source {
   }
 
   #drawList() {
+    if (!this.#told) return; // show() does, once it is there
     const wanted = this.#filter.value.toLowerCase();
     const matching = this.#told.files.filter((one) => one.path.toLowerCase().includes(wanted) || one.package.toLowerCase().includes(wanted));
     const now = this.#file();
