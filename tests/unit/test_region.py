@@ -1,4 +1,4 @@
-"""`aiflame.region()`: what it tells who records, and that a program cannot tell the difference."""
+"""`aiflame.region()`: the calls that it makes to the recorder's module, and that a program notices no difference."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from aiflame.region import listening
 
 
 class Bridge(types.ModuleType):
-    """Keeps what it is told, by thread."""
+    """Keeps the calls that it gets, by thread."""
 
     def __init__(self) -> None:
         super().__init__("_aiflame")
@@ -91,11 +91,11 @@ def test_a_function_decorated_before_a_recording_is_in_its_region_during_one(mon
 def test_each_call_of_a_decorated_function_is_a_region(bridge: Bridge) -> None:
     @aiflame.region("f")
     def function(first: int, *, second: int) -> int:
-        """What it does."""
+        """Adds up."""
         return first + second
 
     assert function(1, second=2) == 3
-    assert (function.__name__, function.__doc__) == ("function", "What it does.")
+    assert (function.__name__, function.__doc__) == ("function", "Adds up.")
     assert bridge.all == "+f -"
 
 

@@ -138,7 +138,7 @@ def test_the_map_has_a_cell_for_each_rank_and_step_and_tells_it(visit: Opener, f
     seen = shown(visit(four, "#view=ranks&show=idle"))
     box = seen.page.locator(".rank-map").bounding_box()
     seen.page.mouse.move(box["x"] + 64 + (box["width"] - 66) * 3.5 / 6, box["y"] + 22 * 2.5)
-    assert seen.text(".rank-told") == "rank 2, step 3: 18 ms · Idle"
+    assert seen.text(".rank-caption") == "rank 2, step 3: 18 ms · Idle"
     seen.page.mouse.click(box["x"] + 64 + (box["width"] - 66) * 4.5 / 6, box["y"] + 22 * 2.5)
     seen.wait("location.hash.includes('step=4')")
     assert "Step 4 takes" in seen.text(".rank-card[aria-label='Critical path']")

@@ -1,4 +1,4 @@
-"""Two recordings of one program: what differs is told where it is more than noise, and nothing is told of noise."""
+"""Two recordings of one program: differences above the noise are reported, and none within it."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_two_runs_of_the_same_differ_by_noise_alone(tmp_path: Path) -> None:
 
 
 def test_a_difference_within_the_noise_is_none(tmp_path: Path) -> None:
-    """As large as the one that is told where steps are alike."""
+    """This difference is as large as one that is reported where steps are alike."""
     comparison = compare(run(tmp_path / "a", 12, noise=0.9), run(tmp_path / "b", 12, gemm=120, noise=0.9, seed=1), by="kernel")
     assert told(comparison, "kernel") == []
 
@@ -177,7 +177,7 @@ def test_what_cannot_be_compared_says_what_can(tmp_path: Path, metric: str, grou
 @pytest.mark.parametrize("interval", [median_interval, mean_interval])
 @pytest.mark.parametrize("count", [4, 10, 100])
 def test_centres_of_equal_runs_seldom_lie_apart(interval: object, count: int) -> None:
-    """A thousand pairs of runs of one program with skewed noise: fewer than one in fifty are told apart; a shift by three deviations is."""
+    """A thousand pairs of runs with skewed noise: fewer than one pair in fifty seems to differ; a shift by three deviations is seen."""
     chance = np.random.default_rng(7)
     runs = [np.rint(1000 * chance.lognormal(0, 0.3, (1000, count))).astype(np.int64) for _ in range(2)]
     (_, low, high), (_, other_low, other_high) = (interval(one) for one in runs)  # type: ignore[operator]

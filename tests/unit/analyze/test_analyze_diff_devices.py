@@ -1,4 +1,4 @@
-"""Two recordings compared by samples of warps and by bytes copied: what a step had of them, and what is known of the noise."""
+"""Two recordings compared by warp samples and by bytes copied: the amounts of a step, and their noise."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def test_without_steps_all_samples_are_compared(tmp_path: Path) -> None:
 
 
 def test_runs_that_were_sampled_at_different_periods_are_made_comparable(tmp_path: Path) -> None:
-    """At half the period a warp is met twice as often."""
+    """At half the period a warp is sampled twice as often."""
     base, new = sampled(tmp_path / "a", 20, 40, period=19), sampled(tmp_path / "b", 20, 10, period=20)
     kernels = by(compare(base, new, "gpu-stalls"), "kernel")
     assert kernels.rows.select("name", "beyond").rows() == [("sgemm", False)]

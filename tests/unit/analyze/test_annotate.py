@@ -16,7 +16,7 @@ from aiflame.profile.schema.enums import GpuApi
 
 
 def lines(answer: Annotation) -> dict[tuple[str, int], tuple[int, int]]:
-    """(samples, with what was inlined) of each line."""
+    """For each line: its samples, and its samples with inlined code."""
     return {(at.file, at.number): (at.count.samples, at.inclusive.samples) for file in answer.files for at in file.lines}
 
 

@@ -1,4 +1,4 @@
-"""How busy devices were, and what they did in each step: the truth is in the times that were written down."""
+"""How busy devices were, and their activity in each step: the true times are written down by the tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a report says first: what ran, how busy the devices were, what the time was for; its totals are those of the trees."""
+"""The summary at the top of a report: work that ran, how busy the devices were, phases; its totals are those of the trees."""
 
 from __future__ import annotations
 

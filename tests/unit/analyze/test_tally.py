@@ -1,4 +1,4 @@
-"""A tally adds up exactly what the tables of a profile have."""
+"""A tally is the exact sum of the rows in a profile's tables."""
 
 from __future__ import annotations
 

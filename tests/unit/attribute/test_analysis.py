@@ -65,7 +65,7 @@ def test_stacks_are_read_once_for_all_that_a_report_asks(counting: Counting) -> 
 
 
 def test_symbols_are_looked_through_once_for_functions_and_once_for_what_torch_does(counting: Counting) -> None:
-    """Layers and ops both need what torch does: a dozen expressions that are matched with every symbol."""
+    """Layers and ops both need torch's frames, found by a dozen expressions that are matched with every symbol."""
     of_devices(counting)
     assert counting.reads["symbols"] == 2
 

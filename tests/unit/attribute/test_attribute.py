@@ -206,7 +206,7 @@ def test_inside_the_interpreter_the_line_is_that_of_the_python_function(tmp_path
 
 
 def test_a_layer_is_no_function(tmp_path: Path) -> None:
-    """What a layer's call does is done by the function that calls it, also where nothing lies inside of it."""
+    """The own time of a layer's call belongs to the function that calls the layer, also where nothing lies inside it."""
     recorded = profile(tmp_path, stacks=stack(MAIN, PYMAIN, LAYER, WORK), cpu_samples=[sample(4, 5), sample(3, 2)])
     under = "train.py (4711);main thread;main;py::run"
     assert lines(tree(recorded)) == {f"{under};work": 5, under: 2}

@@ -1,4 +1,4 @@
-"""Energy: what a device took between two looks, divided over what ran there, and what it takes when nothing runs."""
+"""Energy: a device's joules between two looks, divided over the work that ran there, and the energy of an idle device."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_all_adds_up_to_the_device_s_own_counter(tmp_path: Path) -> None:
 
 
 def test_without_a_counter_it_is_power_times_time(tmp_path: Path) -> None:
-    """Power is read in the middle of what goes on: 70 W, and 500 while the kernel runs, changing between two looks 50 ms apart."""
+    """The sensor is read while work goes on: 70 W, and 500 while the kernel runs, changing between two looks 50 ms apart."""
     watts = {time_ns: power(time_ns + 1) for time_ns in range(0, 6 * S + 1, 50 * MS)}
     recorded = profile(tmp_path, **TWO, **told(("nvidia", GPU, "power", "W", watts)))
     energies_tree = tree(recorded, "energy")

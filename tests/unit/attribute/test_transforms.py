@@ -1,4 +1,4 @@
-"""Transforms of the tree: what each does, and that none loses or makes time."""
+"""Transforms of the tree: the effect of each, and that none loses or adds time."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Sealed profiles made from lists of rows: what is behind the tables needs no recording to be tested.
+"""Sealed profiles made from lists of rows: code that reads tables is tested without a recording.
 
     profile = sealed(tmp_path / "p.aiflame", processes=[{"pid": 7}], stacks=[{"parent": 0, "frame": native(1, 0x1040)}])
 
-A row says what matters: its process is 0 and its id its place unless given, other columns are 0 or empty.
+A row names the columns that matter. Unless given, process is 0, id is the row's position, and other columns are 0 or empty.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The command line: one parser for all commands, help, and errors of one line that name what was probably meant."""
+"""The command line: one parser for all commands, help, and errors of one line that name the option that was probably meant."""
 
 from __future__ import annotations
 

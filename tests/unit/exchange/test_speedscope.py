@@ -1,4 +1,4 @@
-"""speedscope's format, as https://www.speedscope.app/file-format-schema.json tells it."""
+"""speedscope's format, as https://www.speedscope.app/file-format-schema.json defines it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Data goes one way: what each room of the house may import (docs/architecture.md)."""
+"""Data goes one way: which rooms each room of the house may import (docs/architecture.md)."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ MADE_BY_THE_COLLECTOR = {"_aiflame"}
 """Modules that exist in the profiled program alone."""
 
 RECORDING = ("aiflame", "aiflame.cli.main", "aiflame.cli.record", "aiflame.recorder.inside")
-"""What `aiflame record` and `aiflame.record()` import."""
+"""Modules that `aiflame record` and `aiflame.record()` import."""
 
 NOT_BEFORE_THE_PROGRAM = {
     *("dataclasses", "inspect", "typing", "threading", "subprocess", "shutil", "tempfile", "hashlib", "ctypes", "socket", "logging"),
@@ -129,14 +129,14 @@ NOT_BEFORE_THE_PROGRAM = {
         "aiflame.profile.folder.typed_json",
     ),
 }
-"""What takes long to import, while a person waits for the program to start."""
+"""Modules that take long to import, while a person waits for the program to start."""
 
 FILES = sorted(PACKAGE.rglob("*.py"))
 
 NATIVE = SOURCE.parent / "native"
 NATIVE_FILES = sorted(path for suffix in ("*.cpp", "*.hpp") for path in NATIVE.rglob(suffix))
 GENERATED = "aiflame_schema.hpp"
-"""What a profile's tables are: whoever may import the spool may have it."""
+"""Defines a profile's tables: each folder that may import the spool may include it."""
 
 
 def room_of(path: Path) -> str:
@@ -258,7 +258,7 @@ def test_help_imports_little(arguments: tuple[str, ...], version: str) -> None:
 
 
 def modules_of(version: str, code: str, *arguments: str) -> set[str]:
-    """What that Python has imported, as the code prints it."""
+    """Names of the modules that this Python has imported, as the code prints them."""
     python = interpreter(version)
     if python is None:
         pytest.skip(f"no CPython {version} here")

@@ -28,7 +28,7 @@ MAY_IMPORT: dict[str, set[str]] = {
 """Folder below `render/web/` → folders that it may import, beside itself. Both pages share `flame/` and the files in no folder."""
 
 SCRIPTS = {"flame_svg/main.js", "report/page/main.js", "report/worker/worker.js"}
-"""Where a script begins. Each is bundled with what it imports."""
+"""Entry scripts. Each is bundled with the modules that it imports."""
 
 MOST_FILES = 30
 IMPORT = re.compile(r'^import\b.*? from "([^"]+)";$', re.MULTILINE)
@@ -56,7 +56,7 @@ def forbidden(graph: Mapping[str, set[str]]) -> list[str]:
 
 
 def reached(graph: Mapping[str, set[str]], entry: str) -> set[str]:
-    """What a script is bundled of."""
+    """The modules in a script's bundle."""
     seen, ahead = {entry}, [entry]
     while ahead:
         new = graph[ahead.pop()] - seen

@@ -1,4 +1,4 @@
-"""Launches with more CTAs than there is memory for: what is left of a ring that they went round in, laid out byte by byte."""
+"""Launches with more CTAs than the ring's memory holds: the records that remain, laid out byte by byte."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def cta(number: int, *, begin: int | None = None, end: int | None = None) -> Cta
 
 
 class Ring:
-    """Memory that CTAs write one after the other, and who wrote each byte last."""
+    """Memory that CTAs write one after the other; it notes the last writer of each byte."""
 
     def __init__(self, kernel_of_ring: Kernel, size: int) -> None:
         self.kernel, self.memory, self.owner = kernel_of_ring, bytearray(size), np.full(size, -1)
@@ -117,7 +117,7 @@ def test_who_was_not_done_when_another_came_by_has_spoiled_it() -> None:
     ring.write(cta(1, begin=cta(1).begin, end=cta(3).begin + 1))
     assert ring.left(8) == []
     ring.write(cta(1, begin=cta(1).begin, end=cta(3).begin - 200))
-    assert ring.left(8) == [3], "it was done before, and only what 3 did not write is still there"
+    assert ring.left(8) == [3], "CTA 1 was done before CTA 3, so only bytes that 3 did not write remain"
 
 
 def test_a_number_that_does_not_fit_its_place_is_none() -> None:
@@ -175,7 +175,7 @@ class TestTables:
         assert intra_tables.notes == ["950 CTAs of large launches were overwritten by later ones: the last are kept"]
 
     def test_end_when_the_kernel_did(self, tmp_path: Path) -> None:
-        """Where nothing else tells what the device's timer is in the profile's clock: the last CTA's end is the kernel's."""
+        """Nothing else relates the device's timer to the profile's clock: the last CTA's end is the kernel's."""
         intra_tables = self.made_of(tmp_path, LaunchTimes(40_000, 2_000_000))
         assert intra_tables.tables["intra_ctas"]["end_ns"].max() == 2_000_000
 

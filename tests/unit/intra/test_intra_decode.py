@@ -1,4 +1,4 @@
-"""What kernels recorded inside themselves, from memory made by hand: rings, clocks, pairs, nests."""
+"""Decodes kernels' records from memory made by hand: rings, clocks, pairs, nests."""
 
 from __future__ import annotations
 
@@ -210,7 +210,7 @@ def test_scopes_lie_in_each_other_by_time_and_what_crosses_lies_beside_them() ->
 
 
 def test_what_a_span_holds_is_not_its_own_and_records_cost_what_they_cost(tmp_path: Path) -> None:
-    kernel = Kernel("k", SCOPES, warps=1, told={"record_cycles": 5})
+    kernel = Kernel("k", SCOPES, warps=1, header={"record_cycles": 5})
     cycles = spans((LOOP, 100, 1100), (LOAD, 200, 300), (DOT, 400, 600))
     ctas = [Cta(n, sm=0, begin=1_000_000 + 1000 * n, end=1_000_600 + 1000 * n, warps={0: _later(cycles, 2000 * n)}) for n in range(4)]
     times = made(tmp_path, kernel.frame(), kernel.launch(*ctas))["intra_times"]
@@ -223,7 +223,7 @@ def test_what_a_span_holds_is_not_its_own_and_records_cost_what_they_cost(tmp_pa
 
 
 def test_a_records_cost_is_the_smallest_distance_that_is_common(tmp_path: Path) -> None:
-    kernel = Kernel("k", SCOPES, warps=1, told={"record_cycles": None})
+    kernel = Kernel("k", SCOPES, warps=1, header={"record_cycles": None})
     cta = Cta(0, warps={0: spans(*((LOAD, at, at + 17) for at in range(0, 1000, 100)))})
     assert made(tmp_path, kernel.frame(), kernel.launch(cta))["intra_kernels"]["record_cycles"].to_list() == [17]
     far = Cta(0, warps={0: spans(*((LOAD, at, at + 41) for at in range(0, 1000, 100)))})
@@ -235,7 +235,7 @@ def _later(records: list[Record], cycles: int) -> list[Record]:
 
 
 def test_cycles_become_nanoseconds_by_ctas_that_followed_each_other(tmp_path: Path) -> None:
-    """1.6 GHz, 3 µs from a CTA's begin to its first record: the CTA alone would tell a pace that is far too slow."""
+    """1.6 GHz, 3 µs from a CTA's begin to its first record: the CTA alone would give a pace that is far too slow."""
     kernel = Kernel("k", SCOPES, warps=1)
     ctas = [
         Cta(n, sm=n % 2, begin=10**9 + at, end=10**9 + at + 9000, warps={0: spans((LOAD, clock, clock + 1600))})
@@ -327,7 +327,7 @@ class TestFiles:
         ],
     )  # fmt: skip
     def test_a_kernel_that_cannot_be_is_left_out_with_its_launches(self, tmp_path: Path, wrong: dict[str, object]) -> None:
-        frame = Kernel("k", SCOPES, warps=1, told=wrong).frame()
+        frame = Kernel("k", SCOPES, warps=1, header=wrong).frame()
         captures = found_in(tmp_path, frame, self.kernel.launch(self.cta))
         assert (len(captures.kernels), len(captures.launches), captures.damaged) == (0, 0, 2)
 

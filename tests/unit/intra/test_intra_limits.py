@@ -1,4 +1,4 @@
-"""What Triton's marks cannot do: more than 256 scopes in a kernel, and versions that are not known."""
+"""Limits of Triton's marks: more than 256 scopes in a kernel, and versions that are not known."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ def test_each_preset_finds_what_it_is_for(target: str, kernel: str) -> None:
     assert (presets["roles"] > 0) == (kernel == "gemm_specialized")
     if target.startswith("cuda"):
         assert (presets["pipeline"] > 0) == (kernel in WITH_DOTS)
-        assert presets["barriers"] > 0 or kernel not in DESCRIPTORS, "descriptors' copies tell barriers that they are done"
+        assert presets["barriers"] > 0 or kernel not in DESCRIPTORS, "copies by descriptors signal a barrier at their end"
 
 
 @pytest.mark.parametrize("target", TARGETS)

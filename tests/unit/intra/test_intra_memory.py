@@ -56,7 +56,7 @@ def test_a_driver_that_knows_no_numbers_of_contexts_is_asked_for_addresses_alone
 
 @pytest.mark.parametrize("failing", MADE_BESIDE)
 def test_where_memory_cannot_be_made_ready_it_is_given_back(program: Program, failing: str) -> None:
-    """And what comes later never goes to the program's own stream."""
+    """And later copies never use the program's own stream."""
     program.cuda.failing = failing
     program.record(every=1)
     assert program.launch(times=3) == [False] * 3

@@ -66,7 +66,7 @@ def test_warps_are_numbers() -> None:
 
 
 def test_the_recorder_knows_the_presets_by_name() -> None:
-    """It must not import what runs in programs."""
+    """The recorder must not import modules that run in programs."""
     from aiflame.intra import presets
 
     assert set(PRESETS) == {name for name, one in known().items() if one.__module__ in (presets.__name__, "aiflame.intra.auto")}

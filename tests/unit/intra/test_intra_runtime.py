@@ -1,4 +1,4 @@
-"""Launches with records inside, on a machine without a device: which are taken, what is written, and what is left alone."""
+"""Instrumented launches on a machine without a device: which launches are recorded, the records, and the launches left alone."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_a_driver_that_fails_is_no_matter_of_the_programs(program: Program) -> N
     program.cuda.failing = "cuEventRecord"
     assert program.launch(times=2) == [True, True], "the launch was made; its records are lost"
     program.cuda.failing = "cuStreamIsCapturing"
-    assert program.launch() == [False], "where it cannot be told, a graph may be captured"
+    assert program.launch() == [False], "where the driver does not say, a graph may be captured"
     assert any("cuEventRecord" in note for note in program.notes)
 
 

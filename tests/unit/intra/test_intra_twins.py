@@ -95,7 +95,7 @@ def test_the_same_pass_has_the_same_twin_in_every_process_and_a_changed_one_anot
 
     first = mode(PASSES, "small")
     assert first == mode(PASSES, "small")
-    assert first != mode(PASSES.replace("LIMIT = 1", "LIMIT = 2"), "small"), "what it calls or names counts, too"
+    assert first != mode(PASSES.replace("LIMIT = 1", "LIMIT = 2"), "small"), "values that the pass refers to count, too"
     assert mode(PASSES, "to(1)") == mode(PASSES, "to(1)") != mode(PASSES, "to(2)")
 
 

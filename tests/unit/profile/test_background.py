@@ -1,4 +1,4 @@
-"""What an earlier process that could not seal a profile leaves to be said."""
+"""Notes that an earlier process leaves when it could not seal a profile."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What lies in a profile is opened by descriptor and component: nothing outside is read, changed or removed through it."""
+"""Files of a profile are opened by descriptor and component: nothing outside is read, changed or removed through a profile."""
 
 from __future__ import annotations
 

@@ -147,7 +147,7 @@ def test_what_programs_are_usually_given_is_shown(command: str) -> None:
 def test_any_arguments_are_looked_at_and_their_number_stays(arguments: list[str]) -> None:
     shown = masked_arguments(arguments)
     assert len(shown) == len(arguments)
-    assert masked_arguments(shown) == shown, "what is masked stays as it is"
+    assert masked_arguments(shown) == shown, "masked arguments stay as they are"
 
 
 def test_a_long_argument_takes_no_long_time() -> None:

@@ -248,14 +248,14 @@ def test_cut_strings_leave_the_other_columns(tmp_path, size):
     assert tables["kernels"].select("shape", "correlation").rows() == [(1, 7)]
 
 
-@pytest.mark.parametrize("what", ["pipe", "folder", "link"])
-def test_what_is_no_file_is_not_read(tmp_path, what):
+@pytest.mark.parametrize("kind", ["pipe", "folder", "link"])
+def test_a_table_that_is_no_plain_file_is_not_read(tmp_path, kind):
     folder = busy_process().write(tmp_path)
     path = folder / "cpu_samples.table"
     path.unlink()
-    if what == "pipe":
+    if kind == "pipe":
         os.mkfifo(path)
-    elif what == "folder":
+    elif kind == "folder":
         path.mkdir()
     else:
         path.symlink_to("/dev/zero")

@@ -45,7 +45,7 @@ def test_the_tree_of_all_ranks_has_all_their_time(tmp_path: Path) -> None:
     profile = aiflame.open(four(tmp_path / "p.aiflame"))
     whole = profile.tree("cpu-time")
     assert whole.total("cpu-time") == (1 + 2 + 3 + 4) * 1000
-    assert {f"rank {rank}: train (7)" for rank in range(4)} <= set(whole.frames["name"])  # told apart, though alike in name and number
+    assert {f"rank {rank}: train (7)" for rank in range(4)} <= set(whole.frames["name"])  # distinct, though alike in name and number
 
 
 def test_grouped_by_rank_the_rank_stands_for_its_process_and_what_it_started_stands_below(tmp_path: Path) -> None:

@@ -70,7 +70,7 @@ def test_drift_moves_late_moments_more() -> None:
 def test_hosts_whose_ranks_met_in_traced_calls_are_put_together_by_them(tmp_path: Path) -> None:
     def tables(rank: int) -> dict[str, list[Row]]:
         calls = [
-            # Rank 1's clock is 7 ms ahead of what the time of day says.
+            # Rank 1's clock is 7 ms ahead of the time of day.
             {"name": 1, "thread": 1, "group": 1, "kind": int(CallKind.BLOCKING), "begin_ns": at, "end_ns": at + 30_000}
             for at in range(101 * S + rank * 7_000_000, 101 * S + rank * 7_000_000 + 20 * 1_000_000, 1_000_000)
         ]

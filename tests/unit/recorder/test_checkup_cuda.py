@@ -1,4 +1,4 @@
-"""What `aiflame doctor` says of CUDA, on machines that are folders."""
+"""`aiflame doctor` on CUDA, on machines that are folders."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the checkup says of telemetry and energy, on made machines."""
+"""`aiflame doctor` on telemetry and energy, on made-up machines."""
 
 from __future__ import annotations
 

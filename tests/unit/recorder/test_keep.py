@@ -1,4 +1,4 @@
-"""What the recorder keeps for the time when names are looked up, and what it does not let itself be talked into."""
+"""The files that the recorder keeps for looking up names later, and those that a hostile program cannot make it keep."""
 
 from __future__ import annotations
 

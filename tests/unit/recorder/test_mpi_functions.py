@@ -1,4 +1,4 @@
-"""The table of MPI's functions says the same as an MPI's own header: how many arguments, and which of them is what."""
+"""Our table of MPI's functions agrees with an MPI's own header: the number of arguments, and the meaning of each."""
 
 from __future__ import annotations
 

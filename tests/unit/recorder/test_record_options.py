@@ -1,4 +1,4 @@
-"""Values of `aiflame record`'s options, from what a person types."""
+"""Values of `aiflame record`'s options, as a person types them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The recorder's looks: when they are taken, what they cost, what is left when something goes wrong."""
+"""The recorder's looks at telemetry: their times, their cost, and the readings that remain when something goes wrong."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ MS = 1_000_000
 
 @dataclass(eq=False)
 class Made:
-    """A source that counts its looks; what it does in one can be chosen."""
+    """A source that counts its looks; a test chooses the action of a look."""
 
     name: str = "made"
     every: int = 1
@@ -282,7 +282,7 @@ def test_a_damaged_file_does_not_keep_a_profile_from_being_sealed(profile: Path)
 
 
 def test_a_killed_recorder_loses_nothing_that_it_wrote(profile: Path) -> None:
-    """The process that looks is killed; who opens the profile finds all of its looks but, perhaps, the one being written."""
+    """The process that looks is killed; the profile then has all of its looks but, perhaps, the one being written."""
     page = ControlPage.create(Folder.open(profile), recorder_pid=1 << 22)
     ready, tells = os.pipe()
     child = os.fork()

@@ -1,4 +1,4 @@
-"""What each source reads of a machine, as a person reads it: files go in, tables come out."""
+"""The values that each source reads of a machine, in a person's units: files go in, tables come out."""
 
 from __future__ import annotations
 
@@ -178,7 +178,7 @@ def test_whole_disks_alone(root: Path) -> None:
 
 
 def test_networks_and_one_that_is_set_back(root: Path) -> None:
-    """A device that is taken away and comes again counts from 0: that second tells nothing."""
+    """A device that is taken away and comes again counts from 0: that second gives no value."""
     write(root, {"proc/net/dev": net(1000, 500)})
     steps = [lambda: write(root, {"proc/net/dev": net(3000, 600)}), lambda: write(root, {"proc/net/dev": net(10, 610)}),
              lambda: write(root, {"proc/net/dev": net(50, 620)})]  # fmt: skip

@@ -132,7 +132,7 @@ def test_inlined_code_shows_its_chain(tmp_path: Path, width: int) -> None:
     of = shown(profile(tmp_path / "p", INLINED), "softmax", width)
     chain = next(place for place, row in enumerate(of) if "← attn.py:5 ← attn.py:3" in row)
     assert "FMNMX" in of[chain + 1]
-    assert ["40.0%", "3"] in [row.split("│")[0].split() for row in of], "line 3: nothing of its own, 40% with what was inlined"
+    assert ["40.0%", "3"] in [row.split("│")[0].split() for row in of], "line 3: nothing of its own, 40% with inlined code"
 
 
 def test_the_order_of_the_code_shows_each_instruction_with_its_line(gemm: Profile) -> None:
@@ -144,7 +144,7 @@ def test_the_order_of_the_code_shows_each_instruction_with_its_line(gemm: Profil
 
 
 def test_it_is_said_that_samples_stand_behind_what_they_wait_for(gemm: Profile, tmp_path: Path) -> None:
-    hint = "samples stand at the instruction that waits to be issued; what it waits for (a load, a barrier) lies before it"
+    hint = "samples stand at the instruction that waits to be issued; the load or barrier that it waits for lies before it"
     assert hint in shown(gemm, width=120)
     assert hint not in shown(profile(tmp_path / "p", replace(GEMM, code=[])), width=120)
 
@@ -157,7 +157,7 @@ def test_cold_instructions_are_told_not_shown(tmp_path: Path) -> None:
     assert rows(folded, "10 instructions") == ["⋮  0.50%         5           10 instructions"]
     assert len(rows(shown(opened, least=0), "NOP")) == 10
     around = rows(shown(opened, least=0.5, by_code=True), "NOP")
-    assert [row.split()[0] for row in around] == ["0080", "0090"], "the order of the code shows what is around a hot one"
+    assert [row.split()[0] for row in around] == ["0080", "0090"], "by the code's order, a hot instruction's neighbours are shown"
 
 
 def test_an_instruction_with_just_the_least_share_is_shown(tmp_path: Path) -> None:

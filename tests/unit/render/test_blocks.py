@@ -1,4 +1,4 @@
-"""Blocks of a report: what is written into one is what the page reads from it."""
+"""Blocks of a report: the page reads from a block the values that were written into it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Colours: readable, told apart, and the same for a name everywhere."""
+"""Colours: readable, distinct, and the same for a name everywhere."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ def test_totals_are_the_trees_and_come_depth_first(tree: Tree) -> None:
     assert (layout.parent[1:] < np.arange(1, len(layout))).all()
     for node in range(1, len(layout)):
         assert layout.depth[node] == layout.depth[layout.parent[node]] + 1
-        # The caller is the last one before it that is one row lower: what depth-first order means.
+        # In depth-first order, the caller is the last node before it that is one row lower.
         assert layout.parent[node] == max(at for at in range(node) if layout.depth[at] == layout.depth[node] - 1)
 
 

@@ -1,4 +1,4 @@
-"""A timeline as Perfetto's packets, read again by what the format's documents say. The real viewer reads it in tests/web."""
+"""A timeline as Perfetto's packets, decoded here by the format's documents. The real viewer reads it in tests/web."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The report as a file: what is in it, that nothing gets out of its place, and that it is written whole or not at all."""
+"""The report as a file: its contents; texts stay within their elements; it is written whole or not at all."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from aiflame.render.report.page import harmless, page
 
 
 class Elements(HTMLParser):
-    """The elements of a page, and what lies in those that have an id or hold a block."""
+    """The elements of a page, and the text in those that have an id or hold a block."""
 
     def __init__(self, text: str) -> None:
         super().__init__()

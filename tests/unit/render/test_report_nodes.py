@@ -263,7 +263,7 @@ def test_chosen_steps_alone(ask: Ask) -> None:
 
 
 def compared(answer: Any) -> dict[str, tuple[float, float]]:
-    """By the names of leaves: what they have, and what they have in what they are compared with."""
+    """By the names of leaves: their value, and their value in the nodes that they are compared with."""
     by_name: dict[str, tuple[float, float]] = {}
     for column in (0, 2):
         for stack, value in stacks_of(answer, column).items():
@@ -280,7 +280,7 @@ def ran(name: str, **when: Any) -> facts.Site:
 
 
 def test_a_range_compared_with_the_rest_is_scaled_to_its_length(ask: Ask) -> None:
-    """2 bins of 10 against the 8 others: what ran evenly is the same for each second of both."""
+    """2 bins of 10 against the 8 others: a function that ran evenly has the same time for each second of both."""
     block = facts.facts(
         [ran("even", moments=dict.fromkeys(range(10), 40)), ran("burst", moments={4: 100}), ran("gone", moments={9: 80})], bins=10
     )
@@ -296,7 +296,7 @@ def test_a_range_compared_with_the_rest_by_shares(ask: Ask) -> None:
 
 
 def test_steps_are_compared_with_the_other_steps_but_the_first_which_warms_up(ask: Ask) -> None:
-    """Step 3 against 1, 2 and 4; what no step has is not compared."""
+    """Step 3 against 1, 2 and 4; work outside all steps is not compared."""
     even = ran("even", slots={(step, 10): 30 for step in range(5)})
     slow = ran("slow", slots={(3, 50): 90})
     compiles = ran("compiles", slots={(0, 5): 1000})

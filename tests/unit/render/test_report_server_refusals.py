@@ -76,7 +76,7 @@ FOREIGN = [
     {"Origin": "null"},
     {"Origin": "https://127.0.0.1:{port}", "Sec-Fetch-Site": "same-origin"},
 ]
-"""What browsers say when a page of another's asks."""
+"""Headers that browsers send when another site's page asks."""
 
 
 @pytest.mark.parametrize("headers", FOREIGN)

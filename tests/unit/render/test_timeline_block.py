@@ -1,4 +1,4 @@
-"""The block of the report's timeline: what it has of a timeline, and what gives way where that is too much."""
+"""The timeline block of the report: the parts of a timeline that it holds, and the parts that it leaves out where they are too many."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Counters of the report's timeline: what is kept of very many points, and on which scale."""
+"""Counters of the report's timeline: which of very many points are kept, and on which scale."""
 
 from __future__ import annotations
 

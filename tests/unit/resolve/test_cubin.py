@@ -1,4 +1,4 @@
-"""Cubins: their functions, and the source lines of each instruction with what was inlined."""
+"""Cubins: their functions, and the source lines of each instruction with inlined calls."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def test_a_large_file_is_read_in_parts(monkeypatch: pytest.MonkeyPatch):
 
 
 def survives(data: bytes) -> None:
-    """Whatever the bytes: an answer, or a clear no."""
+    """Any bytes give an answer or a clear error."""
     try:
         code = Cubin(data)
     except NotElf:

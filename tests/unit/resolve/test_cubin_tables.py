@@ -1,4 +1,4 @@
-"""The derived tables of GPU code: what a profile with samples and cubins has after sealing."""
+"""The derived tables of GPU code that sealing adds to a profile with samples and cubins."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was inlined into a Triton kernel, from the PTX in Triton's cache."""
+"""Functions inlined into a Triton kernel, from the PTX in Triton's cache."""
 
 from __future__ import annotations
 

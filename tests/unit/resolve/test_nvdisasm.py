@@ -1,4 +1,4 @@
-"""SASS: what nvdisasm prints becomes instructions; what it cannot do, or hangs on, costs only itself."""
+"""SASS: nvdisasm's text becomes instructions; a kernel that it cannot decode, or hangs on, costs only itself."""
 
 from __future__ import annotations
 

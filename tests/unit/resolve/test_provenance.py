@@ -1,4 +1,4 @@
-"""What compiled kernels were made from: read from what was recorded, found for stacks and kernels, and their time divided."""
+"""Provenance of compiled kernels: read from the recording, looked up for stacks and kernels, and their time divided."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ def test_nothing_of_a_value_is_lost(shares: list[list[int]], values: list[tuple[
 
 
 def test_small_values_are_shared_out_fairly(compiled: Profile) -> None:
-    """A hundred samples of 1: three quarters of them are of the op that moves three quarters of the bytes."""
+    """A hundred samples of 1: three quarters of them go to the op that moves three quarters of the bytes."""
     origins = kernel_origins(compiled)
     divided = origins.divide(np.full(100, 1), np.ones(100, dtype=np.int64))
     of_add = divided.part == origins.parts["op"].to_list().index("aten::add")

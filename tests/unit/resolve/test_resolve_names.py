@@ -13,7 +13,7 @@ from aiflame.resolve.names.readable import LONGEST_FULL, LONGEST_SHORT, readable
 from aiflame.resolve.names.rust_names import demangle_rust
 
 SHORT = {
-    # What deep-learning frameworks are made of.
+    # Functions of deep-learning frameworks.
     "at::_ops::addmm::call(at::Tensor const&, at::Tensor const&)": "at::_ops::addmm::call",
     "void at::native::(anonymous namespace)::foo<float>(at::Tensor&)": "at::native::foo",
     "at::native::add(at::Tensor&)::{lambda()#2}::operator()() const::{lambda(float, float)#1}::operator()(float, float) const": (

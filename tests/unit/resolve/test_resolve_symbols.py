@@ -1,4 +1,4 @@
-"""The derived tables: Python frames, frames of our own, and what every row keeps to."""
+"""The derived tables: Python frames, frames of our own, and rules that hold for every row."""
 
 from __future__ import annotations
 

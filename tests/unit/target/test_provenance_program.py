@@ -1,4 +1,4 @@
-"""What runs inside the program for --keep-ir and JAX, with a program's classes and aiflame's module made up."""
+"""Hooks inside the program for --keep-ir and JAX, with a program's classes and aiflame's module made up."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from aiflame.target import jax_ops, triton_ir
 
 
 class Bridge(ModuleType):
-    """The module `_aiflame`, remembering what it is told."""
+    """The module `_aiflame`; it remembers the calls that it gets."""
 
     def __init__(self, profile: Path, features: int) -> None:
         super().__init__("_aiflame")
@@ -84,7 +84,7 @@ def test_a_kernel_that_cannot_be_kept_is_compiled_all_the_same(bridge: Bridge, t
 
 @pytest.fixture
 def compiler(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """jax._src.compiler, whose executables have one HLO module; None stands for what has none."""
+    """jax._src.compiler, whose executables have one HLO module; None stands for an executable that has none."""
     module = ModuleType("jax._src.compiler")
 
     def compile_or_get_cached(text: str | None) -> Any:

@@ -1,4 +1,4 @@
-"""What waits in the program for its imports: seen from the program, nothing is different."""
+"""The import hooks that wait in the program for its modules: the program itself notices no difference."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SOURCE = Path(__file__).parents[3] / "src/aiflame/target/bootstrap.py"
 
 @dataclass
 class Program:
-    """A program's folder on the import path, and a folder of ours with hooks that note what they are called with."""
+    """A program's folder on the import path, and a folder of ours with hooks that note their arguments."""
 
     folder: Path
     target: Path

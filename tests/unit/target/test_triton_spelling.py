@@ -1,4 +1,4 @@
-"""How specializations of Triton kernels are spelled, and how kernels that are loaded are told: on stand-ins for Triton's objects."""
+"""How specializations of Triton kernels are spelled, and how loaded kernels are reported: on stand-ins for Triton's objects."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def test_what_is_hidden_is_in_the_suffixes() -> None:
     assert of() == of()
 
 
-# What is loaded
+# Loaded kernels
 
 
 class Kernel:
@@ -144,7 +144,7 @@ Told = list[tuple[int, str, str, dict[str, Any]]]
 
 @pytest.fixture
 def reported(monkeypatch: pytest.MonkeyPatch) -> Told:
-    """What the program's kernels are told as, once Triton is imported."""
+    """The rows in which the program's kernels are reported, once Triton is imported."""
     rows: Told = []
     notes: list[str] = []
     bridge = ModuleType("_aiflame")

@@ -85,7 +85,7 @@ def _line(cpu: CpuFacts, rows: pl.DataFrame) -> Iterator[Finding]:
         return
     view = Evidence("flame", cpu.metric, "code", f"^{escaped(caller)}$", place=place)
     yield Finding(
-        f"{part:.0%} of {label} is spent at {short_place(place)} and in what it calls",
+        f"{part:.0%} of {label} is spent at {short_place(place)} and in the functions that it calls",
         part,
         view,
         "hot-line",

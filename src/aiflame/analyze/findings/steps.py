@@ -68,7 +68,7 @@ def slow_layers(parts: pl.DataFrame, metric: str, label: str, scale: float) -> I
     )
     row = blamed.row(0, named=True)
     sentence = (
-        f"{row['layer']} takes {row['value'] / row['usual']:.1f} times what its sisters take: "
+        f"{row['layer']} takes {row['value'] / row['usual']:.1f} times as much as its sisters: "
         f"{row['value'] / whole:.0%} of {label}, they {row['usual'] / whole:.1%} each"
     )
     alike = row["group"]

@@ -143,7 +143,7 @@ def _tail(balance: Balance | None) -> Iterator[IntraFinding]:
         )
         yield IntraFinding("tail", sentence, balance.tail, balance.tail)
     if balance.slowest_ratio >= SLOW_SM and balance.sms > 1:
-        sentence = f"CTAs on multiprocessor {balance.slowest_sm} take {balance.slowest_ratio:.1f} times what they take on the others"
+        sentence = f"CTAs on multiprocessor {balance.slowest_sm} take {balance.slowest_ratio:.1f} times as long as on the others"
         yield IntraFinding("slow-sm", sentence, balance.slowest_ratio, 0.0)
 
 
@@ -152,7 +152,7 @@ def _uneven(scopes: Sequence[ScopeTime]) -> Iterator[IntraFinding]:
         spread = one.by_warp
         if spread is not None and spread.count > 1 and one.share >= WORTH and spread.ratio >= UNEVEN and one.kind not in ("role", "region"):
             sentence = (
-                f"`{one.name}` takes warp {spread.most} {spread.ratio:.1f} times what it takes the median warp: "
+                f"`{one.name}` takes warp {spread.most} {spread.ratio:.1f} times as long as the median warp: "
                 f"{_ns(spread.most_ns)} a CTA instead of {_ns(spread.median_ns)}"
             )
             yield IntraFinding("uneven-warps", sentence, one.share, 0.0, one.place)

@@ -24,12 +24,12 @@ def test_the_hottest_line_and_function_of_a_program_on_the_cpu(tmp_path: Path) -
     line = ("work", "/app/math.py", 4)
     cpu(story, (45, (MAIN, line, "sgemm_kernel")), (15, (MAIN, line, "conv")), (40, (MAIN,)))
     kinds = found(story, tmp_path)
-    assert kinds["hot-line"].sentence == "60% of CPU time is spent at math.py:4 and in what it calls"
+    assert kinds["hot-line"].sentence == "60% of CPU time is spent at math.py:4 and in the functions that it calls"
     assert kinds["hot-line"].view.search == "^work$"
 
 
 def test_a_function_that_is_nearly_all_of_its_line_is_told_alone(tmp_path: Path) -> None:
-    """The line would say the same; a function that is called from several lines is told beside a line."""
+    """The line would repeat the function; a function that several lines call is named beside the hottest line."""
     story = Story()
     cpu(story, (60, (MAIN, ("work", "/app/math.py", 4), "sgemm_kernel")), (40, (MAIN,)))
     (finding,) = [one for one in found(story, tmp_path / "one").values() if one.view.place == "/app/math.py:4"]
@@ -40,7 +40,7 @@ def test_a_function_that_is_nearly_all_of_its_line_is_told_alone(tmp_path: Path)
     cpu(story, *((20, (MAIN, line, "sgemm_kernel")) for line in lines), (40, (MAIN,)))
     kinds = found(story, tmp_path / "several")
     assert kinds["hot-function"].sentence == "60% of CPU time is in sgemm_kernel, called from math.py:4"
-    assert kinds["hot-line"].sentence == "40% of CPU time is spent at train.py:12 and in what it calls"
+    assert kinds["hot-line"].sentence == "40% of CPU time is spent at train.py:12 and in the functions that it calls"
 
 
 def test_a_program_that_spends_its_time_everywhere(tmp_path: Path) -> None:
@@ -93,13 +93,13 @@ def test_a_line_has_all_of_its_time_also_what_has_a_cause(tmp_path: Path) -> Non
     cpu(story, (120, (MAIN, line)), (120, (MAIN, line, dumps)), (60, (MAIN,)))
     kinds = found(story, tmp_path)
     assert kinds["json"].share == 0.4
-    assert kinds["hot-line"].sentence == "80% of CPU time is spent at math.py:4 and in what it calls"
+    assert kinds["hot-line"].sentence == "80% of CPU time is spent at math.py:4 and in the functions that it calls"
     assert kinds["hot-line"].recoverable == pytest.approx(0.2)
 
 
 @pytest.mark.parametrize(("library", "elsewhere", "speaks"), [(115, 1, False), (100, 1, True), (115, 40, True)])
 def test_the_line_that_enters_a_library_which_does_all_is_not_told(tmp_path: Path, library: int, elsewhere: int, speaks: bool) -> None:
-    """It is told where its own file works, too, or where other lines have a part."""
+    """The entering line is named where its own file has work of its own, or where other lines take part of the time."""
     story = Story()
     tests = [("run", "/venv/site-packages/networkx/tests/test_paths.py", line) for line in (4, 5)]
     cpu(

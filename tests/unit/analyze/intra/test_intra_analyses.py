@@ -1,4 +1,4 @@
-"""What is asked of records from inside kernels whose schedules are known."""
+"""Analyses of records from inside kernels, on kernels whose schedules are known."""
 
 from __future__ import annotations
 
@@ -244,7 +244,7 @@ class TestBalance:
 class TestChanges:
     @staticmethod
     def frames(plain: dict[str, int] | None, now: dict[str, int]) -> bytes:
-        return gemm(ONE_STAGE, one_stage, told={"plain": plain, "instrumented": now, "arch": "sm_90"})
+        return gemm(ONE_STAGE, one_stage, header={"plain": plain, "instrumented": now, "arch": "sm_90"})
 
     def test_fewer_ctas_at_once_are_a_warning(self, tmp_path: Path) -> None:
         plain, now = ({"registers": 40, "shared": shared, "spills": 0} for shared in (100_000, 120_000))
@@ -298,7 +298,7 @@ def test_of_kernels_with_one_name_each_launch_is_of_its_own_build(tmp_path: Path
         for registers, took in [((41, 130) if number == 20 else (40, 100)) if number % 2 == 0 else (90, 500)]
     ]
     changes = asked(
-        tmp_path, gemm(ONE_STAGE, one_stage, told={"plain": build(40), "instrumented": build(41)}), kernels=kernels, launches=launches
+        tmp_path, gemm(ONE_STAGE, one_stage, header={"plain": build(40), "instrumented": build(41)}), kernels=kernels, launches=launches
     ).changes  # fmt: skip
     assert (changes.plain_launches, changes.took_ns) == (19, (100, 130))
 
@@ -372,7 +372,7 @@ def test_captures_that_cannot_be_read_stay_and_are_told_of(tmp_path: Path, monke
         return captures.read(folder, pid)
 
     (tmp_path / "p.aiflame" / "intra").mkdir(parents=True)
-    (tmp_path / "p.aiflame" / "intra" / "8.captures").write_bytes(b"what was recorded")
+    (tmp_path / "p.aiflame" / "intra" / "8.captures").write_bytes(b"recorded")
     monkeypatch.setattr(resolved, "read", read_some)
     profile = profile_of(tmp_path / "p.aiflame", gemm(ONE_STAGE, one_stage))
     assert [path.name for path in (profile.path / "intra").iterdir()] == ["8.captures"]
@@ -381,7 +381,7 @@ def test_captures_that_cannot_be_read_stay_and_are_told_of(tmp_path: Path, monke
 
 
 def test_scopes_that_are_left_out_are_told(tmp_path: Path) -> None:
-    profile = profile_of(tmp_path / "p.aiflame", gemm(ONE_STAGE, one_stage, told={"left_out": 44}))
+    profile = profile_of(tmp_path / "p.aiflame", gemm(ONE_STAGE, one_stage, header={"left_out": 44}))
     assert [note for note in profile.notes() if "scopes" in note] == [
         "44 scopes inside kernels are not timed: records distinguish only 256 in a kernel, and the outermost were kept"
     ]

@@ -16,7 +16,7 @@ from aiflame.analyze.spans import Spans, both, union, without
 from aiflame.attribute.arrays.types import Ints
 
 POLL = 20
-"""Cycles of a wait for what is there."""
+"""Cycles of a wait for something that is there already."""
 STEPS = 60
 PRODUCER, ROOM, COPY, CONSUMER, FULL, SECOND, FULL_TOO, DOT = range(8)
 SCOPES = [
@@ -80,7 +80,7 @@ LATE_COPIES = Pipeline(issue=50, latency=2000, math=300, buffers=2)
 
 def asked(path: Path, pipeline: Pipeline, ring: int = 512, **kernel_columns: str) -> IntraKernel:
     warps, _, _, end = pipeline.run()
-    kernel = Kernel("gemm", SCOPES, warps=12, recorded=[0, 4, 8], ring=ring, told=kernel_columns)
+    kernel = Kernel("gemm", SCOPES, warps=12, recorded=[0, 4, 8], ring=ring, header=kernel_columns)
     records = {warp: spans(*scopes) for warp, scopes in warps.items()}
     ctas = [
         Cta(number, sm=number, begin=BEGIN_NS, end=BEGIN_NS + end // 2, warps=records) for number in range(2)
@@ -178,7 +178,7 @@ def test_where_rings_wrapped_the_last_copies_are_still_matched(tmp_path: Path) -
 
 
 def test_what_a_role_waits_is_told_once(tmp_path: Path) -> None:
-    """Its warps' waits and what they do are not told again as if it had no roles; and where a producer is slow, stages are no help."""
+    """Nothing is said of single warps that the roles say already; and where a producer is slow, no finding advises more stages."""
     for number, pipeline in enumerate((CONSUMER_BOUND, PRODUCER_BOUND, LATE_COPIES)):
         answer = asked(tmp_path / str(number), pipeline)
         assert told(answer, "wait") is None
@@ -191,7 +191,7 @@ def test_a_producer_that_never_waits_for_room_does_not_tell_how_many_buffers_the
 
 
 def test_where_multiplications_go_on_without_their_role_nothing_is_said_of_them(tmp_path: Path) -> None:
-    """Blackwell's: what a consumer does between two waits is not its multiplication."""
+    """On Blackwell the multiplication runs beside the consumer, so the consumer's time between two waits says nothing about it."""
     answer = asked(tmp_path, CONSUMER_BOUND, arch="sm_100")
     assert answer.overlap is None
     assert answer.path is None

@@ -1,4 +1,4 @@
-"""Clocks of hosts are put together by what their ranks met in: the truth is made here, with latencies, stragglers and drift."""
+"""Hosts' clocks are aligned by the collectives of their ranks: the test makes up true offsets, latencies, stragglers and drift."""
 
 from __future__ import annotations
 

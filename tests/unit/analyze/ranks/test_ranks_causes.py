@@ -1,4 +1,4 @@
-"""Who the ranks of a made-up training wait for, where, and why."""
+"""For which rank the others of a made-up training wait, where, and why."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_a_rank_that_sleeps_in_a_layers_backward_is_named_with_rank_phase_layer_
     (one,) = slept.stragglers
     assert (one.rank, one.why.phase, one.why.layer, one.why.cause) == (2, "Backward", "layers.2", Cause.WAIT)
     assert one.name == "all-reduce"
-    # Nothing tells when ranks began what lies before the very first collective.
+    # The first collective of all is left out: no common moment before it shows when ranks began their work.
     assert (one.times, one.of) == (SLEEPS.steps - 1, SLEEPS.steps)
     assert one.lost_ns == 20 * MS * (SLEEPS.steps - 1)
     assert one.waited_ns == 3 * one.lost_ns

@@ -81,7 +81,7 @@ def test_as_many_ranks_are_read_at_once_as_there_is_memory_for(tmp_path: Path) -
 def test_a_rank_that_is_damaged_does_not_end_the_others(tmp_path: Path) -> None:
     path = job(tmp_path / "job.aiflame", MADE)
     calls = next((path / "ranks" / "00003" / "tables" / "calls").iterdir())
-    calls.write_bytes(b"not what was written")
+    calls.write_bytes(b"damaged")
     shutil.rmtree(path / "ranks" / "00001" / "tables")
     profiles = here(sources([path])[0], 1 << 30, processes=1)
     assert [one.rank for one in profiles.facts] == [0, 2, 4]

@@ -67,7 +67,7 @@ def test_a_replayed_kernel_without_a_launch_still_shows_its_capture(tmp_path: Pa
 
 
 def test_a_node_that_cupti_reports_as_made_and_as_cloned_was_made_where_its_original_was(tmp_path: Path) -> None:
-    """Stack 3 captured node 10; stack 2 instantiated, which is told of 30 as made there, and then as cloned from 10."""
+    """Stack 3 captured node 10. While stack 2 instantiates the graph, CUPTI reports node 30 as created, and then as cloned from 10."""
     recorded = profile(tmp_path, graph_nodes=graph((10, 0, 3), (30, 0, 2), (30, 10, 0)), **ran(kernel(1, 0, 5, node=30)))
     assert lines(tree(recorded, "gpu-time"), "gpu-time") == {f"{UNDER};[graph replay];main;py::run;work;-;gemm_[G]": 5}
 
@@ -315,7 +315,7 @@ def test_samples_and_bytes_are_metrics_where_there_are_any(inside: Profile) -> N
     assert metrics(inside) == ["gpu-time", "gpu-stalls", "gpu-latency"]
 
 
-# Whatever the input is
+# Any input
 
 
 @COSTLY

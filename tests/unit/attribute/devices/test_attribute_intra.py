@@ -47,7 +47,7 @@ def profile(path: Path, *frames: bytes, **tables: Any) -> Profile:
 
 
 def under(of: Tree) -> dict[str, int]:
-    """By what stands above the launch."""
+    """Times by path, without the frames down to the launch."""
     return {path.removeprefix(f"{UNDER};-;"): value for path, value in lines(of, "gpu-time").items()}
 
 

@@ -1,4 +1,4 @@
-"""Specializations of Triton kernels in the tree: by the launch, over graphs, and told apart when their names are alike."""
+"""Specializations of Triton kernels in the tree: by the launch, over graphs, and numbered when their names are alike."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_a_kernel_is_found_by_the_name_of_a_specialization(tmp_path: Path) -> No
     assert [one.name for one in choose(kernel_list(recorded), "bs128")] == ["vadd"]
 
 
-# Samples: a cubin tells its specialization
+# Samples: a cubin has one specialization
 
 REASONS = [{"name": "smsp__pcsamp_warps_issue_stalled_long_scoreboard"}]
 

@@ -113,7 +113,7 @@ def test_sums_of_gradients_belong_to_the_node_before(tmp_path: Path) -> None:
 
 
 def test_a_sum_of_gradients_is_of_the_layer_that_holds_all_that_gave_them(tmp_path: Path) -> None:
-    """What was used in a layer and in a module inside of it; inside of one alone; and in two layers."""
+    """The tensor was used in a layer and a module inside it; inside one layer alone; and in two layers."""
     program = Program()
     for sequence, layer in ((4, "layers.0.attn"), (5, "layers.0.attn"), (6, "layers.0"), (7, "layers.1")):
         program.forward(sequence, layer, "addmm")
@@ -136,7 +136,7 @@ def test_nodes_of_a_sum_that_launched_nothing_are_of_the_call_that_made_them(tmp
 
 
 def test_a_sum_of_which_nothing_is_told_belongs_to_its_node(tmp_path: Path) -> None:
-    """Profiles of before have none; and rows that are not of this thread, this moment and this node say nothing of it."""
+    """Older profiles have no such rows; rows of another thread, moment or node do not count."""
     program = Program()
     program.forward(4, "layers.0.attn", "addmm")
     program.forward(6, "layers.0", "addmm")
@@ -198,7 +198,7 @@ def test_calls_of_modules_tell_the_layer_where_there_are_some(tmp_path: Path) ->
 
 
 def test_the_call_that_made_a_node_wins_over_its_neighbours(tmp_path: Path) -> None:
-    """`chunk` launches nothing in the forward pass. The call before it and the one after it are of other modules."""
+    """`chunk` launches nothing in the forward pass. The calls before and after it belong to other modules."""
     program = Program()
     for first, last, layer in ((4, 5, "layers.0"), (5, 6, "layers.0.attn"), (6, 9, "layers.1"), (11, 12, "layers.1")):
         program.call(layer, first, last, first, last - 1)
@@ -209,7 +209,7 @@ def test_the_call_that_made_a_node_wins_over_its_neighbours(tmp_path: Path) -> N
 
 
 def test_a_launch_of_the_forward_pass_wins_over_the_call(tmp_path: Path) -> None:
-    """Its stack has all modules around the innermost one: one that hangs in several places is told apart."""
+    """The launch's stack has all modules around the innermost one, which is unambiguous for a module that hangs in several places."""
     program = Program()
     program.call("layers.0", 4, 6, 1, 2)
     program.forward(5, "layers.0.attn", "addmm")
@@ -218,7 +218,7 @@ def test_a_launch_of_the_forward_pass_wins_over_the_call(tmp_path: Path) -> None
 
 
 def test_a_node_outside_of_all_calls_is_of_no_layer_where_calls_are_told_around_it(tmp_path: Path) -> None:
-    """Profiles of before had calls of before the first launch alone: what comes after the last call lies between its neighbours."""
+    """Older profiles have calls up to the first launch only: a node after the last call then lies between its neighbours."""
     program = Program()
     program.call("layers.0", 4, 6, 1, 2)
     program.call("layers.0", 8, 10, 3, 4)
@@ -290,7 +290,7 @@ def test_every_item_gets_an_answer_and_forward_work_its_own(
             assert attributed.layer(item) == {"": "Module"}.get(layer, layer.replace(".attn", "/attn"))
         elif kind in ("between", "sum") or number > 0:
             assert attributed.origins.backward[item]
-    # What is known of a backward item is some layer that forward work was in, or what is above one.
+    # A backward item's layer, if it has one, is a layer of some forward work, or one above it.
     layers = set(attributed.origins.layer[~attributed.origins.backward].tolist())
     above = {int(attributed.layers.forest.parent[node]) for node in layers if node}
     assert set(attributed.origins.layer[attributed.origins.backward].tolist()) <= layers | above | {0}

@@ -1,4 +1,4 @@
-"""What traced calls are of: of a profile with millions only those are looked at that are asked about."""
+"""Steps, layers and phases of traced calls: of a profile with millions of calls, only those asked about are classified."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What work is of: phases by stacks and by what comes before and after, and trees grouped by meaning, whose totals never change."""
+"""Classifies work: phases by stacks and by the work before and after, and trees grouped by meaning, whose totals never change."""
 
 from __future__ import annotations
 

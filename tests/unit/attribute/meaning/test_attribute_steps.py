@@ -1,4 +1,4 @@
-"""Steps: what a program does again and again, and nothing where that is not clear."""
+"""Steps: work that a program does again and again; no steps where that is not clear."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_evaluation_in_between_is_in_no_step(tmp_path: Path) -> None:
 
 
 def test_launches_tell_of_evaluation_where_calls_of_layers_are_recorded_too(tmp_path: Path) -> None:
-    """Those are of the calls that make nodes of the backward pass alone."""
+    """The recorded calls are only those that make nodes of the backward pass."""
     program = Program()
     for training in (True, True, False, True):
         if training:

@@ -109,7 +109,7 @@ def recorded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
 
 @pytest.mark.parametrize("by", [row.name for row in GROUPING_ROWS if row.on_devices and row.name != RANK])
 def test_facts_put_together_are_the_trees(recorded: Recorded, by: str) -> None:
-    """All metrics in all groupings at all details: the same stacks, the same values, but for the rounding of what an estimate divides."""
+    """All metrics in all groupings at all details have the trees' stacks and values, but for the rounding of divided estimates."""
     for metric, facts in recorded.facts.items():
         if by not in [one.name for one in facts.groupings]:
             continue

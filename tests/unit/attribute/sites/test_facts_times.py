@@ -1,4 +1,4 @@
-"""When values fell: bins of time, parts of steps, and what is done where these are too many."""
+"""When values fell: bins of time, parts of steps, and how both become coarser where there are too many."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def test_samples_lie_in_their_window_where_their_kernel_ran(tmp_path: Path) -> N
 
 
 def training(path: Path) -> SiteTable:
-    """Each of four steps launches at once what takes 100 ns on the device, which begins with it when the program is done with all."""
+    """Each of four steps launches all its kernels at once. They take 100 ns on the device, which begins after the last launch."""
     program = Program()
     at = 10_000
     for _ in range(4):
@@ -211,7 +211,7 @@ def test_samples_of_a_window_are_divided_over_its_steps_by_time(tmp_path: Path) 
 
 
 def test_samples_that_came_late_do_not_multiply(tmp_path: Path) -> None:
-    """Of the first window's 4 samples the kernel ran 1 µs in it, which shares a slot with what ran thereafter."""
+    """The kernel ran 1 µs in the first window of 4 samples; the window's slot also has later work."""
     steps = (9.999, 12), (22, 28), (32, 38)
     assert sampled_steps(tmp_path, *steps, windows={(0, 10): 4, (10, 20): 4, (20, 30): 4, (30, 40): 4}) == {0: 8, 1: 4, 2: 4}
 

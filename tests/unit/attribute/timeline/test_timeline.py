@@ -1,4 +1,4 @@
-"""A profile as a timeline: tracks, slices that nest, arrows from calls to what they had run."""
+"""A profile as a timeline: tracks, slices that nest, arrows from calls to their work."""
 
 from __future__ import annotations
 
@@ -253,7 +253,7 @@ def test_domains_marks_and_frames_of_the_process_are_told_apart(tmp_path: Path, 
         "optimizer": "Seen by aiflame",
     }
     assert shown.slices(SliceKind.MARK) == [("now", 15, 15, 0)]
-    assert shown.facts("step") == {"domain": "train", "category": "loop", "payload": "2.5", "told": "loss: 0.5"}
+    assert shown.facts("step") == {"domain": "train", "category": "loop", "payload": "2.5", "metadata": "loss: 0.5"}
 
 
 def test_counters_hold_doubles_and_memory_is_what_is_taken(tmp_path: Path, program: Program) -> None:

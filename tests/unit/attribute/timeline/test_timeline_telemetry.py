@@ -1,4 +1,4 @@
-"""What was read of the machine, as counters of a timeline."""
+"""The machine's telemetry as counters of a timeline."""
 
 from __future__ import annotations
 

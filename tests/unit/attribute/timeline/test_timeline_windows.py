@@ -1,4 +1,4 @@
-"""A stretch of a timeline that is read alone is what a cut through the whole timeline shows."""
+"""A stretch of a timeline that is read alone equals that stretch cut from the whole timeline."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kernels whose schedule is known: each multiprocessor does what is written here, cycle by cycle, at two cycles a nanosecond."""
+"""Kernels whose schedule is known: each multiprocessor follows the steps written here, cycle by cycle, at two cycles a nanosecond."""
 
 from __future__ import annotations
 
