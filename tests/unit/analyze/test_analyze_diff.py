@@ -47,7 +47,7 @@ def told(comparison: Comparison, name: str) -> list[str]:
     return by(comparison, name).differing()["name"].to_list()
 
 
-def test_what_got_slower_is_told_by_kernel_layer_op_and_line_however_many_steps_there_are(tmp_path: Path) -> None:
+def test_slower_kernels_layers_ops_and_lines_are_reported_for_any_number_of_steps(tmp_path: Path) -> None:
     comparison = compare(run(tmp_path / "a", 12), run(tmp_path / "b", 31, gemm=120, seed=1))
     assert [one.by for one in comparison.differences] == ["kernel", "op", "layer", "line"]
     assert told(comparison, "kernel") == ["sgemm"]
@@ -87,7 +87,7 @@ def test_of_many_steps_some_count_evenly_spaced(tmp_path: Path, monkeypatch: pyt
     assert told(comparison, "kernel") == ["sgemm"]
 
 
-def test_what_is_new_or_gone_says_so(tmp_path: Path) -> None:
+def test_new_and_removed_rows_say_so(tmp_path: Path) -> None:
     base, new = plain(tmp_path / "a", sgemm=100, softmax=50), plain(tmp_path / "b", sgemm=100, layer_norm=5)
     rows = by(compare(base, new), "kernel").rows.select("name", "only").rows()
     assert rows == [("softmax", "base"), ("layer_norm", "new"), ("sgemm", "")]
@@ -163,7 +163,7 @@ def test_programs_that_have_nothing_in_common(tmp_path: Path) -> None:
         ("gpu-time", "function", "cannot compare gpu-time by 'function': use kernel, op, layer, line, phase, family"),
     ],
 )
-def test_what_cannot_be_compared_says_what_can(tmp_path: Path, metric: str, grouping: str, says: str) -> None:
+def test_a_comparison_that_is_impossible_names_the_possible_ones(tmp_path: Path, metric: str, grouping: str, says: str) -> None:
     one = plain(tmp_path / "a", sgemm=1)
     with pytest.raises(AiflameError) as error:
         compare(one, one, metric, grouping)
@@ -204,7 +204,7 @@ def printed(comparison: Comparison, width: int = 100, rows: int = 10, everything
     return [line.rstrip() for line in console.export_text().splitlines()]
 
 
-def test_the_table_says_how_much_and_what_is_hidden(tmp_path: Path) -> None:
+def test_the_table_says_how_much_is_hidden_and_which_parts(tmp_path: Path) -> None:
     comparison = compare(run(tmp_path / "a", 12, noise=0), run(tmp_path / "b", 12, gemm=120, noise=0), by="kernel")
     assert printed(comparison) == [
         "Step: 160 µs before, 180 µs now (+12.5%)",
@@ -226,7 +226,7 @@ def test_a_narrow_terminal_has_the_difference(tmp_path: Path) -> None:
     ]
 
 
-def test_json_has_what_the_table_has(tmp_path: Path) -> None:
+def test_json_has_the_tables_values(tmp_path: Path) -> None:
     comparison = compare(run(tmp_path / "a", 12, noise=0), run(tmp_path / "b", 12, gemm=120, noise=0), by="kernel")
     answer = json.loads(to_json(comparison))
     assert answer["step"]["beyond"] is True

@@ -58,7 +58,7 @@ def by(comparison: Comparison, name: str) -> Difference:
     return next(one for one in comparison.differences if one.by == name)
 
 
-def test_what_warps_wait_for_is_compared_by_step(tmp_path: Path) -> None:
+def test_stall_reasons_are_compared_by_step(tmp_path: Path) -> None:
     comparison = compare(sampled(tmp_path / "a", 20, 40), sampled(tmp_path / "b", 30, 80, seed=1), "gpu-stalls")
     assert [one.by for one in comparison.differences] == ["kernel", "stall", "layer", "line"]
     stalls = by(comparison, "stall")
@@ -72,7 +72,7 @@ def test_what_warps_wait_for_is_compared_by_step(tmp_path: Path) -> None:
     assert kernels.rows.row(0, named=True)["base"] == pytest.approx(60, rel=0.1)
 
 
-def test_latency_is_of_cycles_in_which_nothing_was_issued(tmp_path: Path) -> None:
+def test_latency_counts_cycles_in_which_nothing_was_issued(tmp_path: Path) -> None:
     comparison = compare(sampled(tmp_path / "a", 20, 40), sampled(tmp_path / "b", 20, 80), "gpu-latency")
     rows = by(comparison, "kernel").rows
     assert rows["name"].to_list() == ["sgemm"]

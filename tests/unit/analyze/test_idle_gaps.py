@@ -47,7 +47,7 @@ def test_a_launch_long_after_the_one_before_is_other_work_of_the_program(tmp_pat
     assert groups(profile_analysis(story.profile(tmp_path))) == [("host", "train.py:12", 1, int(late - 40))]
 
 
-def test_other_work_is_where_the_thread_was_met_meanwhile(tmp_path: Path) -> None:
+def test_other_work_is_named_by_the_threads_samples_meanwhile(tmp_path: Path) -> None:
     """Samples before the gap, samples of another thread and the stack of the launching call do not count."""
     story = Story()
     other = story.thread("other")

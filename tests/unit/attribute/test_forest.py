@@ -29,7 +29,7 @@ def path(of: Forest, node: int) -> str:
     return "/".join(reversed(labels))
 
 
-def test_inner_paths_stand_on_outer_ones_without_what_both_share() -> None:
+def test_inner_paths_stand_on_outer_ones_without_the_shared_part() -> None:
     planted, (step, backward, layer, frame) = forest("step", "step/backward", "layer", "step/frame")
     outer = np.array([backward, backward, 0, layer, backward, step, backward])
     inner = np.array([layer, 0, layer, layer, frame, backward, layer])

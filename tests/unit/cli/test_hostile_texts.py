@@ -157,9 +157,9 @@ def _has(value: object) -> list[bool]:
 
 
 @pytest.mark.parametrize("text", OBEYED, ids=OBEYED.values())
-def test_what_a_terminal_obeys_is_found(text: str) -> None:
+def test_codes_that_a_terminal_obeys_are_found(text: str) -> None:
     assert raw_in(f"name {text}".encode())
 
 
-def test_what_commands_send_themselves_is_not() -> None:
+def test_codes_that_commands_send_themselves_are_allowed() -> None:
     assert raw_in(b"\x1b[1;31mred\x1b[0m \x1b[38;5;12mblue\x1b[0m\r\n\r\x1b[Kaiflame: sealing\r\x1b[K") == []

@@ -225,7 +225,7 @@ def test_recording_needs_the_standard_library_alone(module: str) -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_the_program_is_started_before_what_takes_long_is_imported(tmp_path: Path, version: str) -> None:
+def test_the_program_starts_before_slow_modules_are_imported(tmp_path: Path, version: str) -> None:
     code = (
         "import os, sys\n"
         f"sys.path.insert(0, {str(SOURCE)!r})\n"
@@ -283,7 +283,7 @@ def modules_of(version: str, code: str, *arguments: str) -> set[str]:
         ("target/x.py", "import os, polars", ["line 1: polars"]),
     ],
 )
-def test_the_rules_find_what_breaks_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str, text: str, wrong: list[str]) -> None:
+def test_the_rules_find_a_broken_rule(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str, text: str, wrong: list[str]) -> None:
     monkeypatch.setattr(sys.modules[__name__], "PACKAGE", tmp_path)
     for room in MAY_IMPORT:
         (tmp_path / room.replace(".", "/")).mkdir(parents=True, exist_ok=True)
@@ -336,7 +336,7 @@ def test_every_native_room_is_in_the_table() -> None:
         ("hooks/x/x.cpp", '#include "records/x.hpp"', []),
     ],
 )
-def test_the_native_rules_find_what_breaks_them(tmp_path: Path, file: str, text: str, wrong: list[str]) -> None:
+def test_the_native_rules_find_a_broken_rule(tmp_path: Path, file: str, text: str, wrong: list[str]) -> None:
     (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
     (tmp_path / file).write_text(text)
     assert forbidden_in_native(tmp_path / file, tmp_path, NATIVE_ROOMS) == wrong

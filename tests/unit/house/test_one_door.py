@@ -169,7 +169,7 @@ def test_sealed_tables_are_opened_in_one_place():
     assert makes == {"profile/opening.py"}
 
 
-def test_the_security_page_says_of_each_what_was_checked():
+def test_the_security_page_lists_every_file_that_was_checked():
     page = (SOURCE.parents[1] / "docs/security.md").read_text(encoding="utf-8").partition("## Files that were checked")[2]
     opening = {*DOOR, *WHAT_OTHERS_OPEN} - ONLY_OPEN_A_PROFILE
     assert sorted(name for name in opening if f"`{name}`" not in page) == []
@@ -209,12 +209,12 @@ def test_nobody_puts_a_path_of_a_profile_together():
         "ElfFile.open(path)",
     ],
 )
-def test_what_opens_a_path_is_found(source):
+def test_a_call_that_opens_a_path_is_found(source):
     assert len(list(opened(source))) == 1
 
 
 @pytest.mark.parametrize("source", ["Folder.open(path)", "profile.folder('jit').file(name)", "text.replace('a', 'b')", "words.copy()"])
-def test_what_opens_none_is_not(source):
+def test_a_call_that_opens_no_path_is_not_found(source):
     assert list(opened(source)) == []
 
 
@@ -230,10 +230,10 @@ def test_what_opens_none_is_not(source):
         "profile.path.joinpath(*names)",
     ],
 )
-def test_what_joins_a_path_of_a_profile_is_found(source):
+def test_a_call_that_joins_a_path_of_a_profile_is_found(source):
     assert len(list(joined(source))) == 1
 
 
 @pytest.mark.parametrize("source", ["f'{profile.path / name} is missing'", "root / 'proc/meminfo'", "total / count"])
-def test_what_joins_none_is_not(source):
+def test_a_call_that_joins_no_path_is_not_found(source):
     assert list(joined(source)) == []

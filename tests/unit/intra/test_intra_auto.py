@@ -44,7 +44,7 @@ def chosen(target: str) -> dict[str, list[tuple[str, str, str, bool, int]]]:
 
 
 @pytest.mark.parametrize("kernel", IN_LOOPS)
-def test_in_loops_it_times_what_arrives_and_what_is_multiplied(kernel: str) -> None:
+def test_in_loops_it_times_arrivals_and_multiplications(kernel: str) -> None:
     assert [name for name, _, _, in_loop, _ in chosen("cuda:90")[kernel] if in_loop] == IN_LOOPS[kernel]
 
 
@@ -69,14 +69,14 @@ def test_without_loops_loads_are_one_scope() -> None:
     assert [name for name, *_ in chosen("cuda:90")["softmax"]] == ["kernel", "load x", "reduce e"]
 
 
-def test_what_only_works_out_indices_is_no_part() -> None:
+def test_code_that_only_computes_indices_is_no_part() -> None:
     names = {name for name, *_ in chosen("cuda:90")["gemm-1"]}
     assert "prologue" not in names
     assert {"kernel", "loop at 25", "epilogue"} <= names
     assert "prologue" in {name for name, *_ in chosen("cuda:90")["gemm"]}, "there the first copies are made"
 
 
-def test_roles_are_called_by_what_they_do() -> None:
+def test_roles_are_named_by_their_work() -> None:
     roles = [name for name, kind, *_ in chosen("cuda:90")["gemm_specialized"] if kind == "role"]
     assert roles == ["producer", "consumer", "consumer"]
 

@@ -66,7 +66,7 @@ class Ring:
 
 
 @given(st.integers(1, 9), st.integers(1, 40), st.integers(1, 300))
-def test_what_is_left_is_what_nobody_has_written_over(blocks: int, units: int, ctas: int) -> None:
+def test_records_that_nobody_has_written_over_remain(blocks: int, units: int, ctas: int) -> None:
     """Of any size in a ring of any size: those across its end, and those that are half overwritten, included."""
     ring = Ring(kernel(blocks), 128 * units)
     for number in range(ctas if units >= blocks else 0):
@@ -83,7 +83,7 @@ def test_one_lies_across_the_end() -> None:
     assert ring.owner[-1] == 2
 
 
-def test_what_writes_little_leaves_old_headers_which_count_for_nothing() -> None:
+def test_old_headers_behind_few_records_count_for_nothing() -> None:
     """A ring that was not filled is not copied: the head of an earlier CTA stays within it."""
     small_kernel = kernel(3, ring=32)
     ring = Ring(small_kernel, 128 * 7)
@@ -110,7 +110,7 @@ def test_as_many_heads_as_there_is_room_for_are_looked_through_in_no_time() -> N
     assert left.view("<u4").reshape(-1, 32 * units)[:, 1].tolist() == list(range(places - places // units, places))
 
 
-def test_who_was_not_done_when_another_came_by_has_spoiled_it() -> None:
+def test_a_cta_that_overlaps_the_next_in_time_spoils_its_records() -> None:
     """1 lies over the end of 3."""
     ring = Ring(kernel(3), 128 * 8)
     ring.write(cta(3))
@@ -168,7 +168,7 @@ class TestTables:
     def made_of(self, tmp_path: Path, times: LaunchTimes | None = None, frames: Sequence[bytes] = ()) -> IntraTables:
         return tables(0, read_written(tmp_path / "7.captures", *(frames or self.frames())), lambda kernel, launch: times)
 
-    def test_tell_how_many_of_the_launchs_ctas_were_read(self, tmp_path: Path) -> None:
+    def test_count_the_launchs_ctas_that_were_read(self, tmp_path: Path) -> None:
         intra_tables = self.made_of(tmp_path)
         assert intra_tables.tables["intra_launches"].select("grid", "ctas", "bad_ctas").row(0) == (self.CTAS, 50, 0)
         assert intra_tables.tables["intra_ctas"]["cta"].to_list() == list(range(self.CTAS - 50, self.CTAS))
@@ -179,7 +179,7 @@ class TestTables:
         intra_tables = self.made_of(tmp_path, LaunchTimes(40_000, 2_000_000))
         assert intra_tables.tables["intra_ctas"]["end_ns"].max() == 2_000_000
 
-    def test_keep_to_what_other_launches_tell(self, tmp_path: Path) -> None:
+    def test_keep_to_the_clock_of_other_launches(self, tmp_path: Path) -> None:
         first = Cta(0, begin=BEGIN_NS + 10**7, end=BEGIN_NS + 10**7 + 500, warps=cta(0).warps)
         kernel, ring = self.frames()
         shift = 77_000 - BEGIN_NS

@@ -39,7 +39,7 @@ def test_how_many_ctas_fit(capability: str, threads: int, registers: int, shared
         (-1, 0, 0),
     ],
 )
-def test_what_each_can_spare(registers: int, shared: int, spare: int) -> None:
+def test_shared_memory_that_each_can_spare(registers: int, shared: int, spare: int) -> None:
     assert spare_shared("90", 256, registers, shared) == spare
 
 

@@ -47,7 +47,7 @@ def crossing(kernel: Kernel) -> None:
         (intra_add.sums, ("crossing",), "not one behind the other in the same block"),
     ],
 )
-def test_a_kernel_that_cannot_be_instrumented_stays_as_it_is_and_that_is_said_once(
+def test_a_kernel_that_cannot_be_instrumented_runs_unchanged_with_one_note(
     program: Program, kernel: Any, passes: tuple[str, ...], why: str
 ) -> None:
     program.record(passes=passes, every=1)

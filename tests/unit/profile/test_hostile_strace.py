@@ -154,7 +154,7 @@ def test_the_commands_did_read_the_profiles(traced):
         'openat(3</p>, "meta.json", O_RDONLY|O_NOFOLLOW) = 4</home/reader/.ssh/key>',
     ],
 )
-def test_what_should_not_be_opened_is_found(tmp_path, line):
+def test_a_forbidden_open_is_found(tmp_path, line):
     (tmp_path / "log").write_text(line + "\n")
     assert faults(tmp_path / "log", [Path("/p")], ["/p", "/usr"]) == [line]
 
@@ -170,6 +170,6 @@ def test_what_should_not_be_opened_is_found(tmp_path, line):
         'openat(AT_FDCWD</cwd>, "/home/reader/none", O_RDONLY|O_CLOEXEC) = -1 ENOENT (No such file or directory)',
     ],
 )
-def test_what_may_be_opened_is_not(tmp_path, line):
+def test_an_allowed_open_is_not_found(tmp_path, line):
     (tmp_path / "log").write_text(line + "\n")
     assert faults(tmp_path / "log", [Path("/p")], ["/p", "/usr"]) == []

@@ -206,7 +206,7 @@ def test_times_and_sizes_that_cannot_be_are_left_out(tmp_path, table, column):
     assert damage_of(folder) == {f"records of {table} with impossible values left out": 1}
 
 
-def test_references_to_what_is_not_there_become_none(tmp_path):
+def test_references_to_missing_rows_become_none(tmp_path):
     files = busy_process(samples=1)
     files.add("cpu_samples", thread=9, stack=1 << 31)
     files.add("launches", thread=0xFFFFFFFF, stack=5)

@@ -114,7 +114,7 @@ def test_a_perf_map_is_kept(keeper: Keeper, profile: Path, perf_map: Path) -> No
 
 
 @pytest.mark.parametrize("planted", ["symbolic link", "hard link", "pipe", "folder", "another user's"])
-def test_what_is_planted_at_its_name_is_not(keeper: Keeper, profile: Path, perf_map: Path, tmp_path: Path, planted: str) -> None:
+def test_a_file_planted_at_its_name_is_not_used(keeper: Keeper, profile: Path, perf_map: Path, tmp_path: Path, planted: str) -> None:
     secret = Path("/tmp") / f"secret-{os.getpid()}"
     secret.write_bytes(SECRET)
     try:

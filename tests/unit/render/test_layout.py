@@ -76,7 +76,7 @@ def test_numbers_in_names_count_as_numbers_and_idle_time_comes_last() -> None:
 
 
 @given(trees(), some.floats(0, 1), some.integers(1, 20))
-def test_what_is_folded_stays_in_the_totals(tree: Tree, min_share: float, max_nodes: int) -> None:
+def test_folded_rows_stay_in_the_totals(tree: Tree, min_share: float, max_nodes: int) -> None:
     whole = lay_out(tree, ("cpu-time",))
     layout = lay_out(tree, ("cpu-time",), max_nodes, min_share)
     assert len(layout) <= max(max_nodes, 1)

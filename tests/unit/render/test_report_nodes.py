@@ -135,7 +135,7 @@ def test_focus_keeps_the_stacks_through_a_frame_whole(ask: Ask, stacks: Stacks) 
     assert stacks_of(ask(facts_of(stacks), focus="b")) == {stack: value for stack, value in stacks.items() if "b" in stack}
 
 
-def test_focus_on_two_names_keeps_what_goes_through_both(ask: Ask, stacks: Stacks) -> None:
+def test_focus_on_two_names_keeps_the_stacks_with_both(ask: Ask, stacks: Stacks) -> None:
     assert stacks_of(ask(facts_of(stacks), focus="b;c")) == {stack: value for stack, value in stacks.items() if {"b", "c"} <= set(stack)}
 
 
@@ -195,7 +195,7 @@ def test_siblings_stand_in_the_order_asked_for(ask: Ask, order: str, names: list
     assert children_of_root(ask(block, order=order, idle="1")) == names
 
 
-def test_a_grouping_puts_what_has_no_layer_apart_only_where_others_have_one(ask: Ask) -> None:
+def test_work_without_a_layer_is_a_group_only_beside_work_with_one(ask: Ask) -> None:
     def site(process: str, layer: str | None, value: int) -> facts.Site:
         paths = {"process": facts.process(process), "op": (Frame("aten::mm", Kind.OP),), "kernel": facts.kernel("gemm")}
         if layer:
@@ -250,7 +250,7 @@ def test_parts_of_whole_numbers_stay_whole_and_add_up(ask: Ask) -> None:
     assert all(value == int(value) for value in graph["own"][0])
 
 
-def test_steps_group_what_fell_into_them(ask: Ask) -> None:
+def test_steps_group_the_work_within_them(ask: Ask) -> None:
     by_stack = stacks_of(ask(facts.facts(facts.small()), by="step", hide="kind:layer;kind:op;kind:phase", idle="0"))
     assert {stack[1:]: value for stack, value in by_stack.items()} == {
         ("Step.1", "gemm"): 200, ("Step.1", "softmax"): 250, ("Step.2", "gemm"): 400,

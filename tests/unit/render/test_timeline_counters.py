@@ -48,7 +48,7 @@ def test_a_stretch_begins_with_the_value_that_holds_there() -> None:
     assert points(counters(whole, 20 * MS, 30 * MS)) == [(0, 100.0)]
 
 
-def test_what_is_counted_after_the_stretch_is_not_in_it() -> None:
+def test_values_counted_after_the_stretch_are_not_in_it() -> None:
     assert counters(made(("power", "W", {200 * MS: 1.0})), 0, END).head == []
 
 
@@ -86,6 +86,6 @@ def test_the_scale_of_a_counter(unit: str, values: tuple[float, float], scale: t
     assert (one["floor"], one["top"]) == scale
 
 
-def test_what_is_of_a_process_says_so() -> None:
+def test_counters_of_a_process_name_it() -> None:
     (one,) = counters(made(("resident memory", "bytes", {0: 1.0}), machine=False), 0, END).head
     assert (one["group"], one["label"], one["machine"]) == ("Processes", "python train.py: resident memory", False)

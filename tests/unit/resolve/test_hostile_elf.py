@@ -40,7 +40,7 @@ def answer(folder: Path, parts: Mapping[str, Part], megabytes: int = 1024) -> tu
     return int(functions), int(longest), note
 
 
-def test_a_sound_file_has_functions_and_what_is_inlined_in_them(tmp_path: Path) -> None:
+def test_a_sound_file_has_functions_and_their_inlined_calls(tmp_path: Path) -> None:
     assert answer(tmp_path, {**NAMED, **nested(3)}) == (3, 5, "")
 
 

@@ -162,7 +162,7 @@ def test_outlines_of_mangled_names(symbol: str) -> None:
 @pytest.mark.parametrize(
     "symbol", ["main", "_ZNoise", "_ZGVeN8v_Sleef_ceil", "_Z", "_ZN", "_Z9short", "_Z" + "Z" * 5000, "_Z" + "9" * 5000]
 )
-def test_what_is_no_mangled_name_has_no_outline(symbol: str) -> None:
+def test_a_name_that_is_not_mangled_has_no_outline(symbol: str) -> None:
     assert outline(symbol) is None
 
 

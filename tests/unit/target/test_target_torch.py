@@ -89,7 +89,7 @@ def test_a_module_that_hangs_in_itself_ends_there() -> None:
     """)
 
 
-def test_what_hangs_in_no_module_of_the_stack_is_a_model_of_its_own() -> None:
+def test_a_module_inside_no_other_on_the_stack_is_a_model_of_its_own() -> None:
     run("""
     class Hides(torch.nn.Module):
         def __init__(self):
@@ -103,7 +103,7 @@ def test_what_hangs_in_no_module_of_the_stack_is_a_model_of_its_own() -> None:
     """)
 
 
-def test_names_are_told_once_and_again_to_another_recording() -> None:
+def test_names_are_sent_once_to_each_recording() -> None:
     run("""
     model = torch.nn.Sequential(Peek())
     model(torch.ones(2)), model(torch.ones(2))
@@ -244,7 +244,7 @@ def test_loaders_with_workers(start: str, tmp_path: Path) -> None:
     assert not process.stderr
 
 
-def test_numbers_of_nodes_are_told_that_only_rise_and_random_numbers_stay() -> None:
+def test_numbers_of_nodes_only_rise_and_random_numbers_stay() -> None:
     run(
         """
     calls = all_reported("calibrate_autograd")

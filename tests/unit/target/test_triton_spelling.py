@@ -77,7 +77,7 @@ def test_constexprs_are_spelled_briefly(constexprs: dict[str, Any], expected: st
     assert spelled(**constexprs) == f"k_{expected}_w4_s2"
 
 
-def test_two_specializations_are_told_by_block_warps_and_stages() -> None:
+def test_two_specializations_are_named_by_block_warps_and_stages() -> None:
     assert spelled("vadd", 4, 2, BLOCK=128) == "vadd_bs128_w4_s2"
     assert spelled("vadd", 8, 2, BLOCK=256) == "vadd_bs256_w8_s2"
 
@@ -107,7 +107,7 @@ def test_a_name_is_one_that_an_assembler_takes(name: str, constexprs: dict[str, 
         assert len(text) <= LONGEST and text.isascii() and text.replace("_", "a").isalnum(), text
 
 
-def test_what_is_hidden_is_in_the_suffixes() -> None:
+def test_hidden_parts_are_in_the_suffixes() -> None:
     def of(*, divisible: bool = False, kind: str = "fp32") -> list[str]:
         attrs = {(1,): [["tt.divisibility", 16]]} if divisible else {}
         specialized = specialization(source(signature={"x": f"*{kind}", "n": "i32"}, attrs=attrs, BLOCK=128), options())
@@ -162,7 +162,7 @@ def reported(monkeypatch: pytest.MonkeyPatch) -> Told:
 Loaded: Any = Kernel
 
 
-def test_a_kernel_is_told_once_when_it_is_loaded(reported: Told) -> None:
+def test_a_kernel_is_reported_once_when_it_is_loaded(reported: Told) -> None:
     kernel = Loaded(source(BLOCK=128))
     assert reported == []
     kernel._init_handles()
@@ -190,14 +190,14 @@ def test_a_kernel_that_cannot_be_loaded_fails_as_it_would_alone(reported: Told) 
     assert reported == []
 
 
-def test_what_cannot_be_named_is_a_note_and_runs(reported: Told) -> None:
+def test_a_kernel_that_cannot_be_named_runs_and_is_noted(reported: Told) -> None:
     kernel = Loaded(source(BLOCK=128))
     kernel.src.signature = None
     kernel._init_handles()
     assert kernel.function == 0x7000 and reported == []
 
 
-def test_another_recording_hears_of_what_was_loaded_before(reported: Told) -> None:
+def test_another_recording_gets_the_kernels_loaded_before(reported: Told) -> None:
     kernel = Loaded(source(BLOCK=128))
     kernel._init_handles()
     reported.clear()
@@ -205,7 +205,7 @@ def test_another_recording_hears_of_what_was_loaded_before(reported: Told) -> No
     assert [row[:3] for row in reported] == [(0x7000, "vadd", "vadd_bs128_w4_s2")]
 
 
-def test_a_triton_that_loads_in_another_way_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_triton_that_loads_in_another_way_is_noted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "triton.compiler.compiler", SimpleNamespace())
     with pytest.raises(RuntimeError, match="keep their names"):
         triton_names.install(SimpleNamespace(__version__="9.0"))

@@ -177,7 +177,7 @@ def test_where_rings_wrapped_the_last_copies_are_still_matched(tmp_path: Path) -
     assert some.overlap.exposed == pytest.approx(whole.overlap.exposed, abs=0.05)
 
 
-def test_what_a_role_waits_is_told_once(tmp_path: Path) -> None:
+def test_the_waits_of_a_role_are_reported_once(tmp_path: Path) -> None:
     """Nothing is said of single warps that the roles say already; and where a producer is slow, no finding advises more stages."""
     for number, pipeline in enumerate((CONSUMER_BOUND, PRODUCER_BOUND, LATE_COPIES)):
         answer = asked(tmp_path / str(number), pipeline)
@@ -186,11 +186,11 @@ def test_what_a_role_waits_is_told_once(tmp_path: Path) -> None:
         assert sum("num_stages" in one.sentence for one in answer.findings) == (pipeline is LATE_COPIES)
 
 
-def test_a_producer_that_never_waits_for_room_does_not_tell_how_many_buffers_there_are(tmp_path: Path) -> None:
+def test_the_number_of_buffers_is_unknown_where_the_producer_never_waits_for_room(tmp_path: Path) -> None:
     assert asked(tmp_path, PRODUCER_BOUND).slots == []
 
 
-def test_where_multiplications_go_on_without_their_role_nothing_is_said_of_them(tmp_path: Path) -> None:
+def test_nothing_is_said_of_multiplications_that_go_on_without_their_role(tmp_path: Path) -> None:
     """On Blackwell the multiplication runs beside the consumer, so the consumer's time between two waits says nothing about it."""
     answer = asked(tmp_path, CONSUMER_BOUND, arch="sm_100")
     assert answer.overlap is None

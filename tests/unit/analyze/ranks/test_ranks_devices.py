@@ -51,7 +51,7 @@ def told(name: str) -> tuple[Sort, str]:
         ("ncclCommInitRank", Sort.NONE, ""),
     ],
 )
-def test_what_a_call_does_is_told_by_its_name(name: str, sort: Sort, read: str) -> None:
+def test_a_calls_kind_follows_from_its_name(name: str, sort: Sort, read: str) -> None:
     assert told(name) == (sort, read)
 
 

@@ -68,7 +68,7 @@ def test_every_launch_of_the_kernel_is_divided_alike_and_no_sum_changes(tmp_path
     assert not any("other_[G];" in path for path in lines(with_scopes, "gpu-time"))
 
 
-def test_a_profile_without_records_is_what_it_was(tmp_path: Path) -> None:
+def test_a_profile_without_records_stays_as_it_was(tmp_path: Path) -> None:
     executions = [kernel(1, 1000, 2000)]
     plain = tree(profile(tmp_path / "plain", kernels=executions), "gpu-time")
     assert under(plain) == {"gemm_[G]": 1000}

@@ -71,7 +71,7 @@ CONDITION = told(
         (CONDITION, [node(3, 1), node(3, 2)], [(node(3, 1), node(4, 0)), (node(3, 2), node(4, 1))]),
     ],
 )
-def test_inner_nodes_take_the_places_of_which_nothing_was_told(
+def test_inner_nodes_take_the_places_that_were_not_reported(
     rows: pl.DataFrame, executed: list[int], expected: list[tuple[int, int]]
 ) -> None:
     assert inner_nodes(Ran(executed), rows).select("node", "original").rows() == expected

@@ -33,7 +33,7 @@ def told(of: Profile, calls: int) -> pl.DataFrame:
     return of_calls(of, wanted).samples.sort("id")
 
 
-def test_only_calls_that_are_asked_about_are_told_and_others_change_nothing_of_them(tmp_path: Path) -> None:
+def test_only_calls_asked_about_are_classified_and_others_change_nothing(tmp_path: Path) -> None:
     collectives = MADE.steps * len(LAYERS)
     few = told(profile(tmp_path / "few.aiflame"), collectives)
     among_many = told(profile(tmp_path / "many.aiflame", *({"begin_ns": 1 + at} for at in range(100))), collectives)
@@ -41,6 +41,6 @@ def test_only_calls_that_are_asked_about_are_told_and_others_change_nothing_of_t
     assert among_many.equals(few)
 
 
-def test_whom_autograds_thread_works_for_is_told_by_calls_that_are_not_asked_about(tmp_path: Path) -> None:
+def test_other_calls_show_for_which_thread_autograds_thread_works(tmp_path: Path) -> None:
     assert set(told(profile(tmp_path / "unknown.aiflame"), 1)["mother"]) == {AUTOGRAD}
     assert set(told(profile(tmp_path / "known.aiflame", {"autograd": 1}), 1)["mother"]) == {TRAINS}

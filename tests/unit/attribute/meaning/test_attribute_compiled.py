@@ -67,7 +67,7 @@ def test_layers_of_a_compiled_part_stand_on_the_layer_that_was_compiled(kernels:
     assert told(spread_of(kernels, [(BLOCK, kernels.first + 1, 500)])) == [(0, "Block/layers.3", "aten::gelu", 500)]
 
 
-def test_what_is_not_compiled_keeps_its_layer_and_op(kernels: Compiled) -> None:
+def test_eager_kernels_keep_their_layer_and_op(kernels: Compiled) -> None:
     assert told(spread_of(kernels, [(LAYER, 1, 70), (0, 0, 3)])) == [(0, "layers.3", "aten::gelu", 70), (1, "", "", 3)]
 
 
@@ -75,7 +75,7 @@ def test_a_backward_op_is_named_as_eagerly(kernels: Compiled) -> None:
     assert told(spread_of(kernels, [(LAYER, kernels.first + 2, 9)])) == [(0, "layers.3", "aten::gelu (backward)", 9)]
 
 
-def test_kernels_of_no_python_are_told_by_their_name(kernels: Compiled) -> None:
+def test_kernels_without_python_are_named_by_their_own_name(kernels: Compiled) -> None:
     rows = pl.DataFrame(
         {"process": [0, 0], "name": ["k2", "other"], "layer": [0, 0], "op": [0, 0]}, schema_overrides={"process": pl.UInt32}
     )

@@ -56,7 +56,7 @@ def test_a_run_of_years_has_no_more_bins_than_can_be_shown() -> None:
     assert Bins.of(0, 1 << 61).count <= 1 << 18
 
 
-def test_what_is_longer_than_a_bin_lies_in_all_that_it_covers() -> None:
+def test_a_span_longer_than_a_bin_lies_in_all_bins_that_it_covers() -> None:
     bins = Bins(100, 10, 5)
     spread = in_bins(ints(0, 0, 1, 1), ints(105, 121, 112, 140), ints(108, 123, 135, 140), bins)
     assert rows(spread) == [(0, 0, 3), (0, 2, 2), (1, 1, 8), (1, 2, 10), (1, 3, 5)]
@@ -94,7 +94,7 @@ def test_rows_become_one_until_pairs_are_few() -> None:
     assert few_enough(group, row, 1280) == 4
 
 
-def test_totals_are_divided_by_density_and_by_time_where_it_tells_nothing() -> None:
+def test_totals_are_divided_by_density_and_without_samples_by_time() -> None:
     moments = pl.DataFrame({"group": [0, 0, 0, 1, 1], "bin": [0, 1, 2, 0, 1], "value": [10, 10, 20, 5, 15]})
     value = by_density(moments, pl.Series([1.0, 3.0, 0.0, 0.0, 0.0]), ints(8, 8))
     assert value.to_list() == [2, 6, 0, 2, 6]
@@ -267,7 +267,7 @@ def test_of_many_regions_without_numbers_the_outermost_stays() -> None:
     assert [fewer.forest.frames["name"][int(row)] for row in fewer.forest.frame[1:]] == ["epoch"]
 
 
-def test_regions_of_each_step_do_not_multiply_what_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_regions_of_each_step_do_not_multiply_the_rows_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("aiflame.attribute.meaning.fewer_regions.MOST_PLACES", 5)
     monkeypatch.setattr(fewer_regions, "__defaults__", (5,))
     program = Program()
