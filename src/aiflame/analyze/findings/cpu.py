@@ -49,7 +49,7 @@ def _waits(cpu: CpuFacts) -> Iterator[Finding]:
     at = f", most at {short_place(place)}" if place else ""
     view = Evidence("flame", cpu.metric, "code", f"^{escaped(OPENMP)}$", place=place)
     label = METRICS[cpu.metric].label
-    yield Finding(f"{part:.0%} of {label} is threads that wait for each other in OpenMP{at}", part, view, "waiting", part)
+    yield Finding(f"{part:.0%} of {label} is spent by threads that wait for each other in OpenMP{at}", part, view, "waiting", part)
 
 
 def _function(cpu: CpuFacts, rows: pl.DataFrame) -> Iterator[Finding]:

@@ -42,7 +42,7 @@ def slow_steps(usual: pl.DataFrame, metric: str) -> Iterator[Finding]:
         return
     worst = slow.row(0, named=True)
     one = f"Step {worst['step']} took {amount(worst['took'], 'ns')}, {worst['took'] / median:.1f} times the median step"
-    more = f"; {len(slow)} of {len(usual)} steps are such, {share:.0%} of the time" if len(slow) > 1 else ""
+    more = f"; {len(slow)} of {len(usual)} steps are slow like this, which costs {share:.0%} of the time" if len(slow) > 1 else ""
     view = Evidence("timeline", metric, "step", f"^Step\\.{worst['step']}$", table="steps")
     yield Finding(one + more, share, view, "slow-step", share)
 

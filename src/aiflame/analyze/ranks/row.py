@@ -24,7 +24,7 @@ class Row:
     waited_ns: int
     """Waiting for ranks that came later to collectives; at most `exposed_ns`."""
     last: int
-    """How often it came last by its own doing."""
+    """How often it came last because of its own work."""
     lost_ns: int
     """By which it was late then."""
 

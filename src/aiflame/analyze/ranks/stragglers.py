@@ -70,9 +70,9 @@ class Straggler:
     """Of the collectives that it came last to: `all-reduce`."""
     times: int
     of: int
-    """The number of such collectives; in `times` of them the rank was last by its own doing."""
+    """The number of such collectives; in `times` of them the rank was last because of its own work."""
     lost_ns: int
-    """By its own doing, in all."""
+    """Because of its own work, in all."""
     waited_ns: int
     """By all other ranks together at these collectives."""
     share: float

@@ -107,7 +107,7 @@ def _lates(comparison: Ranks) -> TableOf:
         text("layer", "Layer"),
         text("rank", "Came last"),
         number("late", "Late by", "ns"),
-        number("own", "Its own doing", "ns"),
+        number("own", "By its own work", "ns"),
         number("waited", "Others waited", "ns"),
         number("waiting", "Ranks waited"),
         text("cause", "Why"),

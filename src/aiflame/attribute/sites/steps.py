@@ -166,9 +166,9 @@ def _made(steps: pl.DataFrame, parted: Steps, values: pl.DataFrame, metric: str,
         values = summed(values, _SLOT)
     notes = []
     if slots < SLOTS:
-        notes.append(f"steps have {slots} parts, that these be not too many")
+        notes.append(f"steps have {slots} parts, to limit their number")
     if len(merged) < len(steps):
-        notes.append(f"{-(-len(steps) // len(merged))} steps that follow each other are shown as one, that they be not too many")
+        notes.append(f"{-(-len(steps) // len(merged))} consecutive steps are shown as one, to limit their number")
     return Slots(slots, merged.select(list(STEPS)), values.rename({"value": metric}), tuple(notes), len(merged) < len(steps))
 
 

@@ -97,7 +97,7 @@ def sample_times(profile: Tables, metric: str, items: pl.DataFrame, steps: pl.Da
 
 
 def _width(bins: Bins, wanted: Bins) -> list[str]:
-    return [f"moments are {bins.bin_ns / 1e6:g} ms wide, that they be not too many"] if bins.bin_ns > wanted.bin_ns else []
+    return [f"moments are {bins.bin_ns / 1e6:g} ms wide, to limit their number"] if bins.bin_ns > wanted.bin_ns else []
 
 
 def _origin(profile: Tables, start: Ints) -> int:

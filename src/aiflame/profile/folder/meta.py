@@ -1,4 +1,4 @@
-"""`meta.json`: facts about a recording for a person who has not looked into it. Standard library alone.
+"""`meta.json`: facts about a recording (command, host, options, notes) that can be read without its tables. Standard library alone.
 
 Every key may be missing and unknown keys are ignored, so that a key can be added without a new format.
 """

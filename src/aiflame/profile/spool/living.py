@@ -1,7 +1,7 @@
 """Which processes may still record into a profile: read in /proc, without asking or touching any of them. Standard library alone.
 
-A process records while its tables are mapped. One that has just been forked or started has none yet, but the profile in its environment.
-Whoever looks must be able to see them: on another host, or in another namespace of process ids, nothing can be said (`visible`).
+A process records while its tables are mapped. One that has just been forked or started has no tables yet, but names the profile in its
+environment. On another host, or in another namespace of process ids, the reader cannot see them (`visible`).
 """
 
 # ruff: noqa: PTH110, PTH116, PTH208

@@ -40,7 +40,7 @@ def _refuse_what_reads_files(query: str) -> None:
         raise _refusal()
     first = _FIRST_WORD.match(query)
     if first and first[1].lower() in _CHANGING:
-        raise AiflameError(f"this query cannot be answered: a profile is only read, and {first[1].upper()} would change tables")
+        raise AiflameError(f"this query cannot be answered: profiles are read-only, and {first[1].upper()} would change tables")
 
 
 def _refusal() -> AiflameError:

@@ -62,7 +62,7 @@ def test_threads_that_wait_for_each_other(tmp_path: Path, waiting: int, speaks: 
     kinds = found(story, tmp_path)
     assert ("waiting" in kinds) == speaks
     if speaks:
-        assert kinds["waiting"].sentence == "40% of CPU time is threads that wait for each other in OpenMP, most at train.py:12"
+        assert kinds["waiting"].sentence == "40% of CPU time is spent by threads that wait for each other in OpenMP, most at train.py:12"
         assert kinds["waiting"].view.search == r"^\[OpenMP wait\]$"
 
 
