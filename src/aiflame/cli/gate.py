@@ -40,7 +40,11 @@ T = TypeVar("T")
 
 def add_arguments(parser: Parser) -> None:
     parser.add_argument(
-        "profiles", nargs="*", type=Path, metavar="BASE ... [NEW]", help="profiles of the old version; without --new the last one is of the new version"
+        "profiles",
+        nargs="*",
+        type=Path,
+        metavar="BASE ... [NEW]",
+        help="profiles of the old version; without --new the last one is of the new version",
     )
     parser.add_argument("--new", nargs="+", action="extend", type=Path, default=[], metavar="PROFILE", help="profiles of the new version")
     defaults = ", ".join(f"{metric.name}={metric.percent:g}" for metric in GATE_METRICS.values())

@@ -45,7 +45,9 @@ def add_arguments(parser: Parser) -> None:
     )
     group.add_argument("--max-size", default="0", metavar="SIZE", help="stop recording when the profile takes this much disk: 500M, 2G")
     group.add_argument("--wait-daemons", action="store_true", help="end when the processes that the command leaves running have ended, too")
-    group.add_argument("--no-seal", action="store_true", help="keep the raw files; the next command that opens the profile makes its tables from them")
+    group.add_argument(
+        "--no-seal", action="store_true", help="keep the raw files; the next command that opens the profile makes its tables from them"
+    )
 
     group = parser.add_argument_group("samples of threads")
     group.add_argument(

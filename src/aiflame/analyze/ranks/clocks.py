@@ -1,6 +1,6 @@
 """The clocks of ranks: CLOCK_MONOTONIC counts from the start of each host.
 
-CLOCK_REALTIME gives the difference between hosts, as well as they keep it; the collectives that their ranks met in give it better
+CLOCK_REALTIME gives the difference between hosts, as well as they keep it; the collectives of their ranks give it better
 (`analyze/ranks/clock_estimate.py`).
 """
 
