@@ -44,7 +44,7 @@ def add_arguments(parser: Parser) -> None:
         nargs="*",
         type=Path,
         metavar="BASE ... [NEW]",
-        help="profiles of the old version; without --new the last one is of the new version",
+        help="profiles of the old version; without --new, the last one belongs to the new version",
     )
     parser.add_argument("--new", nargs="+", action="extend", type=Path, default=[], metavar="PROFILE", help="profiles of the new version")
     defaults = ", ".join(f"{metric.name}={metric.percent:g}" for metric in GATE_METRICS.values())
