@@ -36,7 +36,7 @@ class Recompiled:
     because: str
     """Follows "because"."""
     functions: int
-    """That were compiled again, this one included."""
+    """The number of functions that were compiled again, this one included."""
     ns: int
     """For which they all were."""
 

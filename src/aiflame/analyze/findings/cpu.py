@@ -16,7 +16,7 @@ from aiflame.resolve.waits import OPENMP
 
 HOT_FUNCTION = 0.15
 HOT_LINE = 0.2
-"""Of the samples: below, a program's time is spread out, and no one place decides."""
+"""Least share of the samples: below it, a program's time is spread out, and no one place decides."""
 ENTRY = 0.97
 OWN = 0.1
 """A line with more of all time whose cause is unknown, of which its own file runs less, is where a program enters a library that does all:
@@ -40,7 +40,7 @@ def cpu_findings(cpu: CpuFacts, unexplained: pl.DataFrame, samples: int) -> Iter
 
 
 def _waits(cpu: CpuFacts) -> Iterator[Finding]:
-    """Of threads that spin; `findings.waiting` has those that are off the CPU."""
+    """Finds threads that spin; `findings.waiting` finds those that are off the CPU."""
     here = cpu.rows.filter(pl.col("waits") == OPENMP)
     part = int(here["value"].sum()) / cpu.total
     if part < WAITING:

@@ -24,7 +24,7 @@ from aiflame.profile.schema.kinds import Kind
 LEAST_SHARE = 0.1
 LEAST_SAMPLES = 100
 DUE = 0.2
-"""Of long turns those that end with more to do. Work that the loop had found before such a turn is done in the same one."""
+"""Least share of long turns that end with more to do. The loop does work that it found before such a turn in the same turn."""
 GAIN = 0.9
 _THREAD = ("process", "thread")
 

@@ -17,18 +17,18 @@ from aiflame.analyze.intra.scopes import ScopeTime
 from aiflame.analyze.places import short_place
 
 EXPOSED = 0.1
-"""Of the time: below this, hiding copies wins less than a stage of a pipeline costs in shared memory."""
+"""Least share of the time: below it, hiding copies wins less than a stage of a pipeline costs in shared memory."""
 MORE_STAGES = ": try more stages (num_stages)"
 WAITS = 0.1
 TAIL = 0.1
 CRITICAL = 0.5
-"""Of the critical path."""
+"""Least share of the critical path."""
 IN_FLIGHT = 0.25
-"""Of the critical path, copies that nothing else hides."""
+"""Least share of the critical path that lies in copies which nothing hides."""
 UNEVEN = 1.5
 """A warp's time in a scope, relative to the median warp's."""
 WORTH = 0.1
-"""Of the warps' time: a scope below it is not worth a word."""
+"""Least share of the warps' time: a scope below it is not worth a sentence."""
 SLOW_SM = 1.2
 OVERHEAD = 0.15
 DROPPED = 0.01

@@ -24,7 +24,7 @@ class Role:
     time_ns: int
     """From its begin to its end, over CTAs."""
     working: float
-    """Of that."""
+    """The part of that time in which it works."""
     alone: float
     """The share of the time with any working role in which this one works alone."""
     critical: float
@@ -35,7 +35,7 @@ class Role:
 class RolesOfSpans:
     names: tuple[str, ...]
     role: Ints
-    """Of each span of the line, in the order of `names`; -1: of no role."""
+    """The role of each span of the line, as a place in `names`; -1: none."""
     whole: Mask
     """For each span of the line: it is the whole time of a warp in this role, from begin to end."""
 

@@ -107,5 +107,5 @@ class SourceTexts:
 
 
 def _lines(text: str) -> tuple[str, ...]:
-    """As compilers count them: str.splitlines would also break at form feeds."""
+    """Splits a text into lines as compilers count them: str.splitlines would also break at form feeds."""
     return tuple(text.replace("\r\n", "\n").split("\n"))

@@ -26,7 +26,7 @@ class Clocks:
     """The possible error of ranks on another host than the first; None: unknown."""
 
     def moved(self, rank: int, moments: Ints) -> Ints:
-        """On the clock of the first rank."""
+        """Moments of a rank, moved to the clock of the first rank."""
         return self.shifts.get(rank, SAME).moments(moments)
 
 

@@ -93,7 +93,7 @@ def sort_of(name: str) -> tuple[Sort, str]:
 
 
 def communication(join: DeviceJoin, size: int) -> Communication:
-    """Of one rank. `size`: processes of the job, 0: unknown."""
+    """Communication of one rank. `size`: the number of processes of the job, 0 if unknown."""
     calls = _calls(join.profile, size)
     kernels = _Kernels.of(join)
     rows = _of_devices(join, calls, kernels) if len(kernels.begin) else _of_cpus(join.profile, calls)

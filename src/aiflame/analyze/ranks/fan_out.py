@@ -25,7 +25,7 @@ Progress = Callable[[float], None]
 
 
 def here(sources: Sequence[Source], memory: int, progress: Progress | None = None, processes: int | None = None) -> Partial:
-    """In as many processes as there are CPUs, and as `memory` (bytes, all of them together) has room for."""
+    """Computes facts in as many processes as there are CPUs, and as `memory` (bytes of all processes together) has room for."""
     at_once = room(sources, memory, processes or len(os.sched_getaffinity(0)))
     if at_once < 2 or len(sources) < 2:
         return _merged(map(facts_of, sources), len(sources), progress)
@@ -47,7 +47,7 @@ def room(sources: Sequence[Source], memory: int, most: int) -> int:
 
 
 def on_dask(sources: Sequence[Source], address: str, progress: Progress | None = None) -> Partial:
-    """On a cluster whose workers see the same files under the same names, and have aiflame."""
+    """Computes facts on a cluster whose workers see the same files under the same names, and have aiflame."""
     try:
         dask: Any = importlib.import_module("distributed")
     except ImportError:
@@ -99,7 +99,7 @@ def _as_they_come(pool: ProcessPoolExecutor, sources: Sequence[Source], waiting:
 
 
 def _merged(parts: Iterator[Partial], many: int, progress: Progress | None) -> Partial:
-    """In any order: of equal size at a time, so that each is touched a few times only."""
+    """Merges parts in any order, parts of equal size first, so that each is copied a few times only."""
     waiting: list[tuple[int, Partial]] = []
     for number, part in enumerate(parts, 1):
         size = 1

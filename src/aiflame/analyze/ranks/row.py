@@ -18,7 +18,7 @@ class Row:
     compute_ns: int
     communication_ns: int
     exposed_ns: int
-    """Of communication: nothing was computed meanwhile."""
+    """Communication during which nothing was computed."""
     copies_ns: int
     idle_ns: int
     waited_ns: int

@@ -36,7 +36,7 @@ class Source:
     only: int | None = None
     """The only rank of the profile to read; None: all of its ranks."""
     whole: str = ""
-    """Of a rank's folder: the path of the profile that it lies in."""
+    """The path of the profile that a rank's folder lies in."""
 
     @property
     def name(self) -> str:

@@ -18,9 +18,9 @@ from aiflame.attribute.meaning.phases import NAMES, Phase
 OFTEN = 3.0
 """Standard deviations: so much more often last than each rank would be by chance."""
 SHARE = 0.01
-"""Of the time: a rank that others wait for this long is named however seldom it is last."""
+"""Share of the time: a rank that others wait for this long is named however seldom it is last."""
 LEAST = 0.001
-"""Of the time: a rank that costs less is not named."""
+"""Least share of the time: a rank that costs less is not named."""
 ASKED = 200
 """Slots of ranks that are looked into, those first that cost most."""
 
@@ -49,7 +49,7 @@ class Late:
     """Where it was begun."""
     rank: int
     late_ns: int
-    """After the median rank."""
+    """Delay after the median rank."""
     own_ns: int
     """The part of its lateness that arose since the previous collective; it was late by the remainder already."""
     waited_ns: int
@@ -67,7 +67,7 @@ class Straggler:
     rank: int
     why: Why
     name: str
-    """Of the collectives that it came last to: `all-reduce`."""
+    """The kind of the collectives that it came last to: `all-reduce`."""
     times: int
     of: int
     """The number of such collectives; in `times` of them the rank was last because of its own work."""
@@ -90,7 +90,7 @@ class Straggler:
 
 
 def where(phase: str, layer: str) -> str:
-    """As sentences have it: `Backward of layers.2`."""
+    """Phase and layer as sentences name them: `Backward of layers.2`."""
     return f"{phase} of {layer}" if phase and layer else phase or layer
 
 

@@ -26,7 +26,7 @@ CAUSES = {
     Cause.UNKNOWN: "not known",
 }
 BROUGHT = "came late already"
-"""In place of a cause: its lateness comes from an earlier collective."""
+"""Stands in place of a cause: the lateness comes from an earlier collective."""
 
 
 def rank_tables(comparison: Ranks, shown: Iterable[Path]) -> list[TableOf]:
@@ -36,7 +36,7 @@ def rank_tables(comparison: Ranks, shown: Iterable[Path]) -> list[TableOf]:
 
 
 def named(rank: int) -> str:
-    """As the flame graph has it."""
+    """The rank's name, as in the flame graph."""
     return f"rank {rank}"
 
 
@@ -150,7 +150,7 @@ def _phases(comparison: Ranks) -> TableOf:
 
 
 def _stretches(shown: Iterable[Path]) -> TableOf:
-    """In the order of time."""
+    """The stretches of these paths, in the order of time."""
     does = {"work": "works", "communication": "communicates"}
     rows = [
         (

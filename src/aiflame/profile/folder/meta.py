@@ -152,7 +152,7 @@ def boot_id() -> str:
 
 
 def pid_namespace() -> str:
-    """In which process ids have the same meaning as ours, until the next boot."""
+    """The namespace of process ids: within it, and until the next boot, they mean the same as ours."""
     try:
         return os.readlink("/proc/self/ns/pid")  # noqa: PTH115
     except OSError:

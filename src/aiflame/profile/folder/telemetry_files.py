@@ -23,7 +23,7 @@ _MAGIC = b"AIFLAMES"
 _VERSION = 1
 _PREFIX = struct.Struct("<8sII")
 HEAD = struct.Struct("<QII")
-"""Of a record: time_ns (CLOCK_MONOTONIC), key, check; then a double for each series, NaN where it could not be read."""
+"""The head of a record: time_ns (CLOCK_MONOTONIC), key, check; then a double for each series, NaN where it could not be read."""
 _LARGEST_HEADER = 16 << 20
 _MOST_VALUES = 1 << 20
 """Eight for each series."""

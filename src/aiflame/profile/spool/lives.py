@@ -51,7 +51,7 @@ class Lives:
 
 
 def read_lives(spool: Folder, elsewhere: Collection[tuple[int, int]]) -> Lives:
-    """In the order of their start, secrets in commands masked. `elsewhere`: (PID, start) of the processes that have a folder."""
+    """Processes in the order of their start, with secrets masked. `elsewhere`: (PID, start) of the processes that have a folder."""
     damage: Counter[str] = Counter()
     begins, ends, size = _records(spool, damage)
     keys = zip(begins["pid"].tolist(), begins["start_ns"].tolist(), strict=True)

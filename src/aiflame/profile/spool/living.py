@@ -20,7 +20,7 @@ from aiflame.profile.spool.open_lives import Reader
 SPOOL = "spool"
 
 VARIABLE = b"AIFLAME_PROFILE="
-"""In the environment of every process that is recorded: the profile."""
+"""The variable that names the profile, in the environment of every recorded process."""
 
 _ENDED = (b"Z", b"X")
 _CLOCK_SLACK_NS = 50_000_000
@@ -109,7 +109,7 @@ class _Look:
 
 
 def _start_ns(folder: str) -> int:
-    """Of a name in the spool."""
+    """The start of a process, from the name of its folder in the spool."""
     text = folder.partition(".")[2]
     return int(text) if text.isascii() and text.isdecimal() and len(text) < 20 else 0
 

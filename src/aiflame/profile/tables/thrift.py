@@ -17,7 +17,7 @@ class NotThrift(ValueError):
 
 
 class Reader:
-    """Over bytes; `at` is where it stands. `most_values`: of all numbers, texts and structures together."""
+    """Reads bytes; `at` is its place. `most_values` bounds all numbers, texts and structures together."""
 
     def __init__(self, data: bytes, most_values: int) -> None:
         self._data, self.at, self._left = data, 0, most_values

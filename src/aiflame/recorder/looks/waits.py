@@ -46,7 +46,7 @@ class _Seen:
     place: tuple[bytes, bytes] = (b"", b"")
     """Its times and its system call."""
     stack: int = 0
-    """At that place."""
+    """The stack at that place."""
 
 
 class Waits:

@@ -59,7 +59,7 @@ def print_ranks(comparison: Ranks, rows: int, console: Console | None = None) ->
 
 
 def _shown(ranks: list[Row], rows: int) -> list[Row]:
-    """In the order of ranks."""
+    """The rows to show, in the order of ranks."""
     kept = sorted(ranks, key=lambda row: (-row.lost_ns, -row.compute_ns, row.rank))[:rows]
     return sorted(kept, key=lambda row: row.rank)
 

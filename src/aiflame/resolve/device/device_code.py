@@ -46,7 +46,7 @@ def cubin(folder: Folder, crc: int) -> Cubin | None:
 
 
 def keep(profile: Folder, crcs: set[int]) -> None:
-    """Of the profile's files these, packed. Device code without samples is not needed, and a library's is large."""
+    """Keeps these files of the profile, packed, and no others. Device code without samples is not needed, and a library's is large."""
     folder = profile.folder(FOLDER)
     wanted = {name: plain for plain in map(_name, crcs) for name in (plain, _packed(plain))}
     with contextlib.suppress(OSError):
