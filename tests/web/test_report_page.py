@@ -39,7 +39,7 @@ def wild(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def share(visit: Visit, selector: str) -> float:
-    """Of its parent's width."""
+    """An element's share of its parent's width."""
     width: float = visit.page.eval_on_selector(
         selector, "one => one.getBoundingClientRect().width / one.parentElement.getBoundingClientRect().width"
     )

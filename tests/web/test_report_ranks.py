@@ -63,7 +63,7 @@ def waits_for(visit: Visit, table: str, first: str) -> None:
 
 
 def test_every_rank_has_its_times_as_numbers_and_as_a_bar(visit: Opener, four: Path) -> None:
-    """Of 87 ms a step rank 2 works for 65 and sleeps for 20; each of the others waits for these."""
+    """In a step of 87 ms, rank 2 works for 65 ms and sleeps for 20; the others wait for these 20."""
     seen = shown(visit(four, "#view=ranks"))
     assert of(seen, "ranks", "Rank") == ["rank 0", "rank 1", "rank 2", "rank 3"]
     assert of(seen, "ranks", "Compute") == ["74.7%"] * 4

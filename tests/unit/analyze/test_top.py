@@ -72,7 +72,7 @@ def test_libraries_take_the_time_of_their_functions() -> None:
 
 
 def test_processes_that_a_rank_started_are_the_ranks() -> None:
-    """As a tree grouped by rank has them: a loader below its rank; the launcher has none, and stands for itself."""
+    """In a tree grouped by rank, a loader stands below its rank; the launcher has no rank, and stands for itself."""
     rank, loader, launcher = (Frame(name, Kind.PROCESS) for name in ("rank 3", "loader (8)", "torchrun (1)"))
     of = tree(((rank, THREAD, py("m")), 5), ((rank, loader, THREAD, py("m")), 2), ((launcher, THREAD), 1))
     assert rows(of, "rank") == {"rank 3": (7, 7), "torchrun (1)": (1, 1)}

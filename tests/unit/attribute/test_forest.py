@@ -11,7 +11,7 @@ from aiflame.profile.schema.kinds import Kind
 
 
 def forest(*chains: str) -> tuple[Forest, list[int]]:
-    """Of paths such as `a/b`; and the node of each."""
+    """A forest of paths such as `a/b`, and the node of each."""
     paths = sorted({path[: path.rindex("/")] if at else path for path in chains for at in (0, 1) if "/" in path or not at}, key=len)
     numbers = {path: number for number, path in enumerate(paths)}
     parent = np.array([numbers.get(path.rpartition("/")[0], -1) for path in paths], dtype=np.int64)

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 SECONDS = 120
-"""Of CPU time. A refusal takes hardly any, but a machine may be slow."""
+"""Seconds of CPU time. A refusal takes hardly any, but a machine may be slow."""
 
 
 def said(script: str, *arguments: Path | str, megabytes: int = 256, seconds: int = SECONDS) -> str:

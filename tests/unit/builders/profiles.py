@@ -41,7 +41,7 @@ def sealed(path: Path, meta: Meta | None = None, /, **tables: list[Row]) -> Prof
 
 
 def this_machine(*debug_roots: Path, began: float | None = None) -> Outside:
-    """As for a profile that this user has just recorded here: files beside it may be read."""
+    """Files that may be read for a profile that this user has just recorded here."""
     now = time.time()
     return Outside(allowed=True, began=now if began is None else began, ended=now, debug_roots=debug_roots)
 

@@ -49,7 +49,7 @@ class Read:
         return [self.columns["name"][name] for name in self.columns["slice.name"][rows]]
 
     def facts(self, row: int) -> dict[str, Any]:
-        """Of a slice: key → text or number, or the list of several."""
+        """The facts of a slice: key → text or number, or the list of several."""
         texts = ["", *self.columns["text"]]
         facts: dict[str, Any] = {}
         for at in np.flatnonzero(self.columns["fact.set"] == self.columns["slice.facts"][row]).tolist():

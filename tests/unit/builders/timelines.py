@@ -141,7 +141,7 @@ class Shown:
         )
 
     def facts(self, name: str) -> dict[str, Any]:
-        """Of the only slices with that name: key → text, number, or the list of texts."""
+        """The facts of the only slices with that name: key → text, number, or the list of texts."""
         sets = self.table.filter(pl.col("name") == name)["facts"].unique().to_list()
         assert len(sets) == 1
         facts: dict[str, Any] = {}

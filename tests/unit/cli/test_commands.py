@@ -134,7 +134,7 @@ def test_the_commands_are_imported_when_they_are_called() -> None:
 
 
 def test_a_package_that_is_missing_is_one_line() -> None:
-    """As on a machine that records only."""
+    """A machine that records only lacks such packages."""
     code = "import sys; sys.path.insert(0, sys.argv.pop(1)); from aiflame.cli.main import main; sys.exit(main())"
     process = subprocess.run([sys.executable, "-I", "-S", "-c", code, str(SOURCE), "top"], capture_output=True, text=True, check=False)
     assert process.returncode == 1

@@ -14,7 +14,7 @@ from aiflame.cli.commands import run as run_command
 from aiflame.cli.main import guarded
 
 AMOUNTS = {"gpu-time": 160_000, "gpu-stalls": 40, "bytes": 5000}
-"""Of the story, in ns, samples and bytes."""
+"""The story's amounts, in ns, samples and bytes."""
 
 
 @pytest.fixture

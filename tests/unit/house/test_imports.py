@@ -147,7 +147,7 @@ def room_of(path: Path) -> str:
 
 
 def room_of_module(name: str) -> str:
-    """Of a module or package, by its name without `aiflame.`."""
+    """The room of a module or package, by its name without `aiflame.`."""
     parts = name.split(".")
     within = ".".join(parts[:2])
     return within if within in MAY_IMPORT else parts[0]

@@ -31,7 +31,7 @@ METHODS = frozenset(
 )  # fmt: skip
 """Functions and methods that take a path or belong to one."""
 MODULES = frozenset({"os", "shutil", "tempfile"})
-"""Of these everything that takes a path counts."""
+"""Of these modules, every function that takes a path counts."""
 OF_MODULES = frozenset({"remove", "rename", "replace", "link", "symlink", "walk", "access", "truncate", "utime", "copy", "move", "chown"})
 OPENERS = frozenset({"Folder", "ControlPage"})
 """Their `open` goes through the door."""

@@ -67,7 +67,7 @@ class Ring:
 
 @given(st.integers(1, 9), st.integers(1, 40), st.integers(1, 300))
 def test_records_that_nobody_has_written_over_remain(blocks: int, units: int, ctas: int) -> None:
-    """Of any size in a ring of any size: those across its end, and those that are half overwritten, included."""
+    """For CTAs of any size in a ring of any size, also for those across its end and those half overwritten."""
     ring = Ring(kernel(blocks), 128 * units)
     for number in range(ctas if units >= blocks else 0):
         ring.write(cta(number))

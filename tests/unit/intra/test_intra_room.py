@@ -30,7 +30,7 @@ def test_room_for_records_gets_smaller_where_there_are_many_blocks(program: Prog
 
 
 class TestRoom:
-    """Of 12 blocks with 4 warps and 40 registers each that fit, a quarter of 228 KiB is for records."""
+    """If 12 blocks with 4 warps and 40 registers each fit, a quarter of 228 KiB is for records."""
 
     @pytest.mark.parametrize(
         ("kernel", "bytes_each"),

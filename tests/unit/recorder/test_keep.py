@@ -18,7 +18,7 @@ SECRET = b"PRIVATE KEY MATERIAL"
 
 @pytest.fixture
 def profile(tmp_path: Path) -> Path:
-    """Of a recording whose one process is this one."""
+    """A profile of a recording whose one process is this one."""
     path = tmp_path / "p.aiflame"
     (path / "spool" / f"{os.getpid()}.1").mkdir(parents=True)
     return path

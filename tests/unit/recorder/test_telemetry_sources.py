@@ -48,7 +48,7 @@ def root(tmp_path: Path) -> Path:
 
 
 def test_cpu_time_is_a_share_of_all_cores(root: Path) -> None:
-    """Of 100 ticks a second and core, 75 in user code and 25 idle."""
+    """A core has 100 ticks a second: 75 in user code and 25 idle."""
     write(root, {"proc/stat": stat(0, 0)})
     values = readings(root, cpu.CpuTimes(root, cores=False), lambda: write(root, {"proc/stat": stat(75, 25)}))
     assert values == {("", "user"): [75.0], ("", "system"): [0.0], ("", "iowait"): [0.0], ("", "idle"): [25.0]}

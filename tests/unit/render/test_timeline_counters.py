@@ -25,7 +25,7 @@ def made(*of: tuple[str, str, dict[int, float]], machine: bool = True) -> Timeli
 
 
 def points(read_counters: Counters, at: int = 0) -> list[tuple[int, float]]:
-    """Of a counter: (ns after the beginning, value)."""
+    """The points of a counter: (ns after the beginning, value)."""
     first = sum(int(str(one["count"])) for one in read_counters.head[:at])
     rows = slice(first, first + int(str(read_counters.head[at]["count"])))
     floor, top = float(str(read_counters.head[at]["floor"])), float(str(read_counters.head[at]["top"]))

@@ -17,7 +17,7 @@ LIBRARY = "standard.py"
 
 @pytest.fixture
 def cache(tmp_path: Path) -> Path:
-    """As Triton keeps it: a folder for each compilation."""
+    """A cache as Triton keeps it: a folder for each compilation."""
     for name, content in (("OTHER", cubin("lines")), ("KEY", cubin("softmax"))):
         (tmp_path / name).mkdir()
         (tmp_path / name / "softmax.cubin").write_bytes(content)

@@ -40,7 +40,7 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def claimed(path: Path, identity: str = "ab" * 16) -> Meta:
-    """As its recorder left it."""
+    """The metadata of a profile as its recorder left it, with a claim."""
     path.mkdir(mode=0o700, exist_ok=True)
     assert claims.claim(Folder.open(path), identity)
     return Meta(
@@ -102,7 +102,7 @@ def cubin_that_names(file: Path) -> bytes:
 
 @pytest.fixture
 def private_folder() -> Iterator[Path]:
-    """As long as the folder that the test's cubin names."""
+    """A folder whose path is as long as that of the folder which the test's cubin names."""
     folder = Path("/tmp/private-keyring")
     folder.mkdir(mode=0o700, exist_ok=True)
     yield folder

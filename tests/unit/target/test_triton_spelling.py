@@ -18,7 +18,7 @@ from aiflame.target.triton_specialization import LONGEST, readable, specializati
 def source(
     name: str = "vadd", signature: dict[str, str] | None = None, attrs: object = None, module: str = "train", **constexprs: Any
 ) -> Any:
-    """As `triton.compiler.ASTSource` is: constants by the path of the parameter's place."""
+    """A stand-in for `triton.compiler.ASTSource`: constants by the path of the parameter's place."""
     signature = {"x": "*fp32", "n": "i32"} if signature is None else signature
     names = [*signature, *constexprs]
     function = SimpleNamespace(
@@ -123,7 +123,7 @@ def test_hidden_parts_are_in_the_suffixes() -> None:
 
 
 class Kernel:
-    """As `CompiledKernel` is."""
+    """A stand-in for `CompiledKernel`."""
 
     def __init__(self, of: Any, name: str = "vadd", settings: Any = None, loads: bool = True) -> None:
         self.src, self.name, self.metadata, self.hash = of, name, settings or options(), "abc"

@@ -42,7 +42,7 @@ class Pipeline:
     buffers: int
     consumers: int = 1
     math_too: int = 0
-    """Of the second consumer."""
+    """Math of the second consumer."""
 
     def run(self) -> tuple[dict[int, list[tuple[int, int, int]]], list[tuple[int, int]], list[tuple[int, int]], int]:
         """Spans of each warp; when copies were in flight, and when something was multiplied; when it was over."""

@@ -33,7 +33,7 @@ def answer(tmp_path: Path, program: Made) -> Ranks:
 
 @pytest.fixture(scope="module")
 def slept(tmp_path_factory: pytest.TempPathFactory) -> Ranks:
-    """Of SLEEPS."""
+    """The answer for SLEEPS."""
     return answer(tmp_path_factory.mktemp("sleeps"), SLEEPS)
 
 

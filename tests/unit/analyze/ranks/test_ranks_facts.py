@@ -34,7 +34,7 @@ def plain(partial: Partial) -> tuple[Any, ...]:
 
 @pytest.fixture(scope="module")
 def parts(tmp_path_factory: pytest.TempPathFactory) -> list[Partial]:
-    """Of five ranks; one that cannot be read; a second profile that says it is rank 1; and nothing."""
+    """Facts of five ranks; one that cannot be read; a second profile that claims to be rank 1; and nothing."""
     folder = tmp_path_factory.mktemp("ranks")
     profiles, _ = sources([job(folder / "job.aiflame", MADE)])
     write(folder / "other.aiflame", MADE, 1)

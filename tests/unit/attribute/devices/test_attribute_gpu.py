@@ -205,7 +205,7 @@ def test_a_sample_whose_kernel_ran_beside_its_window_belongs_to_it(tmp_path: Pat
 
 
 def test_samples_that_come_late_belong_to_the_kernels_since_the_window_before(tmp_path: Path) -> None:
-    """As those do that are fetched when sampling ends. The kernel in the window before the last two is not meant."""
+    """Samples that are fetched when sampling ends come late. The kernel in the window before the last two gets none."""
     windows = [window(100, 200), window(300, 400), window(5000, 5100)]
     kernels = ran(kernel(3, 150, 160), kernel(2, 450, 460))
     recorded = profile(tmp_path, gpu_functions=GEMM, gpu_windows=windows, gpu_samples=[sample(3, 3)], **kernels)

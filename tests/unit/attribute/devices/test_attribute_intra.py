@@ -34,7 +34,7 @@ CAPTURED = KERNEL.frame() + KERNEL.launch(
     ),
     begin_ns=1,
 )
-"""Of a CTA's 10 µs the loop has 8 (2 of them the dot's), and 2 lie in no scope; a copy goes on beside it."""
+"""The loop has 8 of a CTA's 10 µs (2 of them the dot's), and 2 lie in no scope; a copy goes on beside it."""
 
 
 def profile(path: Path, *frames: bytes, **tables: Any) -> Profile:

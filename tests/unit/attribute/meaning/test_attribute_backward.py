@@ -171,7 +171,7 @@ def test_a_pass_does_not_reach_over_the_forward_work_before_it(tmp_path: Path) -
 
 
 def test_modules_called_in_the_backward_pass_name_their_own_layer(tmp_path: Path) -> None:
-    """Of a function whose backward calls a module; and of checkpointing, whose recomputation is forward work and makes nodes."""
+    """Tested with a function whose backward calls a module, and with checkpointing, whose recomputation is forward work and makes nodes."""
     program = Program()
     program.forward(5, "layers.0", "addmm")
     called = program.recomputed("layers.1", "addmm", 5, BACKWARD | ONE)

@@ -28,7 +28,7 @@ def profile(path: Path, *others: Row) -> Profile:
 
 
 def told(of: Profile, calls: int) -> pl.DataFrame:
-    """Of so many of its first calls."""
+    """The classes of the first calls."""
     wanted = of.table("calls").select(pl.col("process", "id").cast(pl.Int64)).head(calls)
     return of_calls(of, wanted).samples.sort("id")
 

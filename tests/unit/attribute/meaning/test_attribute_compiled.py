@@ -51,7 +51,7 @@ def told(split: SplitOverOps) -> list[tuple[int, str, str, int]]:
 
 
 def spread_of(kernels: Compiled, rows: list[tuple[int, int, int]]) -> SplitOverOps:
-    """Of (layer, op, value)."""
+    """Splits rows of (layer, op, value)."""
     frame = pl.DataFrame({"layer": [row[0] for row in rows], "op": [row[1] for row in rows]}, schema={"layer": pl.Int32, "op": pl.Int32})
     return split_over_ops(frame, np.array([row[2] for row in rows], dtype=np.int64), kernels, forests(kernels))
 

@@ -32,7 +32,7 @@ def program() -> Program:
 
 @pytest.fixture(autouse=True)
 def near(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As far from a window as kernels overlap each other in these profiles."""
+    """Sets how far from a window kernels overlap each other in these profiles."""
     monkeypatch.setattr(timeline_near, "AROUND_NS", 150)
 
 

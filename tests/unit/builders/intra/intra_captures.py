@@ -82,7 +82,7 @@ class Kernel:
         return framed({**columns, **header}, b"".join(self.memory(cta) for cta in ctas))
 
     def memory(self, cta: Cta) -> bytes:
-        """As the device writes it: rings go round."""
+        """Memory as the device writes it: rings wrap."""
         rings = []
         for warp in self.ids:
             ring = [(0, 0)] * self.ring

@@ -63,7 +63,7 @@ def lowered(case: suite.Case, target: GPUTarget) -> dict[str, Any]:
 
 
 def _in_shared_memory(case: suite.Case, target: GPUTarget) -> dict[str, Any]:
-    """As users have it, where a block may take 8 KiB."""
+    """Compiles as for users, where a block may use 8 KiB."""
     assembly, metadata = stages(case, target, Recipe(tuple(chosen(["auto"])), shared_bytes=8192))
     said = metadata[compile_hook.FIELD]
     return {
