@@ -43,15 +43,15 @@ def by(comparison: Comparison, name: str) -> Difference:
     return next(one for one in comparison.differences if one.by == name)
 
 
-def told(comparison: Comparison, name: str) -> list[str]:
+def named(comparison: Comparison, name: str) -> list[str]:
     return by(comparison, name).differing()["name"].to_list()
 
 
 def test_slower_kernels_layers_ops_and_lines_are_reported_for_any_number_of_steps(tmp_path: Path) -> None:
     comparison = compare(run(tmp_path / "a", 12), run(tmp_path / "b", 31, gemm=120, seed=1))
     assert [one.by for one in comparison.differences] == ["kernel", "op", "layer", "line"]
-    assert told(comparison, "kernel") == ["sgemm"]
-    assert told(comparison, "layer") == ["layers.0.mlp"]
+    assert named(comparison, "kernel") == ["sgemm"]
+    assert named(comparison, "layer") == ["layers.0.mlp"]
     row = by(comparison, "kernel").rows.row(0, named=True)
     assert row["difference"] == pytest.approx(20 * US, rel=0.2)
     assert row["low"] < 20 * US < row["high"]
@@ -63,7 +63,7 @@ def test_slower_kernels_layers_ops_and_lines_are_reported_for_any_number_of_step
 
 def test_two_runs_of_the_same_differ_by_noise_alone(tmp_path: Path) -> None:
     comparison = compare(run(tmp_path / "a", 30), run(tmp_path / "b", 30, seed=1))
-    assert [told(comparison, one.by) for one in comparison.differences] == [[]] * 4
+    assert [named(comparison, one.by) for one in comparison.differences] == [[]] * 4
     assert len(by(comparison, "kernel").rows) == 3
     assert comparison.step is not None
     assert comparison.step.beyond is False
@@ -72,19 +72,19 @@ def test_two_runs_of_the_same_differ_by_noise_alone(tmp_path: Path) -> None:
 def test_a_difference_within_the_noise_is_none(tmp_path: Path) -> None:
     """This difference is as large as one that is reported where steps are alike."""
     comparison = compare(run(tmp_path / "a", 12, noise=0.9), run(tmp_path / "b", 12, gemm=120, noise=0.9, seed=1), by="kernel")
-    assert told(comparison, "kernel") == []
+    assert named(comparison, "kernel") == []
 
 
 def test_the_first_step_warms_up_and_does_not_count(tmp_path: Path) -> None:
     comparison = compare(run(tmp_path / "a", 12), run(tmp_path / "b", 12, warm=90_000, seed=1), by="kernel")
-    assert told(comparison, "kernel") == []
+    assert named(comparison, "kernel") == []
 
 
 def test_of_many_steps_some_count_evenly_spaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(per_step, "MOST_STEPS", 5)
     comparison = compare(run(tmp_path / "a", 12), run(tmp_path / "b", 31, gemm=120, seed=1), by="kernel")
     assert (by(comparison, "kernel").base_steps, by(comparison, "kernel").new_steps) == (5, 5)
-    assert told(comparison, "kernel") == ["sgemm"]
+    assert named(comparison, "kernel") == ["sgemm"]
 
 
 def test_new_and_removed_rows_say_so(tmp_path: Path) -> None:
@@ -111,7 +111,7 @@ def test_without_steps_totals_are_compared_and_the_noise_is_not_known(tmp_path: 
         ("sgemm", 100 * US, 130 * US, 30 * US, None),
         ("softmax", 50 * US, 50 * US, 0, None),
     ]
-    assert told(comparison, "kernel") == ["sgemm"]
+    assert named(comparison, "kernel") == ["sgemm"]
     assert comparison.step is None
 
 
@@ -141,7 +141,7 @@ def test_samples_are_compared_by_their_means(tmp_path: Path) -> None:
     comparison = compare(sampled(tmp_path / "a", 3), sampled(tmp_path / "b", 1), by="function")
     difference = by(comparison, "function")
     assert difference.note.startswith("mean step of 40 before and 40 now")
-    assert told(comparison, "function") == ["rare"]
+    assert named(comparison, "function") == ["rare"]
     assert difference.rows.row(0, named=True)["base"] == pytest.approx(5_000_000 / 3, rel=0.05)
 
 

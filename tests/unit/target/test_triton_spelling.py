@@ -139,13 +139,13 @@ class Kernel:
             self.module, self.function = 1, 0x7000
 
 
-Told = list[tuple[int, str, str, dict[str, Any]]]
+Rows = list[tuple[int, str, str, dict[str, Any]]]
 
 
 @pytest.fixture
-def reported(monkeypatch: pytest.MonkeyPatch) -> Told:
+def reported(monkeypatch: pytest.MonkeyPatch) -> Rows:
     """The rows in which the program's kernels are reported, once Triton is imported."""
-    rows: Told = []
+    rows: Rows = []
     notes: list[str] = []
     bridge = ModuleType("_aiflame")
     bridge.__dict__.update(
@@ -162,7 +162,7 @@ def reported(monkeypatch: pytest.MonkeyPatch) -> Told:
 Loaded: Any = Kernel
 
 
-def test_a_kernel_is_reported_once_when_it_is_loaded(reported: Told) -> None:
+def test_a_kernel_is_reported_once_when_it_is_loaded(reported: Rows) -> None:
     kernel = Loaded(source(BLOCK=128))
     assert reported == []
     kernel._init_handles()
@@ -173,31 +173,31 @@ def test_a_kernel_is_reported_once_when_it_is_loaded(reported: Told) -> None:
     assert (details["num_warps"], details["num_stages"], details["file"], details["line"]) == (4, 2, "train.py", 7)
 
 
-def test_a_name_that_the_program_has_chosen_wins(reported: Told) -> None:
+def test_a_name_that_the_program_has_chosen_wins(reported: Rows) -> None:
     Loaded(source(BLOCK=128), name="mine")._init_handles()
     assert [(row[2], row[3]["suffixes"]) for row in reported] == [("mine", [])]
 
 
-def test_kernels_of_inductor_are_left_alone(reported: Told) -> None:
+def test_kernels_of_inductor_are_left_alone(reported: Rows) -> None:
     Loaded(source("triton_poi_fused_add_0", module="torch._inductor.runtime.compile_tasks.cabc", XBLOCK=128))._init_handles()
     Loaded(None)._init_handles()
     assert reported == []
 
 
-def test_a_kernel_that_cannot_be_loaded_fails_as_it_would_alone(reported: Told) -> None:
+def test_a_kernel_that_cannot_be_loaded_fails_as_it_would_alone(reported: Rows) -> None:
     with pytest.raises(RuntimeError, match="out of resources"):
         Loaded(source(BLOCK=128), loads=False)._init_handles()
     assert reported == []
 
 
-def test_a_kernel_that_cannot_be_named_runs_and_is_noted(reported: Told) -> None:
+def test_a_kernel_that_cannot_be_named_runs_and_is_noted(reported: Rows) -> None:
     kernel = Loaded(source(BLOCK=128))
     kernel.src.signature = None
     kernel._init_handles()
     assert kernel.function == 0x7000 and reported == []
 
 
-def test_another_recording_gets_the_kernels_loaded_before(reported: Told) -> None:
+def test_another_recording_gets_the_kernels_loaded_before(reported: Rows) -> None:
     kernel = Loaded(source(BLOCK=128))
     kernel._init_handles()
     reported.clear()

@@ -50,7 +50,7 @@ class Clock:
     """how differently ranks leave, as a standard deviation"""
     meetings: int
     refused: int
-    """meetings that contradict the rest: they were taken for one and are not, or a clock was set"""
+    """meetings that contradict the others: they were taken for one and are several, or a clock was set"""
     by_leaving: bool = False
     """One rank always came last: the median of the times at which ranks left decided."""
 

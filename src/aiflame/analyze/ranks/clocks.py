@@ -36,7 +36,7 @@ def clocks_of(facts: Sequence[RankFacts]) -> Clocks:
 
 
 def residuals_of(facts: Sequence[RankFacts]) -> dict[int, int | None]:
-    """The residuals of clocks that were put together before."""
+    """The residuals of clocks that were aligned before."""
     return dict(_clocks(facts, dict.fromkeys((one.rank for one in facts), SAME)).residual_ns)
 
 

@@ -117,7 +117,7 @@ def _merged(parts: Iterator[Partial], many: int, progress: Progress | None) -> P
 
 @contextlib.contextmanager
 def _threads(many: int) -> Iterator[None]:
-    """Polars in the processes has so many threads each; it asks the environment when it is imported."""
+    """Gives Polars this many threads in each process; Polars reads the environment when it is imported."""
     before = os.environ.get("POLARS_MAX_THREADS")
     os.environ["POLARS_MAX_THREADS"] = str(many)
     try:

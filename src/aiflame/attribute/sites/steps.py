@@ -120,7 +120,7 @@ def _on_device(steps: pl.DataFrame, row: Ints, start: Ints, end: Ints) -> tuple[
 
 
 def _parted(steps: pl.DataFrame, begins: Ints, ends: Ints, group: Ints, row: Ints, time: Ints) -> Steps:
-    """Steps with so many slots, and so many of them shown as one, that slots with values are few enough."""
+    """Chooses the number of slots of a step, and of steps shown as one, so that slots with values are few enough."""
     parted = Steps(begins, ends, np.arange(len(steps)), SLOTS)
     chosen, scale, block = standing_for_all(row)
     group, row, time = group[chosen], row[chosen], time[chosen]
@@ -132,7 +132,7 @@ def _parted(steps: pl.DataFrame, begins: Ints, ends: Ints, group: Ints, row: Int
 
 
 def _shown(process: pl.Series, together: int) -> Ints:
-    """The row that each step is shown as, so many steps of a process as one."""
+    """The row in which each step is shown: `together` consecutive steps of a process share one."""
     pair = pl.struct("process", pl.int_range(pl.len()).over("process") // together)
     shown: Ints = process.to_frame("process").select(pair.rle_id().cast(pl.Int64)).to_series().to_numpy()
     return shown

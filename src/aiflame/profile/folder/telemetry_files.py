@@ -66,7 +66,7 @@ def pack_header(header: Header) -> bytes:
 
 
 def read_header(data: bytes | mmap.mmap) -> tuple[Header, int]:
-    """The header at the beginning of a file, and where its records begin; ValueError when it is none."""
+    """The header at the beginning of a file, and where its records begin; ValueError for any other file."""
     try:
         magic, version, size = _PREFIX.unpack_from(data)
         if magic != _MAGIC or size > _LARGEST_HEADER or _PREFIX.size + size > len(data):

@@ -28,7 +28,7 @@ _CLOCK_SLACK_NS = 50_000_000
 _LONGEST_START_NS = 60_000_000_000
 """From a command's start to its first record."""
 _MOST_LOOKS = 8
-"""Processes that come and go while we look could hide one: then it is looked again, so many times at most."""
+"""Processes that come and go during a look could hide one: then the look is repeated, at most this many times."""
 _CHUNK = 1 << 16
 
 

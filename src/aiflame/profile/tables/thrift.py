@@ -13,7 +13,7 @@ Struct = dict[int, Any]
 
 
 class NotThrift(ValueError):
-    """The bytes end too early, or are none of the protocol's."""
+    """The bytes end too early, or do not follow the protocol."""
 
 
 class Reader:

@@ -18,7 +18,7 @@ LARGEST = 256 << 20
 """Larger files are not packed: they are read in place."""
 LARGEST_IN_PLACE = 1 << 30
 _MOST_PACKED = 200
-"""Times as large as it is packed. Device code becomes a twentieth at the best."""
+"""The most that a packed file may grow when it is unpacked. Device code is packed to a twentieth at best."""
 
 
 def binary(folder: Folder, crc: int) -> bytes | None:

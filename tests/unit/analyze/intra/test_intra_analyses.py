@@ -340,16 +340,16 @@ def test_an_unknown_kernel_is_an_error_with_the_known_ones(tmp_path: Path) -> No
 
 def test_intervals_in_both_and_in_one_alone() -> None:
     one, other = (union(*(_array(values) for values in zip(*spans_of, strict=True))) for spans_of in ([(0, 10), (20, 30)], [(5, 25)]))
-    assert _told(both(one, other)) == [(5, 10), (20, 25)]
-    assert _told(without(one, other)) == [(0, 5), (25, 30)]
-    assert _told(without(other, one)) == [(10, 20)]
+    assert _pairs(both(one, other)) == [(5, 10), (20, 25)]
+    assert _pairs(without(one, other)) == [(0, 5), (25, 30)]
+    assert _pairs(without(other, one)) == [(10, 20)]
 
 
 def _array(values: tuple[int, ...]) -> Any:
     return np.array(values, dtype=np.int64)
 
 
-def _told(of_kind: Spans) -> list[tuple[int, int]]:
+def _pairs(of_kind: Spans) -> list[tuple[int, int]]:
     return list(zip(of_kind.begin.tolist(), of_kind.end.tolist(), strict=True))
 
 

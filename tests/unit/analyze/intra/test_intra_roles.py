@@ -93,7 +93,7 @@ def parts(kernel: IntraKernel) -> dict[str, float]:
     return kernel.path.of_role()
 
 
-def told(kernel: IntraKernel, kind: str) -> IntraFinding | None:
+def finding_of(kernel: IntraKernel, kind: str) -> IntraFinding | None:
     return next((one for one in kernel.findings if one.kind == kind), None)
 
 
@@ -113,12 +113,12 @@ def test_of_a_slow_consumer_nearly_all_of_the_path_is_its_work(tmp_path: Path) -
     answer = asked(tmp_path, CONSUMER_BOUND)
     _, _, _, end = CONSUMER_BOUND.run()
     assert parts(answer)["consumer"] == pytest.approx(1 - (CONSUMER_BOUND.issue + CONSUMER_BOUND.latency) / end, abs=0.01)
-    sentence = told(answer, "role")
+    sentence = finding_of(answer, "role")
     assert sentence is not None
     assert sentence.sentence.startswith("`consumer` holds the others up: 98% of the critical path is its work; `producer` waits")
     assert "each time at `wait for room a`" in sentence.sentence
-    assert told(answer, "copies-late") is None
-    assert told(answer, "no-overlap") is None
+    assert finding_of(answer, "copies-late") is None
+    assert finding_of(answer, "no-overlap") is None
 
 
 def test_of_a_slow_producer_it_is_the_producers_work(tmp_path: Path) -> None:
@@ -128,7 +128,7 @@ def test_of_a_slow_producer_it_is_the_producers_work(tmp_path: Path) -> None:
     assert parts(answer)["producer"] == pytest.approx(work / end, abs=0.02)
     assert answer.path is not None
     assert (answer.path.parts[0].role, answer.path.parts[0].scope) == ("producer", "issue copies")
-    sentence = told(answer, "role")
+    sentence = finding_of(answer, "role")
     assert sentence is not None
     assert sentence.sentence.startswith("`producer` holds the others up")
     assert "`consumer` waits" in sentence.sentence
@@ -140,8 +140,8 @@ def test_where_neither_is_slow_it_is_the_copies_that_come_late(tmp_path: Path) -
     each = LATE_COPIES.issue + LATE_COPIES.latency + LATE_COPIES.math
     assert answer.path is not None
     assert answer.path.in_flight == pytest.approx((LATE_COPIES.latency + LATE_COPIES.issue) / each, abs=0.03)
-    assert told(answer, "role") is None
-    sentence = told(answer, "copies-late")
+    assert finding_of(answer, "role") is None
+    sentence = finding_of(answer, "copies-late")
     assert sentence is not None
     assert "of the critical path lies in copies that nothing hides; `" in sentence.sentence
 
@@ -181,8 +181,8 @@ def test_the_waits_of_a_role_are_reported_once(tmp_path: Path) -> None:
     """Nothing is said of single warps that the roles say already; and where a producer is slow, no finding advises more stages."""
     for number, pipeline in enumerate((CONSUMER_BOUND, PRODUCER_BOUND, LATE_COPIES)):
         answer = asked(tmp_path / str(number), pipeline)
-        assert told(answer, "wait") is None
-        assert told(answer, "hot-scope") is None or "issue copies" in answer.findings[1].sentence
+        assert finding_of(answer, "wait") is None
+        assert finding_of(answer, "hot-scope") is None or "issue copies" in answer.findings[1].sentence
         assert sum("num_stages" in one.sentence for one in answer.findings) == (pipeline is LATE_COPIES)
 
 

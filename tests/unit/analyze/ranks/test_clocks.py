@@ -39,9 +39,9 @@ class World:
         latency = np.array(self.latency_ns or [10 * US] * ranks) + random.exponential(self.tail_ns, (self.meetings, ranks))
         left = came.max(axis=1)[:, None] + latency
         rank, number = np.meshgrid(np.arange(ranks), np.arange(self.meetings))
-        return Meetings(rank.ravel(), number.ravel(), self.told(came).ravel(), self.told(left).ravel())
+        return Meetings(rank.ravel(), number.ravel(), self.clock_times(came).ravel(), self.clock_times(left).ravel())
 
-    def told(self, true: np.ndarray) -> np.ndarray:
+    def clock_times(self, true: np.ndarray) -> np.ndarray:
         """A true time, as the clock of each rank has it."""
         drifts = np.array(self.drifts or [0.0] * len(self.skews_ns))
         shown_ns: np.ndarray = np.round(true + np.array(self.skews_ns) + drifts * (true - 1_000_000 * MS)).astype(np.int64)
@@ -50,7 +50,7 @@ class World:
     def errors_ns(self, aligned: dict[int, Clock]) -> np.ndarray:
         """By how much each rank's clock is off once it is moved, at each meeting."""
         true = 1_000_000 * MS + self.every_ns * np.arange(self.meetings)[:, None] + np.zeros(len(self.skews_ns))
-        shown_ns = self.told(true)
+        shown_ns = self.clock_times(true)
         moved = [[aligned[rank].shift.moment(int(time)) for time in shown_ns[:, rank]] for rank in range(len(self.skews_ns))]
         errors: np.ndarray = np.array(moved).T - true
         return errors

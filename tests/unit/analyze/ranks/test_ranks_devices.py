@@ -24,7 +24,7 @@ SLEEP = 30_000.0
 """Six sampling periods of CPU time: a thread without a sample in them did not run."""
 
 
-def told(name: str) -> tuple[Sort, str]:
+def read_name(name: str) -> tuple[Sort, str]:
     return sort_of(name)
 
 
@@ -52,7 +52,7 @@ def told(name: str) -> tuple[Sort, str]:
     ],
 )
 def test_a_calls_kind_follows_from_its_name(name: str, sort: Sort, read: str) -> None:
-    assert told(name) == (sort, read)
+    assert read_name(name) == (sort, read)
 
 
 def rank(path: Path, number: int, many: int, sleeps: float = 0.0, steps: int = 5, calls: bool = True) -> None:

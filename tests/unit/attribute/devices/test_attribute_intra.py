@@ -23,13 +23,13 @@ LOOP, DOT, COPY = range(3)
 KERNEL = Kernel("gemm", [scope(LOOP, "loop"), scope(DOT, "dot", "mma"), scope(COPY, "copy in flight")], warps=1)
 
 
-def _told(at: int) -> list[Record]:
+def _records(at: int) -> list[Record]:
     return spans((LOOP, at, at + 16_000), (DOT, at + 2000, at + 6000), (COPY, at + 4000, at + 20_000))
 
 
 CAPTURED = KERNEL.frame() + KERNEL.launch(
     *(
-        Cta(number, begin=BEGIN_NS + at, end=BEGIN_NS + at + 10_000, warps={0: _told(2 * at)})
+        Cta(number, begin=BEGIN_NS + at, end=BEGIN_NS + at + 10_000, warps={0: _records(2 * at)})
         for number, at in enumerate((0, 20_000, 40_000))
     ),
     begin_ns=1,

@@ -27,7 +27,7 @@ def profile(path: Path, *others: Row) -> Profile:
     return sealed(path, **tables)
 
 
-def told(of: Profile, calls: int) -> pl.DataFrame:
+def classified(of: Profile, calls: int) -> pl.DataFrame:
     """The classes of the first calls."""
     wanted = of.table("calls").select(pl.col("process", "id").cast(pl.Int64)).head(calls)
     return of_calls(of, wanted).samples.sort("id")
@@ -35,12 +35,12 @@ def told(of: Profile, calls: int) -> pl.DataFrame:
 
 def test_only_calls_asked_about_are_classified_and_others_change_nothing(tmp_path: Path) -> None:
     collectives = MADE.steps * len(LAYERS)
-    few = told(profile(tmp_path / "few.aiflame"), collectives)
-    among_many = told(profile(tmp_path / "many.aiflame", *({"begin_ns": 1 + at} for at in range(100))), collectives)
+    few = classified(profile(tmp_path / "few.aiflame"), collectives)
+    among_many = classified(profile(tmp_path / "many.aiflame", *({"begin_ns": 1 + at} for at in range(100))), collectives)
     assert among_many["step"].to_list() == [step for step in range(MADE.steps) for _ in LAYERS]
     assert among_many.equals(few)
 
 
 def test_other_calls_show_for_which_thread_autograds_thread_works(tmp_path: Path) -> None:
-    assert set(told(profile(tmp_path / "unknown.aiflame"), 1)["mother"]) == {AUTOGRAD}
-    assert set(told(profile(tmp_path / "known.aiflame", {"autograd": 1}), 1)["mother"]) == {TRAINS}
+    assert set(classified(profile(tmp_path / "unknown.aiflame"), 1)["mother"]) == {AUTOGRAD}
+    assert set(classified(profile(tmp_path / "known.aiflame", {"autograd": 1}), 1)["mother"]) == {TRAINS}
