@@ -40,13 +40,13 @@ class Launches:
 
     id: NDArray[np.uint32]
     starts: Ints
-    """For each process the place of its first launch here; after the last one, how many there are."""
+    """For each process the place of its first launch here; the last entry is the number of launches."""
     threads: Ints
     """process << 32 | row of `threads`, for the threads that launch and those that launches belong to: sorted"""
     thread: NDArray[np.integer]
     """Place in `threads`."""
     mother: NDArray[np.integer]
-    """The place of the one that it works for: that called backward, where autograd's own thread launches."""
+    """The place of the thread that it works for: the one that called backward, where autograd's own thread launches."""
     stack: NDArray[np.uint32]
     begin_ns: Ints
     end_ns: Ints

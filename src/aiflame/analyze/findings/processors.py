@@ -46,7 +46,7 @@ _POOLS = {
     "blas": ("a BLAS library's", _NATIVE & pl.col("module").str.contains(r"openblas|^libmkl|^libblis")),
     "python": ("Python's", (pl.col("kind") == int(Kind.PYTHON)) & pl.col("file").str.contains(r"[/\\]python\d[^/\\]*[/\\]threading\.py$")),
 }
-"""Whose threads those with such frames are; the first counts."""
+"""The pool that a thread with such frames belongs to; the first that fits counts."""
 _MAIN, _OTHER = "processes", "native"
 GAINS = {"openmp": 0.8, "blas": 0.8, "python": 0.5, _MAIN: 0.4, _OTHER: 0.5}
 """Threads of a parallel region wait for the last of them, and the CPU that one of them waits for is used by others that only wait."""

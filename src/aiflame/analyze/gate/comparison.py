@@ -131,7 +131,7 @@ def one_sided(base: Sequence[Run], new: Sequence[Run], metric: str) -> tuple[dic
 
 
 def _measured(run: Run, metric: str, item: str) -> Measured:
-    """Nothing where the run has no such item."""
+    """The values of an item; nothing for a run that does not have it."""
     none = Measured(0.0, 0.0, (0.0,) * min(run.steps, MOST_BLOCKS) if run.steps >= FEW_STEPS else ()) if run.steps else Measured(0.0)
     return run.values.get((metric, item), none)
 

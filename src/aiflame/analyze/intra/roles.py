@@ -89,7 +89,7 @@ def roles(inside: Inside, critical: Mapping[str, float]) -> list[Role]:
 
 
 def _working(line: Line, mine: Mask, waits: Mask) -> Spans:
-    """Warps are kept apart first, then laid upon each other."""
+    """The time in which each role works: computed for each warp first, then united."""
     units, dense = np.unique(line.unit, return_inverse=True)
     move = (dense - line.cta) * line.step
     works = without(union((line.begin + move)[mine], (line.end + move)[mine]), union((line.begin + move)[waits], (line.end + move)[waits]))

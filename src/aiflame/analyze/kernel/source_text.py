@@ -23,7 +23,7 @@ _DEEPEST = 64
 class Origin(str, Enum):
     PROFILE = "profile"
     SOURCE_PATH = "source-path"
-    """The reader's folder: whether it is the same version is theirs to know."""
+    """A folder of the reader's, who has to know whether it has the same version."""
     MISSING = "missing"
 
 

@@ -33,7 +33,7 @@ class Sort(IntEnum):
     """The kind of a call or a kernel of communication."""
 
     NONE = 0
-    """It communicates not at all: initialisation, bookkeeping."""
+    """No communication: initialisation, bookkeeping."""
     MEETS = 1
     """No rank leaves before all have come: all-reduce, all-gather, barrier …"""
     ROOTED = 2
@@ -223,7 +223,7 @@ class _Kernels:
 
 
 def _of_devices(join: DeviceJoin, calls: pl.DataFrame, kernels: _Kernels) -> pl.DataFrame:
-    """Kernels say when communication began and ended; the calls that launched them which group it was, and how much."""
+    """The kernels have the times of communication; the calls that launched them have its group and its bytes."""
     first, last = _kernels_of_calls(calls, kernels)
     there = first >= 0
     # A call stands for all its kernels; a kernel without a known call stands for itself.

@@ -20,7 +20,7 @@ from aiflame.errors import AiflameError
 KEPT = 1 << 20
 """Memory that the facts of a rank take once they are made, about: a row for each collective, some for layers and steps."""
 AFTER = 500
-"""Ranks that a process analyses before a new one takes its place: memory allocators give not all back."""
+"""Ranks that a process analyses before a new one takes its place: an allocator does not give all memory back."""
 Progress = Callable[[float], None]
 
 
@@ -83,7 +83,7 @@ def _pool(processes: int) -> ProcessPoolExecutor:
 
 
 def _as_they_come(pool: ProcessPoolExecutor, sources: Sequence[Source], waiting: int) -> Iterator[Partial]:
-    """Few are asked for ahead, so that results do not pile up."""
+    """Requests only a few results ahead, so that they do not pile up."""
     waiting_sources = iter(sources)
     running: set[Future[Partial]] = set()
     while True:

@@ -26,7 +26,7 @@ class Row:
     last: int
     """How often it came last because of its own work."""
     lost_ns: int
-    """By which it was late then."""
+    """The total delay at these collectives."""
 
     @property
     def overlap(self) -> float | None:

@@ -30,7 +30,7 @@ AT_LEAST = 220 << 20
 @dataclass(frozen=True, slots=True)
 class Source:
     path: str
-    """How it is called: that of the profile, or of a rank's folder in it."""
+    """The path of the profile, or of a rank's folder in it."""
     rank: int
     """Its rank, if its own rows have none."""
     only: int | None = None

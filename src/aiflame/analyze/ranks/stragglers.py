@@ -95,7 +95,7 @@ def where(phase: str, layer: str) -> str:
 
 
 def stragglers(facts: Sequence[RankFacts], meetings: Meetings, whole_ns: int) -> tuple[list[Straggler], list[Late]]:
-    """Both with those first that cost most; of all collectives that somebody was late to by more than LATE_NS."""
+    """Stragglers and late ranks, the costliest first, over all collectives to which a rank was late by more than LATE_NS."""
     if not len(meetings):
         return [], []
     last, every = meetings.last, np.arange(len(meetings))
