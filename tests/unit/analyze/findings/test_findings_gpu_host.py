@@ -115,11 +115,11 @@ def test_a_wait_for_the_whole_device_differs_from_other_waits(tmp_path: Path, ki
 # Calls in steps
 
 
-def called(story: Story, *frames: Any, samples: int = 120, clock: int = 0, of: int = 2000) -> None:
-    """Samples of 5 ms, at the begin of so many ms, in which a kernel runs at the begin and at the end."""
+def called(story: Story, *frames: Any, samples: int = 120, clock: int = 0, of: int = 2000, until: int = 0) -> None:
+    """Samples of 5 ms, spread over so many ms or over those before `until`; a kernel runs at the begin and at the end."""
     story.work(0, 0, 1000, MAIN)
     for number in range(samples):
-        story.met(5000 * number + 2000, MAIN, INNER, *frames, clock=clock)
+        story.met(2000 + 990 * (until or of) * number / samples, MAIN, INNER, *frames, clock=clock)
     story.work(1000 * of, 1000 * of, 1000 * of + 1000, MAIN)
 
 
@@ -158,6 +158,17 @@ def test_calls_that_cost_little_or_are_something_else(tmp_path: Path, frames: li
     story = Story()
     called(story, *frames, samples=samples, of=of)
     assert "allocator" not in found(story, tmp_path)
+
+
+@pytest.mark.parametrize(("until", "named"), [(1000, False), (1300, True)])
+@pytest.mark.parametrize(("kind", "frame"), [("recompiling", COMPILE), ("autotuning", TUNE), ("specializing", SPECIALIZE)])
+def test_compiling_once_at_the_start_of_a_program_without_steps_is_usual(
+    tmp_path: Path, kind: str, frame: Any, until: int, named: bool
+) -> None:
+    """Of 2,000 ms a fault goes on in the second half, for at least 5% of it."""
+    story = Story()
+    called(story, frame, until=until)
+    assert (kind in found(story, tmp_path)) == named
 
 
 def test_compiling_before_the_first_step_is_over_is_usual(tmp_path: Path) -> None:

@@ -188,19 +188,23 @@ def test_arithmetic_in_double_precision_is_seen_in_the_code(tmp_path: Path, samp
     assert ("double-precision" in causes(story, tmp_path)) == (samples == 100)
 
 
+@pytest.mark.parametrize("wrapper", ["", "inner.", "inner.0."])
 @pytest.mark.parametrize("odd", [SGEMM, BF16])
-def test_a_layer_in_more_precision_than_its_sisters(tmp_path: Path, odd: str) -> None:
+def test_a_layer_in_more_precision_than_its_sisters(tmp_path: Path, odd: str, wrapper: str) -> None:
     story, now = Story(), 0.0
     for layer in range(6):
         name, took = (odd, 300) if layer == 3 else (BF16, 100)
         for part in ("first", "second"):
-            now = repeated(story, name, layer=f"layers.{layer}.{part}", begin=now, times=12, took=took)
+            path = f"layers.{layer}.{wrapper if layer == 3 else ''}{part}"
+            now = repeated(story, name, layer=path, begin=now, times=12, took=took)
     findings = causes(story, tmp_path)
+    assert "slow-layer" not in findings or odd == BF16
     assert ("layer-precision" in findings) == (odd == SGEMM)
     if odd == SGEMM:
         assert findings["layer-precision"].sentence == (
             "layers.3 multiplies matrices in float32, its sisters in bfloat16: it takes 3.0 times as long, 25% of the time (4.8 ms in all)"
         )
+        assert findings["layer-precision"].view.search == r"^layers\.3$"
         assert "no-tensor-cores" not in findings
 
 
