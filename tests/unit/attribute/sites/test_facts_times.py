@@ -178,7 +178,7 @@ def test_steps_that_are_too_many_are_shown_several_as_one(tmp_path: Path, monkey
     assert facts.slots == 25
     assert (facts.steps["number"].to_list(), facts.steps["end"].to_list()) == ([0, 2], [10_200, 10_400])
     assert facts.slot_values["gpu-time"].sum() == whole.slot_values["gpu-time"].sum()
-    assert [note for note in facts.notes if note.startswith("2 steps")]
+    assert [note for note in facts.notes if note.startswith("2 consecutive steps")]
 
 
 def sampled_steps(path: Path, *ran_ms: tuple[float, float], windows: dict[tuple[int, int], int]) -> dict[int, int]:
