@@ -31,7 +31,7 @@ WAYS = ("basic", "blocked", "tiled")
 
 
 def run_demo(folder: Path, *options: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """As the installed command does: nothing is imported from the current folder."""
+    """Runs like the installed command: nothing is imported from the current folder."""
     code = "import sys; sys.path.remove(''); from aiflame.cli.main import main; sys.exit(main())"
     command = [sys.executable, "-c", code, "demo", *options]
     surroundings = {**os.environ, **environment}

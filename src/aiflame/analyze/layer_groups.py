@@ -35,5 +35,5 @@ def search(group: str) -> str:
 
 
 def escaped(text: str) -> str:
-    """As a regular expression that finds it, in Python and in JavaScript."""
+    """A regular expression, for Python and JavaScript, that matches exactly this text."""
     return re.sub(r"([\\^$.|?*+()\[\]{}])", r"\\\1", text)

@@ -21,7 +21,7 @@ class Outputs:
     stdout: str = ""
     stderr: str = ""
     values: list[dict[str, str]] = field(default_factory=list)
-    """Of each value and picture: MIME type → data."""
+    """For each value and picture: MIME type → data."""
     error: tuple[str, str, str] | None = None
     """Class, message, and traceback without colours."""
     status: str = ""

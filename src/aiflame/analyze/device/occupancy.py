@@ -38,7 +38,7 @@ class Device:
     process: int
     name: str
     row: NDArray[np.uint32]
-    """Of `work.executions`."""
+    """Rows of `work.executions`."""
     begin: Ints
     end: Ints
     every: Spans
@@ -123,7 +123,7 @@ def devices(join: DeviceJoin) -> list[Device]:
 
 
 def occupancy(join: DeviceJoin, used: Sequence[Device], steps: pl.DataFrame) -> list[Occupancy]:
-    """Of each device. `steps`: PER_STEP"""
+    """How busy each device was. `steps`: rows as in PER_STEP."""
     rows = []
     repeating = _in_steps(in_scope(join.profile, steps))
     for device in used:

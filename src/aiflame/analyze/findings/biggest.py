@@ -32,7 +32,7 @@ __all__ = ["Evidence", "Finding", "findings"]
 
 
 def findings(profile: Tables, summary: Summary, limit: int = 3, ranks: Callable[[], Ranks] | None = None) -> list[Finding]:
-    """At most `limit`, those first that promise most. `ranks` gives the comparison of ranks; without it, ranks are left out."""
+    """The most promising findings, at most `limit`. `ranks` gives the comparison of ranks; without it, ranks are left out."""
     analysis = profile_analysis(profile)
     own = _of_devices(analysis, summary) if analysis.ran_on_devices else _of_cpus(analysis, summary)
     of_ranks = rank_findings(profile, ranks) if ranks is not None else ()

@@ -154,7 +154,7 @@ CAUSES = (
     ),
     Cause(
         "collate",
-        "putting the items of a DataLoader together to batches",
+        "putting the items of a DataLoader together into batches",
         _python(r"torch[/\\]utils[/\\]data[/\\]_utils[/\\]collate\.py"),
         0.6,
         "Give collate_fn less to do: items that are few tensors instead of lists and dicts of numbers, or whole batches from the data set"

@@ -27,7 +27,7 @@ from aiflame.profile.schema.enums import CopyKind
 from aiflame.profile.schema.kinds import Kind
 
 IDLE = 0.05
-"""Of the time: with less, the device is as good as always busy, and other things promise more."""
+"""Least share of the time: below it, the device is as good as always busy, and other changes promise more."""
 COPYING = 0.05
 COMMUNICATING = 0.1
 """Some communication is the price of several devices; a tenth that nothing overlaps is worth a look."""
@@ -42,10 +42,10 @@ class Scope:
     """The time of devices that findings speak of: steps, or all."""
 
     label: str
-    """As sentences have it: `of each step`, `of the time`."""
+    """The time that shares refer to, as sentences name it: `of each step`, `of the time`."""
     whole_ns: int
     share: dict[str, float]
-    """Of each of `occupancy.STATES`."""
+    """The share of each state in `occupancy.STATES`."""
     steps: int
     """How many; 0: it speaks of all time."""
 
@@ -202,7 +202,7 @@ def _of(groups: pl.DataFrame, cause: Cause) -> pl.DataFrame:
 
 
 def _place(rows: pl.DataFrame) -> str:
-    """Of the largest part that is at a line of the program's own, if there is one."""
+    """The program's own line with the largest part, if there is one."""
     placed = rows.filter(pl.col("file") != "").sort("own", "part", descending=[True, True])
     return place_text(placed["file"][0], placed["line"][0]) if len(placed) else ""
 

@@ -27,7 +27,7 @@ LEAST_TURN_NS = 70_000_000
 """Of computing: on a busy machine, a turn may be long because the thread waits for a CPU. A turn of 80 ms, the shortest that is recorded,
 may begin and end between two ticks that are 10 ms apart."""
 DUE = 0.2
-"""Of long turns those that end with more to do. Work that the loop had found before such a turn is done in the same one."""
+"""Least share of long turns that end with more to do. The loop does work that it found before such a turn in the same turn."""
 GAIN = 0.9
 _THREAD = ("process", "thread")
 

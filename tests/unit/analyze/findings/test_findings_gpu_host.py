@@ -117,7 +117,7 @@ def test_kernels_of_a_graph_need_more_work_each(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", [SyncKind.CONTEXT, SyncKind.STREAM])
-def test_a_wait_for_the_whole_device_is_told_from_others(tmp_path: Path, kind: SyncKind) -> None:
+def test_a_wait_for_the_whole_device_differs_from_other_waits(tmp_path: Path, kind: SyncKind) -> None:
     story = Story()
     for number in range(10):
         begin = 1000 * number
@@ -308,7 +308,7 @@ def test_a_clock_that_power_or_heat_holds_back(tmp_path: Path, clock: float, pow
         assert "runs at 1,500 MHz, 24% below the 1,980 MHz" in findings[kind].sentence
 
 
-def test_evidence_of_a_call_is_the_metric_that_met_it(tmp_path: Path) -> None:
+def test_evidence_of_a_call_is_the_metric_that_sampled_it(tmp_path: Path) -> None:
     story = Story()
     called(story, EMPTY_CACHE, clock=1)
     assert found(story, tmp_path)["allocator"].view.metric not in ("", GPU_TIME.name)

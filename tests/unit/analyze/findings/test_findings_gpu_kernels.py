@@ -72,7 +72,7 @@ USE = "FADD R6, R4, R5"
         ("few-warps-block", [LDG, (USE, {"long_scoreboard": 95})], {"block_x": 32, "grid_x": 132 * 32, "registers": 16}, 95),
     ],
 )  # fmt: skip
-def test_what_holds_the_warps_of_a_kernel_up(
+def test_reasons_for_which_a_kernels_warps_wait(
     tmp_path: Path, kind: str, code: list[tuple[str, dict[str, int]]], shape: dict[str, Any], part: int
 ) -> None:
     story = Story()
@@ -165,7 +165,7 @@ def test_products_of_matrices_that_tensor_cores_could_do(tmp_path: Path, name: s
     assert named == ({kind} if kind else set())
 
 
-def test_what_multiplies_without_tensor_cores_is_named_with_its_launches(tmp_path: Path) -> None:
+def test_kernels_that_multiply_without_tensor_cores_are_named_with_their_launches(tmp_path: Path) -> None:
     story = Story()
     repeated(story, SGEMM, layer="layers.0.mlp")
     finding = causes(story, tmp_path)["no-tensor-cores"]

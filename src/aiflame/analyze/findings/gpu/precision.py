@@ -118,8 +118,8 @@ def _finding(facts: Facts, kernels: Sequence[Kernel], kind: str, took: int, doin
 def _odd_layers(facts: Facts) -> list[dict[str, Any]]:
     """Layers whose matrix products have more precision than those of most layers alike, if they cost enough: the worst first.
 
-    A wrapper adds a name to the paths within its layer (`layers.5.inner.first` beside `layers.4.first`): what has no sisters by its whole
-    path is compared as all that its numbered layer runs, `layers.5` beside `layers.4`."""
+    A wrapper adds a name to the paths within its layer (`layers.5.inner.first` beside `layers.4.first`): if a layer has no sisters by its
+    whole path, all work of its numbered layer is compared instead, `layers.5` beside `layers.4`."""
     products = _products(facts)
     numbered = products.with_columns(layer=pl.col("layer").map_elements(_numbered, return_dtype=pl.List(pl.String))).explode("layer")
     for rows in (products, numbered.drop_nulls("layer")):

@@ -184,7 +184,7 @@ class RanksView {
   #lateText() {
     const { late, met } = this.#about;
     const count = (value) => value.toLocaleString("en-US");
-    return `somebody was late to ${count(late.all)} of ${count(met)}, to ${count(late.own)} by its own doing`;
+    return `some rank was late to ${count(late.all)} of ${count(met)}, to ${count(late.own)} by its own work`;
   }
 
   async #showMap(row) {

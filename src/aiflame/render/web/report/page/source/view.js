@@ -62,7 +62,7 @@ class Source {
     this.#drawList();
     if (!file) {
       const path = split(state.place ?? "")[0] || state.file;
-      this.#room.replaceChildren(element("p.note", {}, "No line of ", element("code", {}, path), " took time of its own or in what it calls."));
+      this.#room.replaceChildren(element("p.note", {}, "No line of ", element("code", {}, path), " took time of its own or in functions that it calls."));
       return;
     }
     if (this.#room.firstChild !== this.#page.body) this.#room.replaceChildren(this.#page.body);

@@ -35,7 +35,7 @@ class Tables {
     type: "search", placeholder: "Filter: text or expression  /", "aria-label": "Filter the rows", spellcheck: false,
   });
   #chip = element("span.table-chip", { hidden: true });
-  #told = element("span.soft.told");
+  #told = element("span.soft.row-count");
   #copy = element("button", { type: "button", title: "Copy the rows as CSV (c)" }, "Copy CSV");
   #save = element("button", { type: "button", title: "Save the rows as a CSV file" }, "Save CSV");
   #grid;
