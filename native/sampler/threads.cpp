@@ -163,18 +163,21 @@ void greet(uint32_t tid) noexcept {
 }
 
 void visit(uint32_t tid, uint64_t now, uint32_t pass) noexcept {
-  Claim claimed(tid);
-  if (!claimed) return;
-  Thread* thread = thread_slots::find(tid);
-  if (thread && is_another(*thread, tid)) {
-    bury(*thread);
-    thread = nullptr;
+  bool unsettled = false;
+  if (Claim claimed(tid); claimed) {
+    Thread* thread = thread_slots::find(tid);
+    if (thread && is_another(*thread, tid)) {
+      bury(*thread);
+      thread = nullptr;
+    }
+    if (!thread && awaited.load(std::memory_order_acquire) == 0 && !thread_slots::just_ended(tid, now) && alive(tid)) thread = adopt(tid);
+    if (!thread) return;
+    thread_slots::meet(*thread, pass);
+    thread->row ? arm(*thread) : enrol(*thread, 0);
+    unsettled = thread->row && !thread->settled;
   }
-  if (!thread && awaited.load(std::memory_order_acquire) == 0 && !thread_slots::just_ended(tid, now) && alive(tid)) thread = adopt(tid);
-  if (!thread) return;
-  thread_slots::meet(*thread, pass);
-  thread->row ? arm(*thread) : enrol(*thread, 0);
-  if (thread->row && !thread->settled) greet(tid);
+  // Not under the claim, which the greeted thread needs: it may run before this one goes on.
+  if (unsettled) greet(tid);
 }
 
 // Adopted threads do not report their end.

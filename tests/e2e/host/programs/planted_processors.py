@@ -18,7 +18,8 @@ def goes_on():
 
 
 def counts():
-    while goes_on():
+    # On a busy machine for longer: until the process has computed for much longer than it took to start.
+    while goes_on() or time.process_time() < 1:
         sum(range(10_000))
 
 
