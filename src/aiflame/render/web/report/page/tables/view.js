@@ -13,6 +13,7 @@ export const view = {
   name: "tables",
   title: "Tables",
   key: "6",
+  scoped: true,
   keys: [
     ["/", "filter"],
     ["↑ ↓", "choose a row"],
@@ -25,6 +26,7 @@ export const view = {
 
 class Tables {
   #app;
+  #block; // the one with the tables of the page's scope
   #tables = null;
   #state = {};
   #shown = ""; // the table, order and filter that the grid shows
@@ -41,6 +43,7 @@ class Tables {
 
   constructor(app) {
     this.#app = app;
+    this.#block = app.summary.tables ?? "tables";
     this.#grid = new Grid({
       rows: (from, to) => app.data.ask("rows", { ...this.#asked(), from, to }),
       sort: (sort) => this.#change({ sort }),
@@ -94,8 +97,8 @@ class Tables {
   }
 
   async #read() {
-    if (!this.#app.blocks.includes("tables")) return [];
-    const tables = await this.#app.data.ask("tables");
+    if (!this.#app.blocks.includes(this.#block)) return [];
+    const tables = await this.#app.data.ask("tables", { block: this.#block });
     for (const { name, title, rows } of tables) {
       const count = element("span.soft", {}, ` ${rows.toLocaleString("en-US")}`);
       const link = this.#app.link(".table-name", "tables", { table: name }, title, count);
@@ -111,7 +114,7 @@ class Tables {
 
   #asked() {
     const { sort = "", filter = "", column = "", only = "" } = this.#state;
-    return { table: this.#table().name, sort, filter, column, only };
+    return { block: this.#block, table: this.#table().name, sort, filter, column, only };
   }
 
   #change(change) {

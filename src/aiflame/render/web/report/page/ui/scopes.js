@@ -1,0 +1,70 @@
+// The scope of the page, which is its steady steps or the whole run: findings, the first screen, tables and flame graphs speak of it.
+
+import { element } from "./dom.js";
+
+const NAMES = { steps: "Steady steps", run: "Whole run" };
+
+export class Scopes {
+  #screens; // name → the data of the first screen in that scope, or a promise of it
+  #usual; // the scope of an address that names none
+  #ask;
+  #buttons = [];
+
+  /** @param screen the data of the first screen; @param ask for that of the other scope; @param choose what a click on a scope does */
+  constructor(screen, ask, choose) {
+    this.#usual = screen.scopes?.shown ?? "run";
+    this.names = screen.scopes ? Object.keys(NAMES) : [this.#usual];
+    this.now = this.#usual;
+    this.#screens = new Map([[this.#usual, screen]]);
+    this.#ask = ask;
+    const body = document.getElementById("scopes");
+    if (this.names.length < 2) return;
+    for (const name of this.names) {
+      const button = element("button", { type: "button", onclick: () => choose(name) }, NAMES[name]);
+      button.title = `${NAMES[name]}: what findings, tables and flame graphs speak of (w)`;
+      button.dataset.scope = name;
+      this.#buttons.push(button);
+      body.append(button);
+    }
+    body.hidden = false;
+    this.#mark();
+  }
+
+  /** The scope that an address means. */
+  meant(name) {
+    return this.names.includes(name) ? name : this.#usual;
+  }
+
+  /** As an address has it. */
+  written(name = this.now) {
+    return name === this.#usual ? "" : name;
+  }
+
+  /** The scope that is not shown; undefined where there is one only. */
+  get other() {
+    return this.names.find((name) => name !== this.now);
+  }
+
+  get otherName() {
+    return this.other && NAMES[this.other];
+  }
+
+  /** The data of the first screen in this scope. */
+  async screen(name) {
+    if (!this.#screens.has(name)) {
+      const asked = this.#ask().then((own) => ({ ...this.#screens.get(this.#usual), ...own }));
+      this.#screens.set(name, asked);
+      asked.catch(() => this.#screens.delete(name)); // a server may give it when asked again
+    }
+    return this.#screens.get(name);
+  }
+
+  enter(name) {
+    this.now = name;
+    this.#mark();
+  }
+
+  #mark() {
+    for (const button of this.#buttons) button.setAttribute("aria-pressed", String(button.dataset.scope === this.now));
+  }
+}
