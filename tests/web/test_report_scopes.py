@@ -114,7 +114,7 @@ def test_a_switch_keeps_the_view_its_state_and_the_frame(visit: Opener, report: 
     steady = total(seen)
     seen.page.evaluate("""() => {
       const { flame } = document.querySelector(".flame");
-      flame.zoomTo([...flame.model.frame].findIndex((row) => flame.model.frames.name[row] === "layers"));
+      flame.zoomTo([...flame.model.frame].findIndex((row) => flame.model.frames.name[row] === "Tensor.backward"));
     }""")
     seen.wait("new URLSearchParams(location.hash.slice(1)).get('zoom')")
     seen.press("w")
