@@ -38,10 +38,14 @@ def surely_above(share: float, samples: float, least: float) -> bool:
 
 def _where(held: pl.DataFrame) -> str:
     """` in save() (io.py:7)`; `, most in …` where other functions have a considerable part."""
-    places = held.group_by("caller", "file").agg(pl.col("line").first(), pl.col("ns").sum()).sort("ns", "caller", descending=[True, False])
-    function, file, line, ns = places.row(0)
+    places = (
+        held.group_by("caller", "file", "module")
+        .agg(pl.col("line").first(), pl.col("ns").sum())
+        .sort("ns", "caller", descending=[True, False])
+    )
+    function, file, module, line, ns = places.row(0)
     most = "" if ns > ALONE * int(places["ns"].sum()) else ", most"
-    return f"{most} in {function}() ({short_place(place_text(file, line))})"
+    return f"{most} in {function}() ({short_place(place_text(file, line)) or module})"
 
 
 def _name(of: Waiting, process: int, thread: int) -> str:

@@ -9,6 +9,7 @@ import polars as pl
 from aiflame.analyze.finding import Evidence, Finding
 from aiflame.analyze.findings.holder import holder_text
 from aiflame.analyze.layer_groups import escaped
+from aiflame.analyze.native_places import HELD
 from aiflame.analyze.places import hottest, short_place
 from aiflame.analyze.waiting import Cost, Waiting, Why, blocked_loop, costs, holders, loaders
 from aiflame.attribute.tree import WALL_TIME
@@ -47,16 +48,38 @@ def waiting_findings(of: Waiting) -> Iterator[Finding]:
 
 
 def _of(of: Waiting, why: Why, cost: Cost) -> Finding:
-    place, caller = hottest(cost.rows.select("file", "line", "caller", value="ns"))
-    at = f", most at {short_place(place)}" if place and why is not Why.DATA else f" at {short_place(place)}" if place else ""
+    place, caller, at = _at(cost.rows, why)
     call = f" ({_call(cost.rows)})" if why is Why.IO and _call(cost.rows) else ""
     file, _, line = place.rpartition(":")
     here = cost.rows.filter((pl.col("file") == file) & (pl.col("line") == int(line))) if place else cost.rows
-    more = holder_text(of, holders(of, here, why)) if why in (Why.LOCK, Why.GIL) else ""
+    what = _what(cost.rows) if why is Why.LOCK else ""
+    more = holder_text(of, holders(of, here, why)) if why is Why.GIL or (why is Why.LOCK and what in ("", HELD)) else ""
     if why is Why.DATA:
         more = _workers(of, cost)
-    sentence = f"{_who(of, cost.rows)} {_DOING[why]}{call}{_or_ready(of, why, cost)} {cost.share:.0%} of the time{at}{more}"
+    doing = f"waits for {what}" if what else _DOING[why]
+    sentence = f"{_who(of, cost.rows)} {doing}{call}{_or_ready(of, why, cost)} {cost.share:.0%} of the time{at}{more}"
     return Finding(sentence, cost.share, _view(of, why, caller, place), f"waiting-{why.value}", cost.share * GAINS[why])
+
+
+def _at(rows: pl.DataFrame, why: Why) -> tuple[str, str, str]:
+    """The line with most of these waits, its function, and both in words. Native code may have no line: then its library is named."""
+    place, caller = hottest(rows.select("file", "line", "caller", value="ns"))
+    if place:
+        file, _, line = place.rpartition(":")
+        is_native = (rows.filter((pl.col("file") == file) & (pl.col("line") == int(line)))["module"] != "").any()
+        where = f"in {caller}() ({short_place(place)})" if is_native else f"at {short_place(place)}"
+        return place, caller, f" {where}" if why is Why.DATA else f", most {where}"
+    functions = rows.filter(pl.col("caller") != "").group_by("caller", "module").agg(pl.col("ns").sum())
+    if functions.is_empty():
+        return "", "", ""
+    caller, module, _ = functions.sort("ns", "caller", "module", descending=[True, False, False]).row(0)
+    return "", caller, f", most in {caller}() ({module})"
+
+
+def _what(rows: pl.DataFrame) -> str:
+    """What native code waits for in most of these waits; "" for a mutex."""
+    what, ns = rows.group_by("what").agg(pl.col("ns").sum()).sort("ns", "what", descending=[True, False]).row(0)
+    return what if ns > MOSTLY * int(rows["ns"].sum()) else ""
 
 
 def _or_ready(of: Waiting, why: Why, cost: Cost) -> str:

@@ -21,10 +21,10 @@ def recorded(*work: Work, length: int = 10 * MS, first: int = 1) -> tuple[Waitin
     for thread, function, samples in work:
         for _ in range(samples):
             lasts = length * (1 if seen else first)
-            seen.append((0, thread, now, now + lasts, lasts, None, "/app/io.py", 7 * thread, function))
+            seen.append((0, thread, now, now + lasts, lasts, None, "/app/io.py", 7 * thread, function, ""))
             now += lasts
-    schema = {**columns, "why": pl.String, "file": pl.String, "line": pl.Int64, "caller": pl.String}
-    rows = pl.DataFrame([(0, 0, 0, now, now, Why.LOCK.value, "/app/a.py", 3, "waits"), *seen], schema=schema, orient="row")
+    schema = {**columns, "why": pl.String, "file": pl.String, "line": pl.Int64, "caller": pl.String, "module": pl.String}
+    rows = pl.DataFrame([(0, 0, 0, now, now, Why.LOCK.value, "/app/a.py", 3, "waits", ""), *seen], schema=schema, orient="row")
     threads = [(0, number, number == 0, name) for number, name in enumerate(NAMES)]
     of = Waiting(rows, pl.DataFrame(threads, schema=["process", "thread", "main", "name"], orient="row"), sampled=True)
     return of, rows.filter(pl.col("why") == Why.LOCK.value)
