@@ -22,9 +22,9 @@ def around(path: str) -> list[str]:
 
 def search(group: str) -> str:
     """A regular expression that finds the frames of a group's innermost layers: of `layers.*.attn` frames are named `attn`, of `layers.*`
-    they are `layers.3`."""
+    they are `layers.3`. The same of one layer."""
     names = group.split(".")
-    last = f"{names[-2]}.*" if names[-1] == "*" and len(names) > 1 else names[-1]
+    last = ".".join(names[-2:] if names[-1] == "*" or names[-1].isdecimal() else names[-1:])
     return f"^{escaped(last).replace(escaped('*'), '[0-9]+')}$"
 
 
