@@ -165,6 +165,19 @@ def test_without_steps_there_is_no_switch(visit: Opener, tmp_path: Path) -> None
     assert "steady steps" not in seen.text("dialog")
 
 
+def test_views_of_the_whole_run_say_so(visit: Opener, report: Path) -> None:
+    seen = visit(report)
+    said = {}
+    for view in ("overview", "flame", "tables", "timeline", "scope", "source", "code"):
+        seen.click(f"nav a[data-view={view}]")
+        seen.wait(f"document.querySelector('.view:not([hidden])')?.dataset.of === '{view}'")
+        said[view] = "this view: whole run" in seen.text("#scopes")
+    assert [view for view, is_said in said.items() if is_said] == ["timeline", "scope", "source", "code"]
+    seen.press("w")
+    seen.wait(f"document.querySelector('{PRESSED}')?.textContent === 'Whole run'")
+    assert "this view" not in seen.text("#scopes")
+
+
 def test_a_narrow_window_has_room_for_it(visit: Opener, report: Path) -> None:
     seen = visit(report, viewport={"width": 420, "height": 700})
     says(seen, STEADY)

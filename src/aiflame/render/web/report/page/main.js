@@ -130,8 +130,8 @@ class App {
     if (this.#scopes.meant(readAddress(location.hash).state.scope) !== name) return;
     this.summary = screen;
     this.#scopes.enter(name);
-    for (const { name: view, scoped } of this.#offered) {
-      if (!scoped) continue;
+    for (const { name: view, scope: follows } of this.#offered) {
+      if (follows !== "remade") continue;
       this.#views.get(view)?.body.remove();
       this.#views.delete(view);
       if (this.#shown === view) this.#shown = "";
@@ -170,6 +170,7 @@ class App {
     if (before) before.body.hidden = true;
     this.#views.get(view.name).body.hidden = false;
     this.#shown = view.name;
+    this.#scopes.entered(view.scope !== undefined);
     for (const link of /** @type {NodeListOf<HTMLElement>} */ (document.querySelectorAll("nav a"))) {
       if (link.dataset.view === view.name) link.setAttribute("aria-current", "page");
       else link.removeAttribute("aria-current");

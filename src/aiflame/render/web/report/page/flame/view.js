@@ -339,6 +339,7 @@ export const view = {
   name: "flame",
   title: "Flame graph",
   key: "2",
+  scope: "asked for",
   keys: KEYS,
   create(app) {
     return new FlameView(app);

@@ -13,7 +13,7 @@ export const view = {
   name: "tables",
   title: "Tables",
   key: "6",
-  scoped: true,
+  scope: "remade",
   keys: [
     ["/", "filter"],
     ["↑ ↓", "choose a row"],

@@ -9,6 +9,8 @@ export class Scopes {
   #usual; // the scope of an address that names none
   #ask;
   #buttons = [];
+  #note = element("span.soft.fine", { hidden: true }, "this view: whole run");
+  #follows = true;
 
   /** @param screen the data of the first screen; @param ask for that of the other scope; @param choose what a click on a scope does */
   constructor(screen, ask, choose) {
@@ -19,6 +21,7 @@ export class Scopes {
     this.#ask = ask;
     const body = document.getElementById("scopes");
     if (this.names.length < 2) return;
+    body.append(this.#note);
     for (const name of this.names) {
       const button = element("button", { type: "button", onclick: () => choose(name) }, NAMES[name]);
       button.title = `${NAMES[name]}: what findings, tables and flame graphs speak of (w)`;
@@ -64,7 +67,14 @@ export class Scopes {
     this.#mark();
   }
 
+  /** A view is shown: whether it follows the scope. Others show the whole run, and the switch says so. */
+  entered(follows) {
+    this.#follows = follows;
+    this.#mark();
+  }
+
   #mark() {
+    this.#note.hidden = this.#follows || this.now === "run";
     for (const button of this.#buttons) button.setAttribute("aria-pressed", String(button.dataset.scope === this.now));
   }
 }
