@@ -45,7 +45,7 @@ def own_places(profile: Analysis, process: Ints, thread: Ints, stack: Ints) -> p
 
 
 def primitives(trie: Functions, leaf: Ints) -> pl.Series:
-    """What C and C++ code waits for; "" for a mutex, and in Python, whose locks are made of others."""
+    """The primitive that C and C++ code waits for; "" for a mutex, and in Python, whose locks are made of others."""
     names = pl.Series(["", *_PRIMITIVES])
     row = np.zeros(len(leaf), dtype=np.int64)
     for number, frames in enumerate(_PRIMITIVES.values(), 1):
@@ -91,6 +91,6 @@ def native_places(profile: Analysis) -> NativePlaces:
         row = here.join(number, on=list(_SCHEMA), how="left", maintain_order="left")
         of_word = pl.select(pl.when(row["mine"]).then(row["row"].cast(pl.Int64)).otherwise(0).fill_null(0)).to_series().to_numpy()
         rows = pl.concat([rows, added])
-        found = words.nearest(words.of_nodes(of_word))[1:]
-        place = np.where(found > 0, found, place) if len(place) else found
+        nearest = words.nearest(words.of_nodes(of_word))[1:]
+        place = np.where(nearest > 0, nearest, place) if len(place) else nearest
     return NativePlaces(rows, words.stacks.keys, place)

@@ -112,8 +112,8 @@ class Waiting:
 
     seen: pl.DataFrame
     """process, thread, begin_ns, end_ns, ns, why (null: it ran), looped (a callback of an event loop is on the
-    stack), loads (a DataLoader's worker), call (the native function), what (of
-    `native_places.primitives`), file, line, caller, module (of native code)."""
+    stack), loads (a DataLoader's worker), call (the native function), primitive
+    (`native_places.primitives`), file, line, caller, module (of native code)."""
     threads: pl.DataFrame
     """process, thread, main, name, parent (process), began_ns, elapsed_ns, cpu_ns (0: unknown)"""
     sampled: bool
@@ -173,7 +173,7 @@ def _placed(profile: Analysis, seen: pl.DataFrame, threads: pl.DataFrame) -> pl.
         looped=pl.Series(looped[leaf]),
         loads=pl.Series(loads[leaf]),
         call=trie.frames["name"].gather(trie.frame[leaf]),
-        what=primitives(trie, leaf),
+        primitive=primitives(trie, leaf),
     ).hstack(own_places(profile, process, thread, stack))
 
 

@@ -1,5 +1,5 @@
 """Waits of a program without Python are named with the function that its author wrote, with its line where there is debug information, and
-with what it waits for."""
+with the kind of lock."""
 
 from __future__ import annotations
 
@@ -58,12 +58,12 @@ def sentences(tmp_path_factory: pytest.TempPathFactory) -> Sentences:
 @pytest.mark.parametrize("way", WAITS)
 @pytest.mark.parametrize("build", BUILDS)
 def test_a_wait_names_the_function_that_waits(sentences: Sentences, build: str, way: str) -> None:
-    function, what = WAITS[way]
+    function, primitive = WAITS[way]
     (sentence,) = sentences.of_build(build)[way]
     line = next(number for number, text in enumerate(SOURCE.read_text().splitlines(), 1) if text.endswith(f"// {way}"))
     # The frame of a caller is at its call, or at the next line where the call ends the statement.
     where = {f"{SOURCE.name}:{at}" for at in (line, line + 1)} if build == "with lines" else {"waits"}
-    assert sentence.startswith(f"The main thread waits for {what} ")
+    assert sentence.startswith(f"The main thread waits for {primitive} ")
     assert any(f"most in {function}() ({one})" in sentence for one in where)
 
 

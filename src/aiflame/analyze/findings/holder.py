@@ -1,4 +1,4 @@
-"""Who held what a thread waited for: one thread only where samples leave no doubt, else several in turns."""
+"""The holder of a lock that a thread waited for: one thread only where samples leave no doubt, else several in turns."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _Z = 2.0
 
 
 def holder_text(of: Waiting, held: pl.DataFrame) -> str:
-    """`, held by thread parser-2 in save() (io.py:7)`; "" where too few samples tell one holder from several. `held`: `waiting.holders`"""
+    """`, held by thread parser-2 in save() (io.py:7)`; "" where too few samples distinguish one holder from several. `held`: `waiting.holders`"""
     held = held.filter(pl.col("caller") != "")
     if held.is_empty():
         return ""

@@ -52,11 +52,11 @@ def _of(of: Waiting, why: Why, cost: Cost) -> Finding:
     call = f" ({_call(cost.rows)})" if why is Why.IO and _call(cost.rows) else ""
     file, _, line = place.rpartition(":")
     here = cost.rows.filter((pl.col("file") == file) & (pl.col("line") == int(line))) if place else cost.rows
-    what = _what(cost.rows) if why is Why.LOCK else ""
-    more = holder_text(of, holders(of, here, why)) if why is Why.GIL or (why is Why.LOCK and what in ("", HELD)) else ""
+    primitive = _primitive(cost.rows) if why is Why.LOCK else ""
+    more = holder_text(of, holders(of, here, why)) if why is Why.GIL or (why is Why.LOCK and primitive in ("", HELD)) else ""
     if why is Why.DATA:
         more = _workers(of, cost)
-    doing = f"waits for {what}" if what else _DOING[why]
+    doing = f"waits for {primitive}" if primitive else _DOING[why]
     sentence = f"{_who(of, cost.rows)} {doing}{call}{_or_ready(of, why, cost)} {cost.share:.0%} of the time{at}{more}"
     return Finding(sentence, cost.share, _view(of, why, caller, place), f"waiting-{why.value}", cost.share * GAINS[why])
 
@@ -76,10 +76,11 @@ def _at(rows: pl.DataFrame, why: Why) -> tuple[str, str, str]:
     return "", caller, f", most in {caller}() ({module})"
 
 
-def _what(rows: pl.DataFrame) -> str:
-    """What native code waits for in most of these waits; "" for a mutex."""
-    what, ns = rows.group_by("what").agg(pl.col("ns").sum()).sort("ns", "what", descending=[True, False]).row(0)
-    return what if ns > MOSTLY * int(rows["ns"].sum()) else ""
+def _primitive(rows: pl.DataFrame) -> str:
+    """The primitive of most of these waits in native code; "" for a mutex."""
+    primitives = rows.group_by("primitive").agg(pl.col("ns").sum()).sort("ns", "primitive", descending=[True, False])
+    primitive, ns = primitives.row(0)
+    return str(primitive) if ns > MOSTLY * int(rows["ns"].sum()) else ""
 
 
 def _or_ready(of: Waiting, why: Why, cost: Cost) -> str:

@@ -37,23 +37,23 @@ def turn(low=0.01, high=0.05):
     return RANDOM.uniform(low, high)
 
 
-def ran_and_ready():
+def running_and_ready():
     """Seconds in which the thread ran, and in which it waited for a CPU alone."""
-    ran, ready = map(int, Path("/proc/thread-self/schedstat").read_text().split()[:2])
-    return ran / 1e9, ready / 1e9
+    running, ready = map(int, Path("/proc/thread-self/schedstat").read_text().split()[:2])
+    return running / 1e9, ready / 1e9
 
 
 class Waiting:
     def __enter__(self):
-        self.ran, self.ready = ran_and_ready()
+        self.running, self.ready = running_and_ready()
         self.begin = time.monotonic()
 
     def __exit__(self, *_):
         global waited, away
         took = time.monotonic() - self.begin
-        ran, ready = ran_and_ready()
-        away += max(took - (ran - self.ran), 0)
-        waited += max(took - (ran - self.ran) - (ready - self.ready), 0)
+        running, ready = running_and_ready()
+        away += max(took - (running - self.running), 0)
+        waited += max(took - (running - self.running) - (ready - self.ready), 0)
 
 
 WAITING = Waiting()
@@ -117,10 +117,10 @@ def contends():
     global waited, away
     begin = time.monotonic()
     spins()
-    ran, ready = ran_and_ready()
+    running, ready = running_and_ready()
     with LOCK:
-        away += (time.monotonic() - begin - ran) / 2
-        waited += (time.monotonic() - begin - ran - ready) / 2
+        away += (time.monotonic() - begin - running) / 2
+        waited += (time.monotonic() - begin - running - ready) / 2
 
 
 def contending():

@@ -17,7 +17,8 @@ Work = tuple[int, str, int]
 def recorded(*work: Work, length: int = 10 * MS, first: int = 1) -> tuple[Waiting, pl.DataFrame]:
     """Thread 0 waits for a lock all the time, beside threads that work one after another; the first sample is `first` times as long."""
     columns = {"process": pl.Int64, "thread": pl.Int64, "begin_ns": pl.Int64, "end_ns": pl.Int64, "ns": pl.Int64}
-    seen, now = [], 0
+    seen: list[tuple[object, ...]] = []
+    now = 0
     for thread, function, samples in work:
         for _ in range(samples):
             lasts = length * (1 if seen else first)

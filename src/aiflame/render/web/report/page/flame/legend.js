@@ -120,7 +120,7 @@ export function addChoice(view, key, choice) {
   view.change({ [key]: writeChoices([...choices, choice]) });
 }
 
-/** Sites know how much of them lies in a part of the run, and what is inside of them does not. */
+/** Sites know how much of them lies in a part of the run; the frames inside of them do not. */
 function dividedText({ range, steps }, domain) {
   const what = domain === "device" ? "What lies inside a kernel is" : "The lines of a function are";
   const idle = domain === "device" ? " Idle time is left out." : "";

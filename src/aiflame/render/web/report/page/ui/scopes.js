@@ -12,7 +12,7 @@ export class Scopes {
   #note = element("span.soft.fine", { hidden: true }, "this view: whole run");
   #follows = true;
 
-  /** @param screen the data of the first screen; @param ask for that of the other scope; @param choose what a click on a scope does */
+  /** @param screen the data of the first screen; @param ask for that of the other scope; @param choose called by a click on a scope */
   constructor(screen, ask, choose) {
     this.#usual = screen.scopes?.shown ?? "run";
     this.names = screen.scopes ? Object.keys(NAMES) : [this.#usual];
