@@ -16,7 +16,8 @@ _Z = 2.0
 
 
 def holder_text(of: Waiting, held: pl.DataFrame) -> str:
-    """`, held by thread parser-2 in save() (io.py:7)`; "" where too few samples distinguish one holder from several. `held`: `waiting.holders`"""
+    """`, held by thread parser-2 in save() (io.py:7)`; "" where too few samples distinguish one holder from several.
+    `held`: `waiting.holders`"""
     held = held.filter(pl.col("caller") != "")
     if held.is_empty():
         return ""
