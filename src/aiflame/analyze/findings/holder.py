@@ -34,7 +34,7 @@ def holder_text(of: Waiting, held: pl.DataFrame) -> str:
 def surely_above(share: float, samples: float, least: float) -> bool:
     """True if the lower end of a share's interval (Wilson's, from so many independent samples) is above `least`."""
     middle, spread = share + _Z**2 / (2 * samples), _Z * (share * (1 - share) / samples + _Z**2 / (4 * samples**2)) ** 0.5
-    return (middle - spread) / (1 + _Z**2 / samples) > least
+    return bool((middle - spread) / (1 + _Z**2 / samples) > least)
 
 
 def _where(held: pl.DataFrame) -> str:
