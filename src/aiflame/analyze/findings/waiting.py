@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 import polars as pl
 
 from aiflame.analyze.finding import Evidence, Finding
-from aiflame.analyze.findings.holder import holder_text
+from aiflame.analyze.findings.holder import holder_text, surely_above
 from aiflame.analyze.layer_groups import escaped
 from aiflame.analyze.native_places import HELD
 from aiflame.analyze.places import hottest, short_place
@@ -23,7 +23,7 @@ LEAST_SAMPLES = 100
 A_PART = 0.2
 """Of an equal part of the waits: a thread with less is none of those that wait."""
 MOSTLY = 0.6
-"""Of the waits: a thread with more is the subject of the sentence alone."""
+"""Of the waits: a thread that surely has more is the subject of the sentence alone."""
 OR_READY = 0.25
 """Of the waits: of so much time, wall-clock samples do not say whether a thread waited or had no CPU."""
 GAINS: Mapping[Why, float] = {Why.LOCK: 0.9, Why.GIL: 0.9, Why.IO: 0.7, Why.SLEEP: 1.0, Why.DATA: 0.9}
@@ -101,7 +101,9 @@ def _who(of: Waiting, rows: pl.DataFrame) -> str:
     """The subject of a sentence: the thread that has most of these waits, or all that have an equal part of them."""
     threads = rows.group_by("process", "thread").agg(pl.col("ns").sum()).sort("ns", "process", "thread", descending=[True, False, False])
     whole = int(threads["ns"].sum())
-    chosen = threads.head(1) if int(threads["ns"][0]) > MOSTLY * whole else threads.filter(pl.col("ns") > whole * A_PART / len(threads))
+    samples = whole**2 / float((rows["ns"].cast(pl.Float64) ** 2).sum())
+    alone = surely_above(int(threads["ns"][0]) / whole, samples, MOSTLY)
+    chosen = threads.head(1) if alone else threads.filter(pl.col("ns") > whole * A_PART / len(threads))
     pairs = set(chosen.select("process", "thread").rows())
     if pairs <= set(of.threads.filter("main").select("process", "thread").rows()):
         return "The main thread" if chosen["process"].max() == of.threads["process"].min() else "A child process"
