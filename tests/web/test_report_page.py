@@ -53,7 +53,7 @@ def test_the_first_screen_says_what_ran(visit: Opener, report: Path) -> None:
     for part in ("took\n5 s", "device\nNVIDIA H200", "1 process, 1 thread", "box, 64 cores", "GPU time"):
         assert part in facts
     assert seen.text(".ran .scope").startswith("Steps 1 to 5: ")
-    assert "aiflame report --whole-run" in seen.text(".ran .scope")
+    assert seen.text(".ran .scope").endswith("Show the whole run")
     assert seen.page.title() == "p.aiflame"
     assert seen.page.locator(".degraded").count() == 0
 

@@ -14,9 +14,10 @@ from aiflame.analyze.overview.scoped_tree import scoped_tree
 from aiflame.analyze.ranks.one_profile import answer, facts_of_ranks
 from aiflame.analyze.scheduling import by_series
 from aiflame.analyze.scope import analysis_of
+from aiflame.analyze.scoped_waiting import scoped_waiting
 from aiflame.analyze.tables.all import tables
 from aiflame.analyze.top import top
-from aiflame.analyze.waiting import by_line, waiting
+from aiflame.analyze.waiting import by_line
 from aiflame.api import Profile
 from aiflame.attribute.analysis import Analysis
 from aiflame.attribute.metrics import CALL_LINE, CLOCK, FUNCTION
@@ -71,7 +72,7 @@ def evidence_answer(profile: Profile, id: str, rows: int, *, whole_run: bool = F
     elif view.table:
         plain = _of_table(profile, one, whole_run=whole_run)
     elif view.view == "timeline" and view.metric == WALL_TIME.name:
-        seen = waiting(Analysis(profile.store))
+        seen = scoped_waiting(analysis_of(profile.store, whole_run=whole_run))
         plain = by_line(seen) if seen is not None else pl.DataFrame()
     elif view.view == "timeline" and not view.metric:
         plain = by_series(Analysis(profile.store))

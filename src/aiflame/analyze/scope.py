@@ -39,8 +39,13 @@ def asked_for_all(profile: Analysis) -> bool:
 @once
 def steady_scope(profile: Analysis) -> Steady | None:
     """The steps that are its scope; None: the whole run is."""
-    steps = steady_steps(profile)
-    return steps if steps.first and not asked_for_all(profile) and not too_short(profile) else None
+    return steady_steps(profile) if has_steady_steps(profile) and not asked_for_all(profile) else None
+
+
+@once
+def has_steady_steps(profile: Analysis) -> bool:
+    """It has steps that may be its scope: a person may choose between them and the whole run."""
+    return bool(steady_steps(profile).first) and not too_short(profile)
 
 
 @once

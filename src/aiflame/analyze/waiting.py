@@ -13,7 +13,8 @@ from enum import Enum
 import numpy as np
 import polars as pl
 
-from aiflame.analyze.places import place_of, places
+from aiflame.analyze.native_places import own_places, primitives
+from aiflame.analyze.scheduling import scheduling
 from aiflame.analyze.spans import union
 from aiflame.attribute.analysis import Analysis, once
 from aiflame.attribute.arrays import nodes
@@ -111,11 +112,14 @@ class Waiting:
 
     seen: pl.DataFrame
     """process, thread, begin_ns, end_ns, ns, why (null: it ran), looped (a callback of an event loop is on the
-    stack), loads (a DataLoader's worker), call (the native function), file, line, caller."""
+    stack), loads (a DataLoader's worker), call (the native function), primitive
+    (`native_places.primitives`), file, line, caller, module (of native code)."""
     threads: pl.DataFrame
     """process, thread, main, name, parent (process), began_ns, elapsed_ns, cpu_ns (0: unknown)"""
     sampled: bool
     """By wall-clock samples."""
+    ready_ns: int = 0
+    """Of samples: in which threads could have run and had no CPU, by the kernel's account. Part of it is in `seen` as waits."""
 
     def of(self, process: int, thread: int | None = None) -> pl.DataFrame:
         here = self.seen.filter(pl.col("process") == process)
@@ -139,11 +143,13 @@ def waiting(profile: Analysis) -> Waiting | None:
         rows = [rows[0].with_columns(state=pl.lit(int(SampleState.ON_CPU), pl.Int64)), looks.collect()]
     threads = threads_of(profile)
     seen = pl.concat(rows).with_columns(pl.col("time_ns").clip(0, LATEST)).sort("process", "thread", "time_ns")
-    return Waiting(_placed(profile, seen, threads), threads, sampled)
+    kernel = scheduling(profile) if sampled else None
+    ready_ns = int(kernel.ready.mean() * kernel.seconds * 1e9) if kernel is not None else 0
+    return Waiting(_placed(profile, seen, threads), threads, sampled, ready_ns)
 
 
 def _placed(profile: Analysis, seen: pl.DataFrame, threads: pl.DataFrame) -> pl.DataFrame:
-    trie, own_lines = functions(profile), places(profile)
+    trie = functions(profile)
     process, thread, stack = (seen[name].to_numpy() for name in ("process", "thread", "stack"))
     states, labelled = state_frames(trie, seen.select("process", "stack", "state"))
     leaf = trie.of_stacks(process, stack)
@@ -167,7 +173,8 @@ def _placed(profile: Analysis, seen: pl.DataFrame, threads: pl.DataFrame) -> pl.
         looped=pl.Series(looped[leaf]),
         loads=pl.Series(loads[leaf]),
         call=trie.frames["name"].gather(trie.frame[leaf]),
-    ).hstack(own_lines.rows[place_of(profile, process, thread, stack)].select("file", "line", caller="function"))
+        primitive=primitives(trie, leaf),
+    ).hstack(own_places(profile, process, thread, stack))
 
 
 def _reasons(trie: Functions, leaf: Ints, rows: pl.DataFrame) -> pl.Series:
@@ -342,8 +349,9 @@ def _sum(rows: pl.DataFrame, why: Why) -> int:
 
 
 def holders(of: Waiting, waits: pl.DataFrame, why: Why) -> pl.DataFrame:
-    """process, thread, caller, file, line, ns: the work, and the sleep, of other threads during these waits. The longest come first."""
-    others_in = []
+    """process, thread, caller, file, module, line, ns, ns_squared (the sum of each sample's): the work, and the sleep, of other threads
+    during these waits. The longest come first."""
+    others_in = [of.seen.clear().with_columns(inside=pl.lit(0, pl.Int64))]
     for (process,), here in waits.partition_by("process", as_dict=True).items():
         waited = union(here["begin_ns"].to_numpy(), here["end_ns"].to_numpy())
         waiters = here.group_by("thread").agg(pl.col("ns").sum())
@@ -356,12 +364,8 @@ def holders(of: Waiting, waits: pl.DataFrame, why: Why) -> pl.DataFrame:
             others = others.filter(pl.col("thread") != waiters["thread"][0])
         inside = waited.within(others["begin_ns"].to_numpy(), others["end_ns"].to_numpy())
         others_in.append(others.with_columns(inside=pl.Series(inside, dtype=pl.Int64)).filter(pl.col("inside") > 0))
-    if not others_in:
-        return pl.DataFrame(
-            schema={"process": pl.Int64, "thread": pl.Int64, "caller": pl.String, "file": pl.String, "line": pl.Int64, "ns": pl.Int64}
-        )
-    held = pl.concat(others_in).group_by("process", "thread", "file", "caller")
-    return held.agg(pl.col("line").mode().min(), ns=pl.col("inside").sum()).sort(
+    held = pl.concat(others_in).group_by("process", "thread", "file", "module", "caller")
+    return held.agg(pl.col("line").mode().min(), ns=pl.col("inside").sum(), ns_squared=(pl.col("inside").cast(pl.Float64) ** 2).sum()).sort(
         "ns", "process", "thread", "file", "caller", descending=[True, *[False] * 4]
     )
 

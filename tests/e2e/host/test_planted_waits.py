@@ -7,6 +7,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 from recording import PYTHON, Run, recorder
@@ -14,6 +15,7 @@ from recording import PYTHON, Run, recorder
 from aiflame.analyze.finding import Finding
 from aiflame.analyze.findings.advice import GENERAL, fix
 from aiflame.analyze.findings.biggest import findings
+from aiflame.analyze.findings.waiting import LEAST_SHARE
 from aiflame.analyze.overview.summary import summarize
 
 pytestmark = pytest.mark.timed
@@ -32,12 +34,24 @@ PLANTED = {
 NEAR_MISSES = ("sleeping_little", "locked_apart", "reading_what_is_there", "awaiting", "idling", "joining", "child")
 WAYS = {"looks": (), "wall": ("--wall", "99")}
 LOADING = ("loading", "loading_ahead")
-Waits = Callable[..., tuple[float, dict[str, tuple[int, Finding]]]]
+Waits = Callable[..., tuple["Account", dict[str, tuple[int, Finding]]]]
+
+
+class Account(NamedTuple):
+    """The program's own account: parts of its time."""
+
+    waited: float
+    away: float
+    """It waited, or had no CPU in the same calls."""
+
+    def fits(self, named: float, way: str) -> bool:
+        """To wall-clock samples, a thread that is awake again and waits for a CPU still stands in its call. Looks leave that time out."""
+        return self.waited - 0.15 < named < (self.away if way == "wall" else self.waited) + 0.15
 
 
 @pytest.fixture(scope="module")
 def waits(tmp_path_factory: pytest.TempPathFactory) -> Waits:
-    """The share by the program's own account, and by kind: the place in the list, and the finding. Each program runs once each way."""
+    """The program's account, and by kind: the place in the list, and the finding. Each program runs once each way."""
 
     def record(function: str, way: str, folder: Path) -> Run:
         seconds = SECONDS + 4 if function in LOADING else SECONDS
@@ -50,32 +64,27 @@ def waits(tmp_path_factory: pytest.TempPathFactory) -> Waits:
             runs = pool.map(lambda function, folder: record(function, way, folder), functions, folders)
             return dict(zip(functions, runs, strict=True))
 
-    def found(function: str, way: str) -> tuple[float, dict[str, tuple[int, Finding]]]:
+    def found(function: str, way: str) -> tuple[Account, dict[str, tuple[int, Finding]]]:
         run = group(MOSTLY_WAIT if function in MOSTLY_WAIT else (function,), way)[function]
         assert run.status == 0, run.stderr
         profile = run.profile()
         listed = findings(profile.store, summarize(profile.store, profile.meta), limit=99)
         assert all(fix(one) != GENERAL for one in listed)
         kinds = {one.kind: (number, one) for number, one in enumerate(listed) if one.kind.startswith(("waiting-", "loop-"))}
-        return float(run.stdout), kinds
+        return Account(*map(float, run.stdout.split())), kinds
 
     return found
-
-
-def is_about(named: float, share: float, way: str) -> bool:
-    """To wall-clock samples, a thread that is awake again and waits for a CPU still stands in its call. Looks leave that time out."""
-    return share - 0.15 < named < share + (0.3 if way == "wall" else 0.15)
 
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("function", PLANTED)
 def test_a_planted_wait_is_among_the_first_three_sentences(waits: Waits, function: str, way: str) -> None:
-    share, kinds = waits(function, way)
-    if share < 0.2:
+    account, kinds = waits(function, way)
+    if account.waited < 0.2:
         pytest.skip("this disk is too quick")
     number, finding = kinds[PLANTED[function]]
     assert number < 3
-    assert is_about(finding.share, share, way)
+    assert account.fits(finding.share, way)
     file, _, line = finding.view.place.rpartition(":")
     assert file == str(PROGRAM)
     assert PROGRAM.read_text().splitlines()[int(line) - 1].endswith("# planted")
@@ -91,9 +100,11 @@ def test_a_lock_names_who_held_it(waits: Waits, way: str) -> None:
 
 @pytest.mark.parametrize("way", WAYS)
 def test_threads_that_want_the_gil_have_it_in_turns(waits: Waits, way: str) -> None:
-    share, kinds = waits("contending", way)
+    account, kinds = waits("contending", way)
+    if "waiting-gil" not in kinds and account.waited < LEAST_SHARE + 0.15:
+        pytest.skip("other programs have the CPUs: its threads hardly wait for each other")
     finding = kinds["waiting-gil"][1]
-    assert is_about(finding.share, share, way)
+    assert account.fits(finding.share, way)
     assert "held in turns by 2 threads in computes()" in finding.sentence
 
 
@@ -106,8 +117,8 @@ def test_a_near_miss_is_not_named(waits: Waits, function: str, way: str) -> None
 @pytest.mark.parametrize("way", WAYS)
 def test_a_data_loader_with_too_few_workers(waits: Waits, way: str) -> None:
     pytest.importorskip("torch")
-    share, kinds = waits("loading", way)
+    account, kinds = waits("loading", way)
     finding = kinds["waiting-data"][1]
-    assert is_about(finding.share, share, way)
+    assert account.fits(finding.share, way)
     assert re.search(r"DataLoader \d+% of the time at planted_waits\.py:\d+: its only worker is busy (9\d|100)% of it$", finding.sentence)
     assert waits("loading_ahead", way)[1] == {}

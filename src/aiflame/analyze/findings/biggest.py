@@ -23,7 +23,7 @@ from aiflame.analyze.findings.steps import slow_layers, slow_steps
 from aiflame.analyze.findings.waiting import waiting_findings
 from aiflame.analyze.overview.summary import Summary
 from aiflame.analyze.ranks.comparison import Ranks
-from aiflame.analyze.waiting import waiting
+from aiflame.analyze.scoped_waiting import scoped_waiting
 from aiflame.attribute.metrics import METRICS
 from aiflame.attribute.tree import CPU_TIME, GPU_TIME
 from aiflame.profile.tables.interface import Tables
@@ -86,7 +86,7 @@ def _explains(cause: Finding, other: Finding) -> bool:
 
 def _of_cpus(analysis: ProfileAnalysis, summary: Summary) -> Iterator[Finding]:
     """Waits first, which are parts of elapsed time; then CPU time, which counts as that part of it in which the program ran at all."""
-    waits = waiting(analysis.profile)
+    waits = scoped_waiting(analysis.profile)
     if waits is not None:
         yield from waiting_findings(waits)
     yield from busy_loops(analysis.profile)

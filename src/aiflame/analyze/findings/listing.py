@@ -51,6 +51,8 @@ class Listing:
     missing: tuple[str, ...]
     """Sentences: data that the profile lacks, and how to record it."""
     notes: tuple[str, ...]
+    whole_run: bool
+    """A person asked for the whole run."""
 
     @property
     def total(self) -> MetricTotal | None:
@@ -64,7 +66,7 @@ def listing(profile: OpenedProfile, limit: int, *, whole_run: bool = False) -> L
     summary = summarize(analysis, profile.meta)
     ordered = findings(analysis, summary, limit, lambda: answer(facts_of_ranks(profile)))
     missing = tuple(_missing(analysis, summary, ordered, off=profile.meta.options.get("cpu_rate") == 0))
-    return Listing(profile.path.name, summary, tuple(_with_ids(ordered)), missing, (*profile.unfinished(), *summary.notes))
+    return Listing(profile.path.name, summary, tuple(_with_ids(ordered)), missing, (*profile.unfinished(), *summary.notes), whole_run)
 
 
 def to_json(listing: Listing) -> str:

@@ -7,8 +7,10 @@ from collections.abc import Iterator, Mapping
 import polars as pl
 
 from aiflame.analyze.finding import Evidence, Finding
+from aiflame.analyze.findings.holder import holder_text, surely_above
 from aiflame.analyze.layer_groups import escaped
-from aiflame.analyze.places import hottest, place_text, short_place
+from aiflame.analyze.native_places import HELD
+from aiflame.analyze.places import hottest, short_place
 from aiflame.analyze.waiting import Cost, Waiting, Why, blocked_loop, costs, holders, loaders
 from aiflame.attribute.tree import WALL_TIME
 from aiflame.resolve.waits import GIL, IO, LOCK, SLEEP
@@ -21,7 +23,9 @@ LEAST_SAMPLES = 100
 A_PART = 0.2
 """Of an equal part of the waits: a thread with less is none of those that wait."""
 MOSTLY = 0.6
-"""Of the time of all holders: below, a lock goes round."""
+"""Of the waits: a thread that surely has more is the subject of the sentence alone."""
+OR_READY = 0.25
+"""Of the waits: of so much time, wall-clock samples do not say whether a thread waited or had no CPU."""
 GAINS: Mapping[Why, float] = {Why.LOCK: 0.9, Why.GIL: 0.9, Why.IO: 0.7, Why.SLEEP: 1.0, Why.DATA: 0.9}
 _DOING: Mapping[Why, str] = {
     Why.LOCK: "waits for a lock",
@@ -36,24 +40,53 @@ _LABELS: Mapping[Why, str] = {Why.LOCK: LOCK, Why.GIL: GIL, Why.IO: IO, Why.SLEE
 def waiting_findings(of: Waiting) -> Iterator[Finding]:
     of_reasons = costs(of)
     least = LEAST_SAMPLES if of.sampled else LEAST_SEEN
-    for why, doing in _DOING.items():
+    for why in _DOING:
         cost = of_reasons.get(why)
         if cost is None or cost.share < LEAST_SHARE or len(cost.rows) < least:
             continue
-        yield from _of_loop(of, why, cost) or [_of(of, why, doing, cost)]
+        yield from _of_loop(of, why, cost) or [_of(of, why, cost)]
 
 
-def _of(of: Waiting, why: Why, doing: str, cost: Cost) -> Finding:
-    place, caller = hottest(cost.rows.select("file", "line", "caller", value="ns"))
-    at = f", most at {short_place(place)}" if place and why is not Why.DATA else f" at {short_place(place)}" if place else ""
+def _of(of: Waiting, why: Why, cost: Cost) -> Finding:
+    place, caller, at = _at(cost.rows, why)
     call = f" ({_call(cost.rows)})" if why is Why.IO and _call(cost.rows) else ""
     file, _, line = place.rpartition(":")
     here = cost.rows.filter((pl.col("file") == file) & (pl.col("line") == int(line))) if place else cost.rows
-    more = _holder(of, holders(of, here, why)) if why in (Why.LOCK, Why.GIL) else ""
+    primitive = _primitive(cost.rows) if why is Why.LOCK else ""
+    more = holder_text(of, holders(of, here, why)) if why is Why.GIL or (why is Why.LOCK and primitive in ("", HELD)) else ""
     if why is Why.DATA:
         more = _workers(of, cost)
-    sentence = f"{_who(of, cost.rows)} {doing}{call} {cost.share:.0%} of the time{at}{more}"
+    doing = f"waits for {primitive}" if primitive else _DOING[why]
+    sentence = f"{_who(of, cost.rows)} {doing}{call}{_or_ready(of, why, cost)} {cost.share:.0%} of the time{at}{more}"
     return Finding(sentence, cost.share, _view(of, why, caller, place), f"waiting-{why.value}", cost.share * GAINS[why])
+
+
+def _at(rows: pl.DataFrame, why: Why) -> tuple[str, str, str]:
+    """The line with most of these waits, its function, and both in words. Native code may have no line: then its library is named."""
+    place, caller = hottest(rows.select("file", "line", "caller", value="ns"))
+    if place:
+        file, _, line = place.rpartition(":")
+        is_native = (rows.filter((pl.col("file") == file) & (pl.col("line") == int(line)))["module"] != "").any()
+        where = f"in {caller}() ({short_place(place)})" if is_native else f"at {short_place(place)}"
+        return place, caller, f" {where}" if why is Why.DATA else f", most {where}"
+    functions = rows.filter(pl.col("caller") != "").group_by("caller", "module").agg(pl.col("ns").sum())
+    if functions.is_empty():
+        return "", "", ""
+    caller, module, _ = functions.sort("ns", "caller", "module", descending=[True, False, False]).row(0)
+    return "", caller, f", most in {caller}() ({module})"
+
+
+def _primitive(rows: pl.DataFrame) -> str:
+    """The primitive of most of these waits in native code; "" for a mutex."""
+    primitives = rows.group_by("primitive").agg(pl.col("ns").sum()).sort("ns", "primitive", descending=[True, False])
+    primitive, ns = primitives.row(0)
+    return str(primitive) if ns > MOSTLY * int(rows["ns"].sum()) else ""
+
+
+def _or_ready(of: Waiting, why: Why, cost: Cost) -> str:
+    if of.ready_ns < OR_READY * int(cost.rows["ns"].sum()):
+        return ""
+    return " or waits for a CPU" if why is Why.SLEEP else " or for a CPU"
 
 
 def _view(of: Waiting, why: Why, caller: str, place: str) -> Evidence:
@@ -68,7 +101,9 @@ def _who(of: Waiting, rows: pl.DataFrame) -> str:
     """The subject of a sentence: the thread that has most of these waits, or all that have an equal part of them."""
     threads = rows.group_by("process", "thread").agg(pl.col("ns").sum()).sort("ns", "process", "thread", descending=[True, False, False])
     whole = int(threads["ns"].sum())
-    chosen = threads.head(1) if int(threads["ns"][0]) > MOSTLY * whole else threads.filter(pl.col("ns") > whole * A_PART / len(threads))
+    samples = whole**2 / float((rows["ns"].cast(pl.Float64) ** 2).sum())
+    alone = surely_above(int(threads["ns"][0]) / whole, samples, MOSTLY)
+    chosen = threads.head(1) if alone else threads.filter(pl.col("ns") > whole * A_PART / len(threads))
     pairs = set(chosen.select("process", "thread").rows())
     if pairs <= set(of.threads.filter("main").select("process", "thread").rows()):
         return "The main thread" if chosen["process"].max() == of.threads["process"].min() else "A child process"
@@ -79,29 +114,6 @@ def _call(rows: pl.DataFrame) -> str:
     calls = rows.group_by("call").agg(pl.col("ns").sum()).sort("ns", "call", descending=[True, False])
     name = str(calls["call"][0]).lstrip("_").removeprefix("libc_").removeprefix("GI_").partition("@")[0]
     return "" if name.startswith("[") else name
-
-
-def _holder(of: Waiting, held: pl.DataFrame) -> str:
-    """`, held by thread parser-2 in save()`"""
-    held = held.filter(pl.col("caller") != "")
-    if held.is_empty():
-        return ""
-    places = held.group_by("caller", "file").agg(pl.col("line").first(), pl.col("ns").sum()).sort("ns", "caller", descending=[True, False])
-    function, file, line, _ = places.row(0)
-    inside = held.filter((pl.col("caller") == function) & (pl.col("file") == file))
-    threads = inside.group_by("process", "thread").agg(pl.col("ns").sum()).sort("ns", "process", "thread", descending=[True, False, False])
-    where = f"in {function}() ({short_place(place_text(file, line))})"
-    if int(threads["ns"][0]) < MOSTLY * int(threads["ns"].sum()):
-        return f", held in turns by {len(threads)} threads {where}"
-    return f", held by {_name(of, *threads.select('process', 'thread').row(0))} {where}"
-
-
-def _name(of: Waiting, process: int, thread: int) -> str:
-    here = of.threads.filter(pl.col("process") == process)
-    rows = {int(number): (main, name) for number, main, name in here.select("thread", "main", "name").rows()}
-    main, name = rows.get(thread, (False, ""))
-    unnamed = {other for is_main, other in rows.values() if is_main} | {""}
-    return "the main thread" if main else "another thread" if name in unnamed else f"thread {name}"
 
 
 def _workers(of: Waiting, cost: Cost) -> str:
@@ -120,5 +132,5 @@ def _of_loop(of: Waiting, why: Why, cost: Cost) -> list[Finding]:
         return []
     place, caller = hottest(looped.select("file", "line", "caller", value="ns"))
     inside = f"{caller}() ({short_place(place)})" if place else "a callback"
-    sentence = f"The event loop stands still {part:.0%} of the time: {inside} {_DOING[why]} on its thread"
+    sentence = f"The event loop stands still {part:.0%} of the time: {inside} {_DOING[why]}{_or_ready(of, why, cost)} on its thread"
     return [Finding(sentence, part, _view(of, why, caller, place), "loop-blocked", part * 0.9)]

@@ -66,9 +66,11 @@ class SiteTable:
     slots: int
     """Parts of a step."""
     steps: pl.DataFrame
-    """number (of the first that the row stands for), process (node), begin, end (ns after the origin)"""
+    """number (of the first that the row stands for), process (node), begin, end (ns after the origin), steady (1 or 0)"""
     slot_values: pl.DataFrame
     """group, step (row of `steps`), slot, and values"""
+    steady: pl.DataFrame
+    """As `Times.steady`"""
     notes: tuple[str, ...]
     window_ns: int
     """How long a window of GPU sampling usually is, 0: none. Samples know their kernel and their window, not their launch."""
@@ -119,6 +121,7 @@ def put_in_order(
     leaves = summed(leaves.select("site", INSIDE, *values), ("site", INSIDE))
     moments = times.moments.with_columns(group=pl.Series(new_group[_ints(times.moments, "group")]))
     slot_values = times.slot_values.with_columns(group=pl.Series(new_group[_ints(times.slot_values, "group")]))
+    steady = times.steady.with_columns(group=pl.Series(new_group[_ints(times.steady, "group")]))
     steps = steps.with_columns(process=pl.Series(of_steps, dtype=pl.Int64))
     return SiteTable(
         domain,
@@ -134,6 +137,7 @@ def put_in_order(
         times.slots,
         steps,
         ordered(slot_values, ("step", "slot", "group")),
+        ordered(steady, ("group",)),
         (*got.notes, *times.notes),
         times.window_ns,
         times.period_log2,

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
+from aiflame.attribute.analysis import Analysis
 from aiflame.attribute.arrays.row_keys import ordered, summed
 from aiflame.attribute.arrays.time_bins import Bins, by_density, coarser_bins, in_bins, wide_enough
 from aiflame.attribute.arrays.types import Ints
@@ -15,6 +16,7 @@ from aiflame.attribute.devices.idle import IDLE, Device, Gaps
 from aiflame.attribute.devices.samples import DRIVER, DROPPED, MOST_SAMPLES, Samples, counted
 from aiflame.attribute.devices.work import Work
 from aiflame.attribute.meaning.events import LATEST
+from aiflame.attribute.meaning.steady import steady
 from aiflame.attribute.sites.steps import device_slots, sample_slots
 from aiflame.attribute.tree import GPU_STALLS, GPU_TIME
 from aiflame.profile.tables.interface import Tables
@@ -29,9 +31,11 @@ class Times:
     """group, bin, and values"""
     slots: int
     steps: pl.DataFrame
-    """STEPS: `number` of the first that a row stands for, `process` as a node, ns after the origin"""
+    """STEPS: `number` of the first that a row stands for, `process` as a node, ns after the origin; and `steady`"""
     slot_values: pl.DataFrame
     """group, step (row of `steps`), slot, and values"""
+    steady: pl.DataFrame
+    """group, and values in steady steps (`meaning.steady`); groups that have none are left out"""
     notes: tuple[str, ...]
     window_ns: int = 0
     """How long a window of sampling usually is; 0 where nothing was sampled in windows."""
@@ -65,7 +69,11 @@ def device_times(
     seen = pl.DataFrame({"group": np.arange(len(first)), "first": np.maximum(first - bins.origin_ns, 0) // 1000})
     slots = device_slots(gpu_work, steps, (group, start, end), idle, bins, binned)
     window = (0, 0) if sampled is None else (window_length(profile), period_log2(profile))
-    return Times(bins, seen, binned, slots.slots, slots.steps, slots.values, (*_width(bins, fine), *slots.notes), *window)
+    process = _ints(gpu_work.sites, "process")[group]
+    inside = _steady(profile, process, _ints(gpu_work.executions, "step"), start, group, end - start, GPU_TIME.name)
+    return Times(
+        bins, seen, binned, slots.slots, _marked(profile, slots.steps), slots.values, inside, (*_width(bins, fine), *slots.notes), *window
+    )
 
 
 def window_length(profile: Tables) -> int:
@@ -93,7 +101,27 @@ def sample_times(profile: Tables, metric: str, items: pl.DataFrame, steps: pl.Da
     )
     slots = sample_slots(items, steps, bins, metric)
     moments = moments.rename({"value": metric})
-    return Times(bins, first, moments, slots.slots, slots.steps, slots.values, (*_width(bins, fine), *slots.notes))
+    inside = _steady(profile, _ints(items, "process"), _ints(items, "step"), time, group, _ints(items, "value"), metric)
+    return Times(
+        bins, first, moments, slots.slots, _marked(profile, slots.steps), slots.values, inside, (*_width(bins, fine), *slots.notes)
+    )
+
+
+def _steady(profile: Tables, process: Ints, step: Ints, time: Ints, group: Ints, value: Ints, metric: str) -> pl.DataFrame:
+    """`Times.steady`"""
+    steps = steady(Analysis.of(profile))
+    if not steps.first:
+        return pl.DataFrame(schema={"group": pl.Int64, metric: pl.Int64})
+    inside = steps.of(process, step, time)
+    rows = pl.DataFrame({"group": group[inside], metric: value[inside]})
+    return rows.group_by("group").agg(pl.col(metric).sum()).sort("group")
+
+
+def _marked(profile: Tables, steps: pl.DataFrame) -> pl.DataFrame:
+    """Steps with a column `steady`, 1 or 0."""
+    first = {process + 1: step for process, step in steady(Analysis.of(profile)).first.items()}
+    least = pl.col("process").replace_strict(first, default=None, return_dtype=pl.Int64)
+    return steps.with_columns(steady=(pl.col("number") >= least).fill_null(False).cast(pl.Int64))
 
 
 def _width(bins: Bins, wanted: Bins) -> list[str]:

@@ -74,6 +74,8 @@ class Waits:
         self._over.set()
         if self._thread.is_alive():
             self._thread.join(1.0)
+        if not self._thread.is_alive():
+            self._leave_all()
         return [REFUSED] if self._refused and not self.seen else []
 
     def _run(self) -> None:
@@ -87,8 +89,7 @@ class Waits:
             often = self.looks < MANY
             least_s = sorted(costs)[len(costs) // 2] / 1e9 / (FIRST_SHARE if often else SHARE)
             pause_s = self._random.uniform(0.5, 1.5) * max(OFTEN_S if often else SELDOM_S, least_s)
-        for pid in list(self._open):
-            self._leave(pid)
+        self._leave_all()
 
     def look(self) -> None:
         if time.monotonic() >= self._next_find:
@@ -129,6 +130,10 @@ class Waits:
             self._forget(pid)
             return None
         return self._open[pid]
+
+    def _leave_all(self) -> None:
+        for pid in list(self._open):
+            self._leave(pid)
 
     def _leave(self, pid: int) -> None:
         process = self._open.pop(pid, None)

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
+from typing import cast
 
 from aiflame.analyze.device.profile_analysis import release_analysis
 from aiflame.analyze.kernel.source_text import SourceFolder, SourceTexts
 from aiflame.analyze.ranks.one_profile import answer, facts_of_ranks, rank_numbers
 from aiflame.analyze.ranks.page import RankPage, rank_page
-from aiflame.analyze.scope import analysis_of
+from aiflame.analyze.scope import analysis_of, has_steady_steps
 from aiflame.analyze.tables.all import tables
 from aiflame.analyze.tables.table import TableOf
 from aiflame.attribute.meaning.context import release_samples
@@ -19,15 +20,18 @@ from aiflame.attribute.timeline.windows import Windows
 from aiflame.errors import AiflameError
 from aiflame.memory import give_back_freed_memory
 from aiflame.profile.tables.interface import OpenedProfile
+from aiflame.render.blocks import block
 from aiflame.render.output import new_file
 from aiflame.render.report.code import MOST_IN_A_FILE, Code
 from aiflame.render.report.facts_block import facts_makers
 from aiflame.render.report.overview import first_screen, tables_block
-from aiflame.render.report.page import page
+from aiflame.render.report.page import harmless, page
 from aiflame.render.report.ranks import ranks_block
 from aiflame.render.report.timeline_block import of_profile as timeline_block_of
 from aiflame.render.report.timeline_block import timeline_block
 
+OTHER_SCREEN, OTHER_TABLES = "scope.other", "tables.other"
+"""Blocks of the scope that the page does not begin with."""
 WHOLE = 1 << 30
 """More pages of kernels than any profile has."""
 MOST_AT_ONCE = 400_000
@@ -50,12 +54,15 @@ class Report:
         self.profile, self.baseline = profile, baseline
         self.title = title or profile.path.name
         self._most_code, self._sources = most_code, sources
+        self._whole_run = whole_run
         self.analysis = analysis_of(profile, whole_run=whole_run)
 
     def first_screen(self) -> dict[str, object]:
         """The data that the page shows first, and the names of its `blocks`."""
         shown = first_screen(self.profile, self.analysis, self.tables, self.baseline, lambda: self.ranks.comparison)
-        return {**shown, "title": self.title, "blocks": self.names}
+        names = ("run", "steps") if self._whole_run else ("steps", "run")
+        scopes = dict(zip(("shown", "other"), names, strict=True)) if has_steady_steps(self.analysis) else None
+        return {**shown, "scopes": scopes, "title": self.title, "blocks": self.names}
 
     @cached_property
     def names(self) -> list[str]:
@@ -81,12 +88,16 @@ class Report:
             if name == "tables":
                 release_analysis(self.analysis)
                 self.__dict__.pop("tables", None)
+            if name == OTHER_TABLES:
+                self.__dict__.pop("_other", None)
             if name in self._makers:
                 give_back_freed_memory()
 
     @cached_property
     def _makers(self) -> dict[str, Callable[[], bytes]]:
         makers: dict[str, Callable[[], bytes]] = {"tables": self._tables_block} if self.tables else {}
+        if has_steady_steps(self.analysis):
+            makers |= {OTHER_SCREEN: lambda: self._other[0], OTHER_TABLES: lambda: self._other[1]}
         if len(rank_numbers(self.profile)) > 1:
             makers["ranks"] = self._ranks_block
         makers |= {f"facts.{domain}": make for domain, make in facts_makers(self.analysis).items()}
@@ -96,6 +107,15 @@ class Report:
 
     def _tables_block(self) -> bytes:
         return tables_block(self.tables, self.profile.meta.started.monotonic_ns)
+
+    @cached_property
+    def _other(self) -> tuple[bytes, bytes]:
+        """The first screen and the tables in the scope that the page does not begin with."""
+        analysis = analysis_of(self.profile, whole_run=not self._whole_run)
+        listed = tables(analysis)
+        shown = first_screen(self.profile, analysis, listed, self.baseline, lambda: self.ranks.comparison)
+        screen = block(cast(Mapping[str, object], harmless({**shown, "tables": OTHER_TABLES})), {})
+        return screen, tables_block(listed, self.profile.meta.started.monotonic_ns)
 
     def _ranks_block(self) -> bytes:
         data = ranks_block(self.ranks, self.profile.meta.started.monotonic_ns)

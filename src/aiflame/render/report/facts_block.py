@@ -77,7 +77,14 @@ def _columns(facts: SiteTable) -> tuple[dict[str, Values], list[str]]:
     for name, segment in facts.segments.items():
         columns[f"{name}.parent"], columns[f"{name}.frame"] = segment.parent, segment.frame
         in_order.append(f"{name}.parent")
-    tables = {"site": facts.sites, "leaf": facts.leaves, "moment": facts.moments, "step": facts.steps, "slot": facts.slot_values}
+    tables = {
+        "site": facts.sites,
+        "leaf": facts.leaves,
+        "moment": facts.moments,
+        "step": facts.steps,
+        "slot": facts.slot_values,
+        "steady": facts.steady,
+    }
     for table, rows in tables.items():
         for name in rows.columns:
             columns[f"{table}.{name}"] = rows[name].to_numpy()
@@ -93,5 +100,6 @@ def _columns(facts: SiteTable) -> tuple[dict[str, Values], list[str]]:
         "slot.step",
         "slot.slot",
         "slot.group",
+        "steady.group",
     ]
     return columns, in_order

@@ -15,6 +15,7 @@ from aiflame.analyze.layer_groups import escaped, search
 from aiflame.analyze.overview.step_series import step_series
 from aiflame.analyze.overview.summary import summarize
 from aiflame.analyze.ranks.comparison import Ranks
+from aiflame.analyze.scope import has_steady_steps
 from aiflame.analyze.tables.table import Column, TableOf
 from aiflame.attribute.analysis import Analysis
 from aiflame.profile.tables.interface import OpenedProfile
@@ -70,13 +71,15 @@ def first_screen(
     ranks: Callable[[], Ranks] | None = None,
 ) -> dict[str, object]:
     summary = summarize(analysis, profile.meta)
+    # The page has a switch: it need not say why this is the whole run.
+    scope = dataclasses.replace(summary.scope, why="") if has_steady_steps(analysis) else summary.scope
     by_name = {table.name: table for table in tables}
     chosen = (next((panel for panel in group if panel.table in by_name), None) for group in PANELS)
     return {
         "profile": profile.path.name,
         "started_ns": profile.meta.started.monotonic_ns,
         "summary": dataclasses.asdict(summary),
-        "scope": summary.scope.with_switch("aiflame report "),
+        "scope": scope.text,
         "inference": summary.scope.inference_text,
         "findings": [dataclasses.asdict(finding) for finding in findings(analysis, summary, ranks=ranks)],
         "steps": [dataclasses.asdict(series) for series in step_series(profile_analysis(analysis))],

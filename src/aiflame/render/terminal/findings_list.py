@@ -29,7 +29,8 @@ def print_findings(listing: Listing, profile: str, console: Console | None = Non
         console.print(Text(text, "dim"), width=width)
     for number, one in enumerate(listing.findings, 1):
         finding = one.finding
-        facts = {"where": finding.view.place, "stall": _stall(finding), "fix": one.fix, "look": look(finding, profile), "id": one.id}
+        command = look(finding, profile, listing.summary.command, whole_run=listing.whole_run)
+        facts = {"where": finding.view.place, "stall": _stall(finding), "fix": one.fix, "look": command, "id": one.id}
         console.print()
         console.print(_block(f"{number}", finding.sentence, {name: text for name, text in facts.items() if text}), width=width)
     if not listing.findings and not listing.missing:
@@ -40,9 +41,10 @@ def print_findings(listing: Listing, profile: str, console: Console | None = Non
         console.print(Text(text, style="yellow"), width=width)
 
 
-def look(finding: Finding, profile: str) -> str:
-    """The command that shows a finding's evidence."""
+def look(finding: Finding, profile: str, recorded: str = "", *, whole_run: bool = False) -> str:
+    """The command that shows a finding's evidence. `recorded`: the program's command; `whole_run`: the finding is about all of it."""
     view, of = finding.view, shlex.quote(profile)
+    every = " --whole-run" if whole_run else ""
     if view.view == "kernels" and view.kernel:
         return f"aiflame annotate {of} {shlex.quote(view.kernel)}"
     if view.view == "flame":
@@ -52,12 +54,13 @@ def look(finding: Finding, profile: str) -> str:
     if view.view == "ranks":
         return f"aiflame ranks {of}"
     if view.metric == WALL_TIME.name and view.view == "timeline":
-        return "record again with --wall, then: aiflame flame --metric wall-time"
-    if view.view == "timeline" and view.by:
-        return f"aiflame top {of} --by step"
+        search = f" --focus {shlex.quote(view.search)}" if view.search else ""
+        return f"aiflame record --wall -- {recorded or 'COMMAND'} && aiflame flame --metric {WALL_TIME.name}{search}"
+    if view.view == "timeline" and view.by == "step":
+        return f"aiflame top {of} --by step{every}"
     if view.table in ("layers", "steps"):
-        return f"aiflame top {of} --by {view.table.removesuffix('s')}"
-    return f"aiflame open {of}"
+        return f"aiflame top {of} --by {view.table.removesuffix('s')}{every}"
+    return f"aiflame open {of}{every}"
 
 
 def _heading(listing: Listing) -> Text:

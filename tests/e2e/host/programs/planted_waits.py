@@ -1,4 +1,5 @@
-"""`planted_waits.py FUNCTION SECONDS`: waits in a known way, and prints the part of its time for which it did."""
+"""`planted_waits.py FUNCTION SECONDS`: waits in a known way, and prints the part of its time for which it did, and that part together
+with the time for which it then had no CPU."""
 
 import asyncio
 import os
@@ -18,7 +19,7 @@ SECONDS = float(sys.argv[2])
 BEGAN = time.monotonic()
 STARTED = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19]) / os.sysconf("SC_CLK_TCK")
 """On the clock since the machine's start: the interpreter's start is a part of the time, too."""
-waited = 0.0
+waited = away = 0.0
 
 
 def goes_on():
@@ -36,20 +37,23 @@ def turn(low=0.01, high=0.05):
     return RANDOM.uniform(low, high)
 
 
-def ready_seconds():
-    """Time in which the thread ran, or waited for a CPU alone."""
-    return sum(map(int, Path("/proc/thread-self/schedstat").read_text().split()[:2])) / 1e9
+def running_and_ready():
+    """Seconds in which the thread ran, and in which it waited for a CPU alone."""
+    running, ready = map(int, Path("/proc/thread-self/schedstat").read_text().split()[:2])
+    return running / 1e9, ready / 1e9
 
 
 class Waiting:
     def __enter__(self):
-        self.ready = ready_seconds()
+        self.running, self.ready = running_and_ready()
         self.begin = time.monotonic()
 
     def __exit__(self, *_):
-        global waited
+        global waited, away
         took = time.monotonic() - self.begin
-        waited += max(took - (ready_seconds() - self.ready), 0)
+        running, ready = running_and_ready()
+        away += max(took - (running - self.running), 0)
+        waited += max(took - (running - self.running) - (ready - self.ready), 0)
 
 
 WAITING = Waiting()
@@ -110,11 +114,13 @@ def spins():
 
 def contends():
     """It has only the interpreter's lock to wait for."""
-    global waited
+    global waited, away
     begin = time.monotonic()
     spins()
+    running, ready = running_and_ready()
     with LOCK:
-        waited += (time.monotonic() - begin - ready_seconds()) / 2
+        away += (time.monotonic() - begin - running) / 2
+        waited += (time.monotonic() - begin - running - ready) / 2
 
 
 def contending():
@@ -245,4 +251,5 @@ if __name__ == "__main__":
     for thread in threading.enumerate():
         if thread is not threading.main_thread() and not thread.daemon:
             thread.join()
-    print(waited / (time.clock_gettime(time.CLOCK_BOOTTIME) - STARTED))
+    took = time.clock_gettime(time.CLOCK_BOOTTIME) - STARTED
+    print(waited / took, away / took)

@@ -12,6 +12,7 @@ from story_findings import found
 from aiflame.analyze.finding import Finding
 from aiflame.analyze.findings.advice import fix
 from aiflame.analyze.findings.gpu.catalogue import OF_KERNELS, OF_KIND
+from aiflame.analyze.layer_groups import around
 
 FULL = {"grid_x": 132 * 8, "grid_y": 1, "grid_z": 1, "block_x": 256, "block_y": 1, "block_z": 1, "registers": 32}
 """Fills an H200 once: 8 blocks of 256 threads on each of 132 multiprocessors."""
@@ -32,7 +33,9 @@ def repeated(
         more: dict[str, Any] = {**FULL, **shape}
         if layer:
             story.now = round(now * 1000) - 10
-            story.forward("model", f"model/{layer}", name=name, start_ns=round(now * 1000), end_ns=round((now + took) * 1000), **more)
+            # `layers` is a list, which is never called; its items and their parts are.
+            called = [f"model/{one}" for one in around(layer)[1:] or [layer]]
+            story.forward("model", *called, name=name, start_ns=round(now * 1000), end_ns=round((now + took) * 1000), **more)
         else:
             story.work(now, now, now + took, MAIN, name=name, **more)
         now += took

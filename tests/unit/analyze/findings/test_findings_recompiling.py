@@ -15,10 +15,14 @@ STACK = '\nUser stack trace:\n  File "/app/train.py", line 31, in step\n    retu
 VALUE = "0/{0}: n == {0}    # return x * n  # app/train.py:31 in step" + STACK
 
 
+COMPILE = ("_compile", "/site-packages/torch/_dynamo/convert_frame.py", 900)
+
+
 def compiled(*reasons: str, seconds: float = 0.5, lasts: float = 20) -> Story:
     story = Story()
     for moment in range(200):
-        story.met(moment * lasts * 5000, MAIN, clock=0)
+        frames = (MAIN, COMPILE) if moment < 20 else (MAIN,)
+        story.met(moment * lasts * 5000, *frames, clock=0)
     of = {"function": "step", "file": "/app/train.py", "line": 30}
     story.tables["recompilations"] = [
         {**of, "reason": reason, "begin_ns": number * S, "end_ns": int((number + seconds) * S)} for number, reason in enumerate(reasons)

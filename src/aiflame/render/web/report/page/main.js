@@ -12,6 +12,7 @@ import { readAddress, writeAddress } from "./ui/address.js";
 import { Failure, Help, Theme } from "./ui/chrome.js";
 import { Data, firstScreen } from "./ui/data.js";
 import { element } from "./ui/dom.js";
+import { Scopes } from "./ui/scopes.js";
 
 const VIEWS = [overview, flame, scope, timeline, code, source, tables, ranks];
 const PATIENCE_MS = 150; // an answer within this time needs no progress line
@@ -25,6 +26,7 @@ class App {
   #main = document.querySelector("main");
   #progress = document.getElementById("progress");
   #slow = 0;
+  #scopes;
 
   constructor() {
     addEventListener("unhandledrejection", (event) => this.failed(event.reason));
@@ -45,10 +47,11 @@ class App {
       this.#busy(false);
     }
     this.blocks = this.summary.blocks;
+    this.#scopes = new Scopes(this.summary, () => this.data.ask("overview.other"), (name) => this.chooseScope(name));
     const there = VIEWS.filter((view) => view.there?.(this) ?? true);
     this.#offered = there.map((view) => ({ ...view, title: view.titled?.(this) ?? view.title }));
     for (const view of this.#offered) this.#addToNavigation(view);
-    const help = new Help(this.#offered);
+    const help = new Help(this.#offered, this.otherScope ? [["w", "steady steps or the whole run"]] : []);
     addEventListener("popstate", () => this.#show());
     document.addEventListener("keydown", (event) => this.#key(event, help));
     this.#show();
@@ -65,21 +68,39 @@ class App {
     return this.palette[this.theme()][kind][shade];
   }
 
+  /** `steps`: the steady ones; or `run`: all of it. */
+  get scope() {
+    return this.#scopes.now;
+  }
+
+  /** The words for the other scope; undefined where the profile has no steady steps. */
+  get otherScope() {
+    return this.#scopes.otherName;
+  }
+
+  /** The present view in another scope, by default the one that is not shown: a new entry in the history. */
+  chooseScope(name = this.#scopes.other) {
+    if (name === undefined || name === this.scope) return;
+    const { view, state } = readAddress(location.hash);
+    history.pushState(null, "", writeAddress(view || this.#shown, { ...state, scope: this.#scopes.written(name) }));
+    this.#show();
+  }
+
   /** Shows a view: a new entry in the history. */
   go(name, state) {
-    const address = writeAddress(name, state);
+    const address = this.#address(name, state);
     if (address !== location.hash) history.pushState(null, "", address);
     this.#show();
   }
 
   /** A link that does the same, and can be opened in a new tab, too; `classes` as in `.button`. */
   link(classes, name, state, ...content) {
-    return element(`a${classes}`, { href: writeAddress(name, state) }, ...content);
+    return element(`a${classes}`, { href: this.#address(name, state) }, ...content);
   }
 
   /** Writes the shown view's state into the address, without a new entry in the history. */
   replace(state) {
-    history.replaceState(null, "", writeAddress(this.#shown, state));
+    history.replaceState(null, "", this.#address(this.#shown, state));
   }
 
   /** For screen readers. */
@@ -92,6 +113,10 @@ class App {
     this.#failure.show(String(error?.message ?? error));
   }
 
+  #address(name, state) {
+    return writeAddress(name, { ...state, scope: this.#scopes.written() });
+  }
+
   #addToNavigation(view) {
     const link = this.link("", view.name, {}, view.title);
     link.dataset.view = view.name;
@@ -99,8 +124,29 @@ class App {
     document.querySelector("nav").append(link);
   }
 
+  /** Views of `summary` are made again, links get the scope into their addresses. */
+  async #enterScope(name) {
+    const screen = await this.#scopes.screen(name);
+    if (this.#scopes.meant(readAddress(location.hash).state.scope) !== name) return;
+    this.summary = screen;
+    this.#scopes.enter(name);
+    for (const { name: view, scope: follows } of this.#offered) {
+      if (follows !== "remade") continue;
+      this.#views.get(view)?.body.remove();
+      this.#views.delete(view);
+      if (this.#shown === view) this.#shown = "";
+    }
+    for (const link of /** @type {NodeListOf<HTMLAnchorElement>} */ (document.querySelectorAll("nav a"))) link.href = this.#address(link.dataset.view, {});
+    this.say(screen.scope);
+  }
+
   #show() {
-    const { view: wanted, state } = readAddress(location.hash);
+    const { view: wanted, state: { scope, ...state } } = readAddress(location.hash);
+    const meant = this.#scopes.meant(scope);
+    if (meant !== this.scope) {
+      this.#enterScope(meant).then(() => this.#show()).catch((error) => this.failed(error));
+      return;
+    }
     const view = this.#offered.find((one) => one.name === wanted) ?? this.#offered[0];
     try {
       if (!this.#views.has(view.name)) {
@@ -124,6 +170,7 @@ class App {
     if (before) before.body.hidden = true;
     this.#views.get(view.name).body.hidden = false;
     this.#shown = view.name;
+    this.#scopes.entered(view.scope !== undefined);
     for (const link of /** @type {NodeListOf<HTMLElement>} */ (document.querySelectorAll("nav a"))) {
       if (link.dataset.view === view.name) link.setAttribute("aria-current", "page");
       else link.removeAttribute("aria-current");
@@ -153,6 +200,7 @@ class App {
     if (view) this.go(view.name, {});
     else if (event.key === "?") help.toggle(this.#shown);
     else if (event.key === "t") this.#theme.turn();
+    else if (event.key === "w") this.chooseScope();
   }
 }
 

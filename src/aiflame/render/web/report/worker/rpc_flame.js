@@ -30,7 +30,8 @@ export const FLAME_CALLS = {
   async flame(blocks, given) {
     const from = await open(blocks, given.domain, given.base);
     const metric = from.facts.head.metrics.find((one) => one.name === given.metric) ?? from.facts.head.metrics[0];
-    const idle = idleShare(from.facts, metric.name);
+    const steady = given.scope === "steps";
+    const idle = steady ? 0 : idleShare(from.facts, metric.name); // steady steps are shown without idle time
     const shown = given.idle ? given.idle === "1" : idle < MOST_IDLE;
     const asked = { ...given, metric: metric.name, detail: given.detail || usualDetail(metric), idle: shown };
     const raw = growOnce(from, asked);
@@ -40,7 +41,7 @@ export const FLAME_CALLS = {
     const laid = changed.above ? joined(arrange(changed.below, how), arrange(changed.above, how)) : arrange(changed.below, how);
     const { placed: _, ...arrays } = laid; // the page needs no old numbers
     const cut = Boolean(changed.above?.cut ?? changed.below.cut);
-    const divided = Boolean(given.range || given.steps);
+    const divided = Boolean(given.range || given.steps || steady);
     const told = { metric, detail: asked.detail, idle: { share: idle, shown }, whole: whole(raw), cut, divided, scaled: raw.scaled };
     return { answer: { ...arrays, ...told }, transfer: buffers(arrays) };
   },
@@ -69,8 +70,8 @@ async function read(blocks, domain, withBase) {
 }
 
 function growOnce(from, asked) {
-  const { metric, by, range, steps, ranks: ofRanks, against, scale, idle, detail, inverted, hide } = asked;
-  const key = JSON.stringify([from.key, metric, by, range, steps, ofRanks, against, scale, idle, detail, Boolean(inverted), hide]);
+  const { metric, by, range, steps, scope, ranks: ofRanks, against, scale, idle, detail, inverted, hide } = asked;
+  const key = JSON.stringify([from.key, metric, by, range, steps, scope, ofRanks, against, scale, idle, detail, Boolean(inverted), hide]);
   if (grown.key === key) return grown.tree;
   const { facts, base, frames, labels } = from;
   const grouping = facts.groupings.find((one) => one.name === by) ?? facts.groupings[0];
@@ -81,7 +82,7 @@ function growOnce(from, asked) {
   const alike = rest && ofRanks ? unnumbered(frames) : null;
   if (alike) rest.frameOf = alike;
   const segments = alike ? grouping.segments.filter((name) => name !== "process" && name !== "rank") : grouping.segments;
-  const made = tree(facts, rest ?? base, { segments, metric, hidden, chosen, idle, ...(alike ? { frameOf: alike } : {}) });
+  const made = tree(facts, rest ?? (base && { ...base, chosen: chosenParts(base.facts, metric, { scope }) }), { segments, metric, hidden, chosen, idle, ...(alike ? { frameOf: alike } : {}) });
   const perLength = rest && rest.chosen.length > 0 ? chosen.length / rest.chosen.length : 1;
   const usual = rest || !base ? perLength : perPeriod(facts, base.facts, metric);
   grown = { key, tree: scaled(made, scale === "total" ? null : usual) };

@@ -10,19 +10,28 @@ export function span(text) {
 }
 
 /**
- * An address's choice of time: `parts` has for each group the part of all its moments that lies in the range and in the steps, `steps` marks these,
+ * An address's choice of time, else the page's scope: `parts` has for each group the part of all its moments that lies in the range and in the steps, `steps` marks these,
  * `length` is how much of the run that is, in steps or in bins, or how many ranks. Null where nothing is left out.
  */
-export function chosenParts(facts, metric, { range, steps, ranks }) {
+export function chosenParts(facts, metric, { range, steps, ranks, scope }) {
   const ofRanks = ranksOf(facts, ranks);
-  const parts = chosenTime(facts, metric, { range, steps });
+  const parts = chosenTime(facts, metric, { range, steps, scope });
   return ofRanks ? onRanks(parts, ofRanks, 1) : parts;
 }
 
-function chosenTime(facts, metric, { range, steps }) {
+/** The part of each group that lies in steady steps; null in a block that does not say. */
+function steadyParts(facts, metric) {
+  const { "steady.group": group, "step.steady": steps } = facts.columns;
+  if (!group) return null;
+  const groups = groupCount(facts);
+  const parts = share(groups, group, amounts(facts, "steady", metric), () => true, wholes(facts, metric, groups));
+  return { parts, steps: steps ?? null, length: 1 };
+}
+
+function chosenTime(facts, metric, { range, steps, scope }) {
   const bins = span(range);
   const numbers = span(steps);
-  if (!bins && !numbers) return null;
+  if (!bins && !numbers) return scope === "steps" ? steadyParts(facts, metric) : null;
   return found(facts, metric, bins && ((bin) => bin >= bins[0] && bin <= bins[1]), numbers && inSteps(facts, numbers));
 }
 
@@ -30,9 +39,9 @@ function chosenTime(facts, metric, { range, steps }) {
  * The opposite of the choice: on other ranks the same range and steps; else the time outside the range; or all other steps, but the first of each
  * process, which compiles and warms up.
  */
-export function restParts(facts, metric, { range, steps, ranks }) {
+export function restParts(facts, metric, { range, steps, ranks, scope }) {
   const ofRanks = ranksOf(facts, ranks);
-  if (ofRanks) return onRanks(chosenTime(facts, metric, { range, steps }), ofRanks, 2);
+  if (ofRanks) return onRanks(chosenTime(facts, metric, { range, steps, scope }), ofRanks, 2);
   const bins = span(range);
   const numbers = span(steps);
   if (!numbers) return found(facts, metric, (bin) => bin < bins[0] || bin > bins[1], null);

@@ -98,7 +98,7 @@ export class Chips {
     }
     if (model.byBase) chips.push(this.#chip("widths", "widths of the ", model.against ? "rest" : "baseline", { widths: "" }));
     const notes = [];
-    if (model.divided) notes.push("What lies inside a kernel is divided by how much of it ran in this range.");
+    if (model.divided) notes.push(dividedText(state, this.view.domain));
     if (model.differential && !model.against && !state.scale && model.scaled !== 1) {
       notes.push(`The baseline was sampled at another period: its samples count × ${model.scaled}.`);
     }
@@ -118,6 +118,13 @@ export function addChoice(view, key, choice) {
   const choices = readChoices(view.state[key]);
   if (choices.some((one) => one.what === choice.what && one.text === choice.text)) return;
   view.change({ [key]: writeChoices([...choices, choice]) });
+}
+
+/** Sites know how much of them lies in a part of the run; the frames inside of them do not. */
+function dividedText({ range, steps }, domain) {
+  const what = domain === "device" ? "What lies inside a kernel is" : "The lines of a function are";
+  const idle = domain === "device" ? " Idle time is left out." : "";
+  return range || steps ? `${what} divided by how much of it ran in this range.` : `${what} divided by how much of it ran in steady steps.${idle}`;
 }
 
 function stepsText(steps) {

@@ -49,7 +49,7 @@ export function metricsOf(domain) {
 }
 
 /** The question to the worker; equal questions have equal answers. */
-export function question(state, domain, hasBase) {
+export function question(state, domain, hasBase, scope) {
   const asked = { domain, metric: state.metric };
   for (const key of MADE) asked[key] = state[key];
   const against = againstRest(state);
@@ -58,6 +58,7 @@ export function question(state, domain, hasBase) {
     inverted: state.inverted === "1" && !state.sandwich,
     recursion: state.recursion === "merged",
     against,
+    scope: state.range || state.steps ? "run" : scope, // a part of the run that a person chose may lie outside of steady steps
     base: hasBase && state.base !== "0" && !against,
   };
 }

@@ -104,7 +104,8 @@ class FlameView {
     }
     this.domain = domainOf(this.state, this.domains);
     const hasBase = this.app.blocks.includes(`base.${this.domain}`);
-    const asked = question(this.state, this.domain, hasBase);
+    this.#follow();
+    const asked = question(this.state, this.domain, hasBase, this.app.scope);
     const key = JSON.stringify(asked);
     if (key !== this.#question) {
       this.#question = key;
@@ -121,6 +122,16 @@ class FlameView {
       if (this.#question !== key) return; // a later question is on its way
     }
     if (this.model) this.#apply();
+  }
+
+  /** After a change of the page's scope: nodes have other numbers. */
+  #follow() {
+    if (this.model && this.scope !== this.app.scope) {
+      this.path = this.chart.zoom > 0 ? pathOf(this.model, this.chart.zoom) : null;
+      this.state.zoom = "";
+      this.state.at = "";
+    }
+    this.scope = this.app.scope;
   }
 
   /** Another state, in the history unless `push` says otherwise. */
@@ -328,6 +339,7 @@ export const view = {
   name: "flame",
   title: "Flame graph",
   key: "2",
+  scope: "asked for",
   keys: KEYS,
   create(app) {
     return new FlameView(app);

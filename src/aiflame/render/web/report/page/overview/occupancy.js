@@ -18,12 +18,12 @@ export function occupancyOf(app) {
 
 function ofDevices(app, occupancy) {
   const several = new Set(occupancy.map((one) => one.process)).size > 1;
-  const stepped = occupancy.some((one) => one.in_steps);
+  const stepped = app.scope === "steps" && occupancy.some((one) => one.in_steps);
   const rows = occupancy.slice(0, MOST_ROWS).flatMap((one) => {
     const label = several ? `${one.device} ${one.process_name}` : one.device;
     const whole = one.end_ns - one.begin_ns;
     const title = `${amount(whole, "ns")} from the first work to the last`;
-    if (!one.in_steps) return [row(label, one, whole, title)];
+    if (!one.in_steps || !stepped) return [row(label, one, whole, title)];
     const { count, whole_ns: inside } = one.in_steps;
     const many = `${count.toLocaleString("en-US")} ${count === 1 ? "step" : "steps"}`;
     const below = row(`whole run, ${amount(whole, "ns")}`, one, whole, title);

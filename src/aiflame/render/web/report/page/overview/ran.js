@@ -12,10 +12,19 @@ export function ranOf(app) {
     {},
     element("code.command", { title: summary.command }, summary.command || "(the command is not known)"),
     element("dl.facts", {}, ...facts(app.summary).map(([label, value, title]) => fact(label, value, title))),
-    app.summary.scope ? element("p.scope", { title: "The findings, this screen and the tables speak of this" }, app.summary.scope) : null,
+    scopeOf(app),
     app.summary.inference ? element("p.scope", { title: "Calls of the model, by when they began" }, app.summary.inference) : null,
     notes(summary),
   );
+}
+
+/** The scope in words, and the way to the other one. */
+function scopeOf(app) {
+  const { scope } = app.summary;
+  if (!scope) return null;
+  const other = app.otherScope;
+  const turn = other && element("button.scope-turn", { type: "button", title: `${other} (w)`, onclick: () => app.chooseScope() }, `Show ${app.scope === "run" ? "steady steps" : "the whole run"}`);
+  return element("p.scope", { title: "The findings, this screen, the tables and the flame graph speak of this" }, scope, turn);
 }
 
 function facts({ summary, baseline }) {

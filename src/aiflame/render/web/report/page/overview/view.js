@@ -11,6 +11,7 @@ export const view = {
   name: "overview",
   title: "Overview",
   key: "1",
+  scope: "remade",
   create(app) {
     const parts = [ranOf(app), findingsOf(app), occupancyOf(app), stepsOf(app), panelsOf(app)];
     return { body: element("section.overview", { "aria-label": "Overview" }, ...parts.filter(Boolean)), show() {} };

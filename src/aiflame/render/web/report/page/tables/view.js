@@ -13,6 +13,7 @@ export const view = {
   name: "tables",
   title: "Tables",
   key: "6",
+  scope: "remade",
   keys: [
     ["/", "filter"],
     ["↑ ↓", "choose a row"],
@@ -25,6 +26,7 @@ export const view = {
 
 class Tables {
   #app;
+  #block; // the one with the tables of the page's scope
   #tables = null;
   #reading = null; // the question for them, while it is open
   #state = {};
@@ -42,6 +44,7 @@ class Tables {
 
   constructor(app) {
     this.#app = app;
+    this.#block = app.summary.tables ?? "tables";
     this.#grid = new Grid({
       rows: (from, to) => app.data.ask("rows", { ...this.#asked(), from, to }),
       sort: (sort) => this.#change({ sort }),
@@ -105,7 +108,7 @@ class Tables {
   }
 
   async #read() {
-    const tables = this.#app.blocks.includes("tables") ? await this.#app.data.ask("tables") : [];
+    const tables = this.#app.blocks.includes(this.#block) ? await this.#app.data.ask("tables", { block: this.#block }) : [];
     for (const { name, title, rows } of tables) {
       const count = element("span.soft", {}, ` ${rows.toLocaleString("en-US")}`);
       const link = this.#app.link(".table-name", "tables", { table: name }, title, count);
@@ -121,7 +124,7 @@ class Tables {
 
   #asked() {
     const { sort = "", filter = "", column = "", only = "" } = this.#state;
-    return { table: this.#table().name, sort, filter, column, only };
+    return { block: this.#block, table: this.#table().name, sort, filter, column, only };
   }
 
   #change(change) {

@@ -43,10 +43,13 @@ function stored() {
 /** The keys of the page, and those of the shown view: `view.keys`, [key, description]. */
 export class Help {
   #views;
+  #more;
   #dialog = null;
 
-  constructor(views) {
+  /** `more`: keys of this page alone. */
+  constructor(views, more = []) {
     this.#views = views;
+    this.#more = more;
     const shown = () => /** @type {HTMLElement} */ (document.querySelector("nav a[aria-current]"))?.dataset.view;
     document.getElementById("help").addEventListener("click", () => this.toggle(shown()));
   }
@@ -58,7 +61,7 @@ export class Help {
     }
     this.#dialog?.remove();
     const own = this.#views.find((view) => view.name === shown);
-    const general = [...this.#views.map((view) => [view.key, view.title]), ["t", "light or dark"], ["?", "this list"]];
+    const general = [...this.#views.map((view) => [view.key, view.title]), ...this.#more, ["t", "light or dark"], ["?", "this list"]];
     const close = element("button", { type: "button", onclick: () => this.#dialog.close() }, "Close");
     this.#dialog = element("dialog.help", {}, ...listed("Keys", general), ...(own?.keys?.length ? listed(own.title, own.keys) : []), close);
     this.#dialog.addEventListener("click", (event) => event.target === this.#dialog && this.#dialog.close());

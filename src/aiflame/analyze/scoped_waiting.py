@@ -1,0 +1,52 @@
+"""Waiting in the scope of a profile: of its steady steps, where these are the scope."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import polars as pl
+
+from aiflame.analyze.scope import steady_scope
+from aiflame.analyze.spans import Spans, union
+from aiflame.analyze.waiting import Waiting, waiting
+from aiflame.attribute.analysis import Analysis, once
+from aiflame.attribute.meaning.steady import Steady
+
+
+@once
+def scoped_waiting(profile: Analysis) -> Waiting | None:
+    """None where waits were not recorded."""
+    of, steps = waiting(profile), steady_scope(profile)
+    return of if of is None or steps is None else _within(of, steps)
+
+
+def _within(of: Waiting, steps: Steady) -> Waiting:
+    """Waits, work and threads, cut to the steps. A process without steps works for those that have some: it counts during all of them."""
+    every = union(steps.begin, steps.end)
+    own = {process: _of_process(steps, process) for process in steps.first}
+    seen = _cut(of.seen, "begin_ns", "end_ns", own, every).filter(pl.col("inside") > 0)
+    lives = of.threads.with_columns(ended_ns=pl.col("began_ns") + pl.col("elapsed_ns"))
+    threads = _cut(lives, "began_ns", "ended_ns", own, every).with_columns(elapsed_ns=pl.col("inside").clip(lower_bound=1))
+    part = int(threads["elapsed_ns"].sum()) / max(int(of.threads["elapsed_ns"].sum()), 1)
+    return replace(
+        of,
+        seen=seen.with_columns(ns="inside").select(of.seen.columns),
+        threads=threads.select(of.threads.columns),
+        ready_ns=int(of.ready_ns * part),
+    )
+
+
+def _of_process(steps: Steady, process: int) -> Spans:
+    mine = steps.process == process
+    return union(steps.begin[mine], steps.end[mine])
+
+
+def _cut(rows: pl.DataFrame, begin: str, end: str, own: dict[int, Spans], every: Spans) -> pl.DataFrame:
+    """With a column `inside`: how much of each row's time lies in the steps."""
+    begins, ends, process = (rows[name].cast(pl.Int64).to_numpy() for name in (begin, end, "process"))
+    inside = np.zeros(len(rows), dtype=np.int64)
+    for number in np.unique(process).tolist():
+        here = process == number
+        inside[here] = own.get(number, every).within(begins[here], ends[here])
+    return rows.with_columns(pl.Series("inside", inside))
