@@ -6,6 +6,8 @@ import re
 
 import polars as pl
 
+from aiflame.profile.tables.interface import Tables
+
 _INDEX = r"(^|\.)\d+(\.|$)"
 
 
@@ -18,6 +20,13 @@ def around(path: str) -> list[str]:
     """`layers.3.attn` → `layers`, `layers.3`, `layers.3.attn`."""
     names = path.split(".")
     return [".".join(names[: depth + 1]) for depth in range(len(names))]
+
+
+def layer_classes(profile: Tables, layers: pl.Series) -> dict[str, str]:
+    """The class of each layer, and of those around it, as far as it is known. Where several models run, a path begins with its model."""
+    of_paths = dict(profile.table("layer_names").select("path", "type").rows())
+    paths = {path for layer in layers.unique() if layer for path in around(layer)}
+    return {path: of_paths.get(path, of_paths.get(path.partition(".")[2], "")) for path in paths}
 
 
 def search(group: str) -> str:

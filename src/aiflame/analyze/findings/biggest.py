@@ -22,6 +22,7 @@ from aiflame.analyze.findings.recompiling import recompiling
 from aiflame.analyze.findings.steps import slow_layers, slow_steps
 from aiflame.analyze.findings.waiting import waiting_findings
 from aiflame.analyze.overview.summary import Summary
+from aiflame.analyze.layer_groups import layer_classes
 from aiflame.analyze.ranks.comparison import Ranks
 from aiflame.analyze.waiting import waiting
 from aiflame.attribute.metrics import METRICS
@@ -62,7 +63,8 @@ def _of_devices_without_cause(analysis: ProfileAnalysis, of: Scope) -> Iterator[
     yield from hot_stall(analysis, of.share["busy"])
     yield from inside(analysis, of.share["busy"])
     yield from slow_steps(analysis.usual_steps(analysis.steps), GPU_TIME.name)
-    yield from slow_layers(analysis.scoped_shared.select("layer", value="took"), GPU_TIME.name, GPU_TIME.label, of.share["busy"])
+    parts = analysis.scoped_shared.select("layer", value="took")
+    yield from slow_layers(parts, layer_classes(analysis.profile, parts["layer"]), GPU_TIME.name, GPU_TIME.label, of.share["busy"])
 
 
 def _explained(causes: Iterable[Finding], others: Sequence[Finding]) -> Iterator[Finding]:
@@ -103,4 +105,5 @@ def _of_running(analysis: ProfileAnalysis, cpu: CpuFacts) -> Iterator[Finding]:
     yield from causes
     yield from cpu_findings(cpu, unexplained, cpu.samples)
     yield from slow_steps(analysis.usual_steps(cpu.steps), cpu.metric)
-    yield from slow_layers(cpu.rows.select("layer", "value"), cpu.metric, METRICS[cpu.metric].label, 1.0)
+    parts = cpu.rows.select("layer", "value")
+    yield from slow_layers(parts, layer_classes(analysis.profile, parts["layer"]), cpu.metric, METRICS[cpu.metric].label, 1.0)
