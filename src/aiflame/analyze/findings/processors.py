@@ -11,7 +11,7 @@ import polars as pl
 from aiflame.analyze.amounts import amount
 from aiflame.analyze.cpu_facts import CpuFacts
 from aiflame.analyze.finding import Evidence, Finding
-from aiflame.analyze.scheduling import PAGE, Quota, Scheduling, memory_pressure, quota, scheduling
+from aiflame.analyze.scheduling import LEAST_LOOKS, PAGE, Quota, Scheduling, memory_pressure, quota, scheduling
 from aiflame.analyze.waiting import threads_of
 from aiflame.attribute.analysis import Analysis
 from aiflame.attribute.arrays import nodes
@@ -22,7 +22,6 @@ from aiflame.profile.schema.kinds import Kind
 from aiflame.resolve.waits import OPENMP
 
 LEAST_SHARE = 0.1
-LEAST_LOOKS = 20
 TOO_MANY = 1.5
 """Threads for each CPU: a program that computes with as many as there are CPUs has some more that do little."""
 A_PART, A_PART_OF_MAIN = 0.05, 0.2

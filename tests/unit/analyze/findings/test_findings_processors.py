@@ -10,6 +10,8 @@ from story_findings import found
 from telemetries import told
 
 from aiflame.analyze.finding import Finding
+from aiflame.analyze.scheduling import uneven_samples
+from aiflame.attribute.analysis import Analysis
 
 Series = tuple[str, str, str, str, dict[int, float]]
 MS = 1_000_000
@@ -32,6 +34,7 @@ def kernel(
     disk: float = 0,
     looks: int = LOOKS,
     pids: int = 1,
+    turns: float = 250,
 ) -> list[Series]:
     """Series of processes that are all alike; `running` and `ready` of all of them together, `kernel` in percent of a CPU."""
     series = []
@@ -42,6 +45,7 @@ def kernel(
             "page faults": faults / pids,
             "page faults from disk": disk / pids,
             "time in the kernel": kernel / pids,
+            "turns on a CPU": turns / pids,
         }
         series += [("process", f"pid {pid}", name, "x", constant(value, looks - 1)) for name, value in names.items()]
         series.append(("process", f"pid {pid}", "usable CPUs", "CPUs", constant(cpus, looks)))
@@ -139,3 +143,28 @@ def test_swapping(tmp_path: Path, share: float, disk: float, named: bool) -> Non
     if named:
         reads = "this one reads 500 pages a second back from disk"
         assert kinds["swapping"].sentence == f"Memory is short: programs wait for it 40% of the time, and {reads}"
+
+
+def test_short_turns_while_others_have_the_cpus_make_shares_uneven(tmp_path: Path) -> None:
+    story = Story()
+    story.tables |= told(*kernel(running=0.5, ready=0.5, turns=1_000))
+    assert uneven_samples(Analysis(story.profile(tmp_path))) == (
+        "The program ran for 0.5 ms at a time, and was ready for a CPU that others had for 50% of its time: samples are taken at the"
+        " kernel's clock ticks, so shares of CPU time may be several points off; record while the machine is less busy"
+    )
+
+
+@pytest.mark.parametrize(
+    "series",
+    [
+        kernel(running=0.5, ready=0.1, turns=1_000),
+        kernel(running=0.5, ready=0.5, turns=130),
+        kernel(running=0.5, ready=0.5, turns=1_000, looks=15),
+        [one for one in kernel(running=0.5, ready=0.5) if one[2] != "turns on a CPU"],
+    ],
+    ids=["a CPU of its own", "long turns", "too few looks", "an older profile"],
+)
+def test_shares_that_are_even(tmp_path: Path, series: list[Series]) -> None:
+    story = Story()
+    story.tables |= told(*series)
+    assert not uneven_samples(Analysis(story.profile(tmp_path)))
