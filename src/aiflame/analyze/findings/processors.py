@@ -24,6 +24,8 @@ from aiflame.resolve.waits import OPENMP
 LEAST_SHARE = 0.1
 TOO_MANY = 1.5
 """Threads for each CPU: a program that computes with as many as there are CPUs has some more that do little."""
+OWN = 0.5
+"""Of the CPUs, used by the program itself meanwhile: its threads wait for one another. With less, other programs have the CPUs."""
 A_PART, A_PART_OF_MAIN = 0.05, 0.2
 """Of the CPU time of the busiest thread: those with less do not want a CPU all the time. Main threads have imported modules, too."""
 WITHOUT_LOCK = 0.5
@@ -66,7 +68,7 @@ def processor_findings(profile: Analysis, cpu: CpuFacts | None) -> Iterator[Find
 def _oversubscribed(profile: Analysis, seen: Scheduling, cpu: CpuFacts) -> Iterator[Finding]:
     wanted = seen.running + seen.ready
     crowded = wanted > TOO_MANY * seen.cpus
-    if not crowded.any():
+    if not crowded.any() or float(seen.running[crowded].mean()) < OWN * seen.cpus:
         return
     lasted, waited = float(crowded.mean()), float(seen.ready[crowded].sum() / wanted[crowded].sum())
     share = lasted * waited

@@ -95,8 +95,9 @@ def test_processes_want_cpus_together(tmp_path: Path) -> None:
         kernel(running=2, ready=6, cpus=8),
         kernel(running=2, ready=6, looks=19),
         kernel(running=3.5, ready=0.2),
+        kernel(running=0.8, ready=6),
     ],
-    ids=["few", "another program", "as many CPUs", "few looks", "they hardly wait"],
+    ids=["few", "another program", "as many CPUs", "few looks", "they hardly wait", "other programs have the CPUs"],
 )
 def test_near_misses_of_threads(tmp_path: Path, series: list[Series]) -> None:
     assert of_kernel(tmp_path, series) == {}
