@@ -82,12 +82,15 @@ def of_collections(phase: str, _: object) -> None:
     (enter if phase == "start" else leave)("garbage collection")
 
 
-def timed_import(*values: Any, **named: Any) -> Any:
+# As if it were the importer's own: places of imports are then those of the program.
+IMPORT = """
+def timed_import(*values, **named):
     enter("imports")
     try:
         return imported(*values, **named)
     finally:
         leave("imports")
+"""
 
 
 OUT, LINES, SCRIPT = Path(sys.argv[1]), {int(one.rpartition(":")[2]) for one in sys.argv[2].split(",") if one}, Path(sys.argv[3])
@@ -97,7 +100,9 @@ if __name__ == "__main__":
     sys.path[0] = str(SCRIPT.parent)
     atexit.register(write)
     gc.callbacks.append(of_collections)
-    builtins.__import__ = timed_import
+    around: dict[str, Any] = {"enter": enter, "leave": leave, "imported": imported}
+    exec(compile(IMPORT, "<frozen importlib._clock>", "exec"), around)
+    builtins.__import__ = around["timed_import"]
     tree = Clocked(LINES).visit(ast.parse(SCRIPT.read_text()))
     module = sys.modules["__main__"]
     names = {"__name__": "__main__", "__file__": str(SCRIPT), "_clock_enter": enter, "_clock_leave": leave}

@@ -100,7 +100,13 @@ def compared(python: str, units: int, *, priority: bool, rate: int, jitter_ms: i
         name: {"clock": round(part, 2), "aiflame": round(sampled[name], 2), "error": round((part * (100 - part) / samples) ** 0.5, 2)}
         for name, part in clock["percent"].items()
     }
-    setting = {"priority": priority, "beside": 0 if priority else BESIDE, "rate": rate, "jitter_ms": jitter_ms, "load_before": round(load, 1)}
+    setting = {
+        "priority": priority,
+        "beside": 0 if priority else BESIDE,
+        "rate": rate,
+        "jitter_ms": jitter_ms,
+        "load_before": round(load, 1),
+    }
     run = {**setting, **{name: clock[name] for name in ("thread_s", "rusage_s")}, "aiflame_s": round(seconds, 2), "percent": rows}
     print(json.dumps(run), flush=True)
     return run

@@ -9,9 +9,9 @@ import polars as pl
 
 from aiflame.attribute.analysis import Analysis, once
 from aiflame.attribute.arrays.lookup import find_rows
-from aiflame.attribute.arrays.types import Ints
+from aiflame.attribute.arrays.types import Ints, Mask
 from aiflame.attribute.stacks.table import StackKeys
-from aiflame.attribute.stacks.word_trie import word_trie
+from aiflame.attribute.stacks.word_trie import WordTrie, word_trie
 from aiflame.profile.schema.enums import FrameKind
 from aiflame.profile.schema.frame_words import is_frame_of
 from aiflame.profile.tables.interface import Tables
@@ -34,6 +34,15 @@ class Places:
     _stacks: StackKeys
     _place: Ints
     """For each row of the stacks."""
+    _words: WordTrie
+    _of_word: Ints
+    """The row of each distinct word, 0 where it is no Python."""
+
+    def under(self, file: str, line: int, process: Ints, stack: Ints) -> Mask:
+        """Which stacks have this line in them, at any depth."""
+        rows = ((self.rows["file"] == file) & (self.rows["line"] == line)).to_numpy()
+        here: Ints = np.where(rows[self._of_word], self._of_word, 0)
+        return self._stacks.at(self._words.nearest(self._words.of_nodes(here))[1:], process, stack) > 0
 
     def of_stacks(self, process: Ints, stack: Ints) -> Ints:
         """The row of each stack's place, 0 where it has none."""
@@ -64,7 +73,10 @@ def places(profile: Analysis) -> Places:
     symbols = profile.table("symbols") if profile.has("symbols") else None
     none = pl.DataFrame([NOWHERE], schema=_SCHEMA, orient="row")
     if symbols is None or not len(words.distinct):
-        return Places(none.with_columns(own=pl.lit(False)), words.stacks.keys, np.zeros(len(words.stacks.keys.key), dtype=np.int64))
+        nowhere = np.zeros(len(words.stacks.keys.key), dtype=np.int64)
+        return Places(
+            none.with_columns(own=pl.lit(False)), words.stacks.keys, nowhere, words, np.zeros(len(words.distinct), dtype=np.int64)
+        )
     outermost = symbols.filter(is_frame_of(FrameKind.PYTHON)).unique(["process", "frame"], keep="first")
     python = words.distinct.join(
         outermost.select("process", "frame", "file", "line", function="name"), on=["process", "frame"], how="left", maintain_order="left"
@@ -79,7 +91,7 @@ def places(profile: Analysis) -> Places:
     rows = rows.with_columns(own=_own())
     own = words.nearest(words.of_nodes(np.where(rows["own"].to_numpy()[of_word], of_word, 0)))
     of_stack = np.where(own > 0, own, words.nearest(words.of_nodes(of_word)))[1:]
-    return Places(rows, words.stacks.keys, of_stack)
+    return Places(rows, words.stacks.keys, of_stack, words, of_word)
 
 
 def _own() -> pl.Expr:

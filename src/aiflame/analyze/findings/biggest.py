@@ -23,6 +23,7 @@ from aiflame.analyze.findings.steps import slow_layers, slow_steps
 from aiflame.analyze.findings.waiting import waiting_findings
 from aiflame.analyze.overview.summary import Summary
 from aiflame.analyze.layer_groups import layer_classes
+from aiflame.analyze.places import places
 from aiflame.analyze.ranks.comparison import Ranks
 from aiflame.analyze.waiting import waiting
 from aiflame.attribute.metrics import METRICS
@@ -103,7 +104,7 @@ def _of_cpus(analysis: ProfileAnalysis, summary: Summary) -> Iterator[Finding]:
 def _of_running(analysis: ProfileAnalysis, cpu: CpuFacts) -> Iterator[Finding]:
     causes, unexplained = host_causes(analysis.profile, cpu, cpu.samples)
     yield from causes
-    yield from cpu_findings(cpu, unexplained, cpu.samples)
+    yield from cpu_findings(cpu, places(analysis.profile), unexplained, cpu.samples)
     yield from slow_steps(analysis.usual_steps(cpu.steps), cpu.metric)
     parts = cpu.rows.select("layer", "value")
     yield from slow_layers(parts, layer_classes(analysis.profile, parts["layer"]), cpu.metric, METRICS[cpu.metric].label, 1.0)

@@ -116,7 +116,9 @@ def summarize(profile: Tables, meta: Meta) -> Summary:
         processes=len(processes),
         threads=int(profile.scan("threads").select(pl.len()).collect().item()),
         devices=tuple(profile.table("kernel_shapes")["device"].unique().sort()),
-        notes=tuple(filter(None, dict.fromkeys([*meta.degraded, *profile.table("notes")["text"].to_list(), uneven_samples(analysis.profile)]))),
+        notes=tuple(
+            filter(None, dict.fromkeys([*meta.degraded, *profile.table("notes")["text"].to_list(), uneven_samples(analysis.profile)]))
+        ),
         metric=metric,
         metrics=tuple(_totals(analysis)),
         occupancy=tuple(occupancy(analysis, analysis.devices, analysis.per_step)),
