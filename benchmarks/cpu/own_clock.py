@@ -72,7 +72,12 @@ def main() -> None:
     parser.add_argument("--serve", action="store_true", help="be the server")
     options = parser.parse_args()
     if options.serve:
-        return serve(options.units)
+        serve(options.units)
+    else:
+        compare(options)
+
+
+def compare(options: argparse.Namespace) -> None:
     from aiflame.profile.folder.meta import Host
 
     result = json.loads(options.output.read_text()) if options.output.exists() else {}

@@ -137,9 +137,10 @@ def uneven_samples(profile: Analysis) -> str:
     turn_s = running / float(seen.turns.mean())
     if ready < CROWDED * (running + ready) or turn_s > SHORT_TURN_S:
         return ""
+    waited = ready / (running + ready)
     return (
-        f"The program ran for {turn_s * 1000:.1f} ms at a time, and was ready for a CPU that others had for {ready / (running + ready):.0%} of"
-        " its time: samples are taken at the kernel's clock ticks, so shares of CPU time may be several points off;"
+        f"The program ran for {turn_s * 1000:.1f} ms at a time, and was ready for a CPU that others had for {waited:.0%} of its time:"
+        " samples are taken at the kernel's clock ticks, so shares of CPU time may be several points off;"
         " record while the machine is less busy"
     )
 

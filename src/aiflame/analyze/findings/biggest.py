@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from aiflame.analyze.cpu_facts import CpuFacts
 from aiflame.analyze.device.profile_analysis import ProfileAnalysis, profile_analysis
@@ -21,14 +22,16 @@ from aiflame.analyze.findings.ranks import rank_findings
 from aiflame.analyze.findings.recompiling import recompiling
 from aiflame.analyze.findings.steps import slow_layers, slow_steps
 from aiflame.analyze.findings.waiting import waiting_findings
-from aiflame.analyze.overview.summary import Summary
 from aiflame.analyze.layer_groups import layer_classes
+from aiflame.analyze.overview.summary import Summary
 from aiflame.analyze.places import places
-from aiflame.analyze.ranks.comparison import Ranks
 from aiflame.analyze.waiting import waiting
 from aiflame.attribute.metrics import METRICS
 from aiflame.attribute.tree import CPU_TIME, GPU_TIME
 from aiflame.profile.tables.interface import Tables
+
+if TYPE_CHECKING:
+    from aiflame.analyze.ranks.comparison import Ranks
 
 __all__ = ["Evidence", "Finding", "findings"]
 

@@ -22,7 +22,7 @@ OWN = 0.1
 """A line with more of all time whose cause is unknown below it, of which its own file runs less, is where a program enters a library that
 does all: `pytest.main()`, `trainer.train()`."""
 CALLED_BACK = 0.2
-"""A line with more of the time below it in other lines of the program hands its work on: `asyncio.run()`, `pool.map()`. They are to blame."""
+"""A line with more of the time below it in other lines of the program, which are to blame, hands its work on: `asyncio.run()`."""
 WAITING = 0.15
 FEW_SAMPLES = 50
 """A share of a fifth of fewer samples has a standard error of more than 6%."""
