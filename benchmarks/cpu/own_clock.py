@@ -1,6 +1,6 @@
 """The shares of the server in `programs.py` by its thread's own clock, and by aiflame, of the same process.
 
-    python benchmarks/cpu/own_clock.py --python PYTHON [--units 60] [--output benchmarks/results/own_clock.json]
+    python benchmarks/cpu/own_clock.py --python PYTHON [--units 60] [--output benchmarks/results/cpu_peers.json]
 
 PYTHON as for `peers.py`. Wrappers read the clock of the server's thread around five functions. What a reading costs is measured, and
 subtracted from both: aiflame's samples tell apart which of them fell into the wrappers. The server is recorded with a real-time priority,
@@ -31,7 +31,7 @@ from typing import Any
 
 import programs
 
-RESULTS = Path(__file__).resolve().parents[2] / "benchmarks/results/own_clock.json"
+RESULTS = Path(__file__).resolve().parents[2] / "benchmarks/results/cpu_peers.json"
 ALONE, BESIDE = ["chrt", "-f", "10"], 4
 """In front of the command; busy programs beside it."""
 BUSY = "import os; parent = os.getppid()\nwhile os.getppid() == parent: pass"
@@ -81,10 +81,12 @@ def compare(options: argparse.Namespace) -> None:
     from aiflame.profile.folder.meta import Host
 
     result = json.loads(options.output.read_text()) if options.output.exists() else {}
-    result |= {"machine": asdict(Host.here()) | {"name": "", "boot_id": ""}, "units": options.units, "runs": []}
+    runs: list[object] = []
+    of_server = {"machine": asdict(Host.here()) | {"name": "", "boot_id": ""}, "units": options.units, "runs": runs}
+    result.setdefault("programs", {}).setdefault("uvicorn", {})["own_clock"] = of_server
     for setting in SETTINGS:
-        result["runs"].append(compared(options.python, options.units, **setting))
-        options.output.write_text(json.dumps(result, indent=1) + "\n")
+        runs.append(compared(options.python, options.units, **setting))
+        options.output.write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n")
 
 
 def compared(python: str, units: int, *, priority: bool, rate: int, jitter_ms: int) -> dict[str, object]:
