@@ -25,6 +25,7 @@ from aiflame.analyze.findings.waiting import waiting_findings
 from aiflame.analyze.layer_groups import layer_classes
 from aiflame.analyze.overview.summary import Summary
 from aiflame.analyze.places import places
+from aiflame.analyze.scheduling import ready_share
 from aiflame.analyze.waiting import waiting
 from aiflame.attribute.metrics import METRICS
 from aiflame.attribute.tree import CPU_TIME, GPU_TIME
@@ -89,7 +90,8 @@ def _explains(cause: Finding, other: Finding) -> bool:
 
 
 def _of_cpus(analysis: ProfileAnalysis, summary: Summary) -> Iterator[Finding]:
-    """Waits first, which are parts of elapsed time; then CPU time, which counts as that part of it in which the program ran at all."""
+    """Waits first, which are parts of elapsed time; then CPU time, which counts as that part of it in which the program
+    ran at all, or would have with a CPU: what needs less CPU time waits less for it."""
     waits = waiting(analysis.profile)
     if waits is not None:
         yield from waiting_findings(waits)
@@ -99,7 +101,9 @@ def _of_cpus(analysis: ProfileAnalysis, summary: Summary) -> Iterator[Finding]:
     whole, cpu = analysis.cpu, analysis.scoped_cpu
     if whole is None or cpu is None:
         return
-    part = min(whole.total / summary.duration_ns, 1.0) if whole.metric == CPU_TIME.name and summary.duration_ns else 1.0
+    part = 1.0
+    if whole.metric == CPU_TIME.name and summary.duration_ns:
+        part = min(whole.total / summary.duration_ns + ready_share(analysis.profile), 1.0)
     for finding in _of_running(analysis, cpu):
         yield replace(finding, recoverable=finding.recoverable * part)
 

@@ -169,3 +169,15 @@ def test_shares_that_are_even(tmp_path: Path, series: list[Series]) -> None:
     story = Story()
     story.tables |= told(*series)
     assert not uneven_samples(Analysis(story.profile(tmp_path)))
+
+
+def test_cpu_time_counts_also_for_the_time_in_which_others_have_the_cpus(tmp_path: Path) -> None:
+    won = []
+    for name, ready in (("alone", 0.0), ("crowded", 0.4)):
+        story = Story()
+        for moment in range(120):
+            story.met(moment * 50_000, MAIN, "sgemm", clock=0)
+        story.tables["thread_ends"] = [{"thread": 1, "end_ns": 6_000 * MS, "cpu_ns": 0}]
+        story.tables |= told(*kernel(running=0.1, ready=ready))
+        won.append(found(story, tmp_path / name)["hot-function"].recoverable)
+    assert won[1] > won[0] + 0.1
