@@ -83,7 +83,7 @@ def test_native_code_alone_is_nowhere(tmp_path: Path) -> None:
 def test_a_thread_that_an_import_started_has_no_place_unless_the_program_is_what_was_imported(
     tmp_path: Path, function: str, nowhere: bool
 ) -> None:
-    """BLAS starts its threads when it is loaded; what they do later is asked for by other lines."""
+    """BLAS starts its threads when it is loaded; other lines ask for their work later."""
     story = Story()
     thread = story.thread("worker")
     importlib = ("_call_with_frames_removed", "<frozen importlib._bootstrap>", 241)

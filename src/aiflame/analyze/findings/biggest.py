@@ -91,7 +91,7 @@ def _explains(cause: Finding, other: Finding) -> bool:
 
 def _of_cpus(analysis: ProfileAnalysis, summary: Summary) -> Iterator[Finding]:
     """Waits first, which are parts of elapsed time; then CPU time, which counts as that part of it in which the program
-    ran at all, or would have with a CPU: what needs less CPU time waits less for it."""
+    ran at all, or would have with a CPU: less work waits less for one."""
     waits = waiting(analysis.profile)
     if waits is not None:
         yield from waiting_findings(waits)

@@ -113,7 +113,7 @@ def test_the_line_that_enters_a_library_which_does_all_is_not_told(tmp_path: Pat
 
 
 def test_the_line_that_starts_an_event_loop_is_not_told(tmp_path: Path) -> None:
-    """All is below it, also what the loop calls back."""
+    """All is below it, also the lines that the loop calls back."""
     story = Story()
     loop = ("BaseEventLoop.run_forever", "/usr/lib/python3.12/asyncio/base_events.py", 639)
     request = ("answer", "/app/server.py", 9)
