@@ -3,7 +3,7 @@
     healthy_clock.py OUT.jsonl FILE:LINE[,FILE:LINE…] SCRIPT [ARGUMENT …]
 
 The smallest statement that holds a line is put between two readings of the process's CPU clock (all its threads) when its file is
-compiled; the lines are of SCRIPT. Garbage collections and imports are timed, too: by `gc.callbacks`, and around the outermost `import`.
+compiled; SCRIPT has these lines. Garbage collections and imports are timed, too: by `gc.callbacks`, and around the outermost `import`.
 Each process writes a JSON line with seconds; children of forks write their own.
 """
 

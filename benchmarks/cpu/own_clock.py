@@ -3,7 +3,7 @@
     python benchmarks/cpu/own_clock.py --python PYTHON [--units 60] [--output benchmarks/results/cpu_peers.json]
 
 PYTHON as for `peers.py`. Wrappers read the clock of the server's thread around five functions. What a reading costs is measured, and
-subtracted from both: aiflame's samples tell apart which of them fell into the wrappers. The server is recorded with a real-time priority,
+subtracted from both: aiflame's samples name the wrappers. The server is recorded with a real-time priority,
 so that no other program takes its processor away (root only), and beside four programs that compute, at several rates, and with requests
 that come at random moments.
 """
@@ -35,7 +35,7 @@ RESULTS = Path(__file__).resolve().parents[2] / "benchmarks/results/cpu_peers.js
 ALONE, BESIDE = ["chrt", "-f", "10"], 4
 """In front of the command; busy programs beside it."""
 BUSY = "import os; parent = os.getppid()\nwhile os.getppid() == parent: pass"
-SETTINGS = [
+SETTINGS: list[dict[str, Any]] = [
     {"priority": True, "rate": 199, "jitter_ms": 0},
     {"priority": True, "rate": 999, "jitter_ms": 0},
     {"priority": True, "rate": 199, "jitter_ms": 2},
@@ -159,7 +159,7 @@ def serve(units: int) -> None:
     selectors.EpollSelector.select = wrapped("select", selectors.EpollSelector.select)  # type: ignore[method-assign]
     h11_impl.H11Protocol.data_received = wrapped("data_received", h11_impl.H11Protocol.data_received)
     programs.sorted = wrapped("sorted", builtins.sorted)  # type: ignore[attr-defined]
-    programs.json = SimpleNamespace(dumps=wrapped("dumps", json.dumps))  # type: ignore[assignment]
+    vars(programs)["json"] = SimpleNamespace(dumps=wrapped("dumps", json.dumps))
     before, begun = resource.getrusage(resource.RUSAGE_THREAD), CLOCK()
     wrapped(SERVER, programs.uvicorn)(units)
     total, after = CLOCK() - begun, resource.getrusage(resource.RUSAGE_THREAD)
@@ -173,9 +173,10 @@ def serve(units: int) -> None:
 
 def wrapped(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     """Each has code of its own, by whose name aiflame's samples are told apart."""
-    namespace = {"clock": CLOCK, "function": function, "sums": took.setdefault(name, [0, 0])}
+    namespace: dict[str, Any] = {"clock": CLOCK, "function": function, "sums": took.setdefault(name, [0, 0])}
     exec(compile(WRAPPER.format(name=name), f"<{name}>", "exec"), namespace)
-    return namespace[PREFIX + name]
+    wrapper: Callable[..., Any] = namespace[PREFIX + name]
+    return wrapper
 
 
 def cost_of_a_wrapper(calls: int = 100_000) -> tuple[float, float]:

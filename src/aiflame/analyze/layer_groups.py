@@ -24,7 +24,7 @@ def around(path: str) -> list[str]:
 
 def layer_classes(profile: Tables, layers: pl.Series) -> dict[str, str]:
     """The class of each layer, and of those around it, as far as it is known. Where several models run, a path begins with its model."""
-    of_paths = dict(profile.table("layer_names").select("path", "type").rows())
+    of_paths: dict[str, str] = dict(profile.table("layer_names").select("path", "type").rows())
     paths = {path for layer in layers.unique() if layer for path in around(layer)}
     return {path: of_paths.get(path, of_paths.get(path.partition(".")[2], "")) for path in paths}
 

@@ -44,13 +44,15 @@ class Places:
         """Which stacks have this line in them, at any depth."""
         rows = ((self.rows["file"] == file) & (self.rows["line"] == line)).to_numpy()
         here: Ints = np.where(rows[self._of_word], self._of_word, 0)
-        return self._stacks.at(self._words.nearest(self._words.of_nodes(here))[1:], process, stack) > 0
+        held: Mask = self._stacks.at(self._words.nearest(self._words.of_nodes(here))[1:], process, stack) > 0
+        return held
 
     def importing(self, process: Ints, stack: Ints) -> Mask:
         """Which stacks are in an import that a line of the program's own asked for."""
         own, imports = (self.rows.select(mask).to_series().to_numpy()[self._of_word] for mask in ("own", _IMPORTS))
         nearest = self._words.nearest(self._words.of_nodes(np.where(own, 1, np.where(imports, 2, 0)).astype(np.int64)))[1:]
-        return self._stacks.at(nearest, process, stack) == 2
+        imported: Mask = self._stacks.at(nearest, process, stack) == 2
+        return imported
 
     def of_stacks(self, process: Ints, stack: Ints) -> Ints:
         """The row of each stack's place, 0 where it has none."""

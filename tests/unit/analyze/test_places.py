@@ -80,7 +80,7 @@ def test_native_code_alone_is_nowhere(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("function", "nowhere"), [("<module>", True), ("work", False)])
-def test_a_thread_that_an_import_started_has_no_place_unless_the_program_is_what_was_imported(
+def test_a_thread_that_an_import_started_has_no_place_unless_a_line_of_the_program_did(
     tmp_path: Path, function: str, nowhere: bool
 ) -> None:
     """BLAS starts its threads when it is loaded; other lines ask for their work later."""

@@ -118,7 +118,7 @@ def test_the_line_that_starts_an_event_loop_is_not_told(tmp_path: Path) -> None:
     loop = ("BaseEventLoop.run_forever", "/usr/lib/python3.12/asyncio/base_events.py", 639)
     request = ("answer", "/app/server.py", 9)
     cpu(story, (90, (MAIN, loop)), (60, (MAIN, loop, request)), (50, (MAIN, loop, ("send", "/app/server.py", 12))))
-    assert found(story, tmp_path)["hot-line"].sentence == "30% of CPU time is spent at server.py:9 and in what it calls"
+    assert found(story, tmp_path)["hot-line"].sentence.startswith("30% of CPU time is spent at server.py:9 ")
 
 
 def test_the_line_of_a_tool_that_does_all_is_not_told(tmp_path: Path) -> None:

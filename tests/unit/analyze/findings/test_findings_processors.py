@@ -163,7 +163,7 @@ def test_short_turns_while_others_have_the_cpus_make_shares_uneven(tmp_path: Pat
         kernel(running=0.5, ready=0.5, turns=1_000, looks=15),
         [one for one in kernel(running=0.5, ready=0.5) if one[2] != "turns on a CPU"],
     ],
-    ids=["a CPU of its own", "long turns", "too few looks", "an older profile"],
+    ids=["own CPU", "long turns", "few looks", "older profile"],
 )
 def test_shares_that_are_even(tmp_path: Path, series: list[Series]) -> None:
     story = Story()
