@@ -172,7 +172,7 @@ def serve(units: int) -> None:
 
 
 def wrapped(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """Each has code of its own, by whose name aiflame's samples are told apart."""
+    """Each has code of its own, by whose name its samples are counted."""
     namespace: dict[str, Any] = {"clock": CLOCK, "function": function, "sums": took.setdefault(name, [0, 0])}
     exec(compile(WRAPPER.format(name=name), f"<{name}>", "exec"), namespace)
     wrapper: Callable[..., Any] = namespace[PREFIX + name]
