@@ -2,8 +2,9 @@
 
     python benchmarks/cpu/healthy.py --python PYTHON [--programs torch …] [--keep FOLDER] [--output benchmarks/results/healthy.json]
 
-PYTHON as for `peers.py`, and with SciPy, Polars, Pillow, ipykernel and Matplotlib. Verdicts in the output file are a person's, and stay
-as long as the first sentence does but for its numbers.
+PYTHON as for `peers.py`, and with SciPy, Polars, Pillow, ipykernel and Matplotlib. Programs in Python run below `healthy_clock.py`, whose
+clocks time the lines of CLOCKED, collections and imports in the same process. Verdicts in the output file are a person's, and stay as long
+as the first sentence does but for its numbers.
 """
 
 from __future__ import annotations
@@ -27,6 +28,11 @@ OF_PEERS = {"pandas": 5, "scikit-learn": 4, "uvicorn": 10, "pytest": 3}
 """Programs of `programs.py`, and how much of their work."""
 OWN = ("torch", "scipy", "polars", "sqlite", "pillow", "notebook", "compiling", "video")
 OF_TOOLS = {"mypy": [sys.executable, "-m", "mypy", "--no-incremental", "--cache-dir", os.devnull, "src/aiflame/analyze"]}
+CLOCKED = {
+    "pandas": (81, 89), "scikit-learn": (187, 192), "uvicorn": (109, 110), "pytest": (171,), "torch": (26, 28), "scipy": (40, 41, 47, 49),
+    "polars": (62,), "sqlite": (77, 80, 83), "pillow": (101, 103, 105), "notebook": (),
+}  # fmt: skip
+"""Lines of `programs.py` or `healthy_programs.py`."""
 
 
 def main() -> None:
@@ -48,8 +54,9 @@ def main() -> None:
 
 
 def said(name: str, python: str, folder: Path, before: dict[str, Any]) -> dict[str, Any]:
-    profile = folder / f"{name}.aiflame"
-    record = [sys.executable, "-m", "aiflame", "record", "--force", "-q", "-o", str(profile), "--", *command(name, python)]
+    profile, clock = folder / f"{name}.aiflame", folder / f"{name}.jsonl"
+    clock.unlink(missing_ok=True)
+    record = [sys.executable, "-m", "aiflame", "record", "--force", "-q", "-o", str(profile), "--", *command(name, python, clock)]
     load = os.getloadavg()[0]
     subprocess.run(record, stdout=subprocess.DEVNULL, cwd=HERE.parents[1], env=os.environ | {"PYTHONHASHSEED": "0"})
     findings = subprocess.run([sys.executable, "-m", "aiflame", "findings", "--json", str(profile)], check=True, capture_output=True)
@@ -60,15 +67,31 @@ def said(name: str, python: str, folder: Path, before: dict[str, Any]) -> dict[s
         "load_before": round(load, 1),
         "sentences": [one["sentence"] for one in answer["findings"]],
         "missing": answer["missing"],
+        "notes": answer["notes"],
     }
+    if clock.exists():
+        now["percent_by_own_clock"] = by_own_clock(clock)
     same = [re.sub(r"\d+", "0", (said["sentences"] or [""])[0]) for said in (now, {"sentences": before.get("sentences")})]
     return now | ({"verdict": before["verdict"]} if "verdict" in before and same[0] == same[1] else {})
 
 
-def command(name: str, python: str) -> list[str]:
-    if name in OF_PEERS:
-        return [python, str(HERE / "programs.py"), name, str(OF_PEERS[name])]
-    return OF_TOOLS[name] if name in OF_TOOLS else [python, str(HERE / "healthy_programs.py"), name]
+def by_own_clock(file: Path) -> dict[str, float]:
+    """Percent of the CPU time of all its processes."""
+    last = {row["pid"]: row for row in map(json.loads, file.read_text().splitlines())}.values()
+    whole = sum(row["cpu_s"] for row in last)
+    names = sorted({name for row in last for name in row["took"]})
+    return {"seconds": round(whole, 1)} | {name: round(100 * sum(row["took"].get(name, 0) for row in last) / whole, 1) for name in names}
+
+
+def command(name: str, python: str, clock: Path) -> list[str]:
+    if name in OF_TOOLS:
+        return OF_TOOLS[name]
+    script = HERE / ("programs.py" if name in OF_PEERS else "healthy_programs.py")
+    run = [str(script), name, *([str(OF_PEERS[name])] if name in OF_PEERS else [])]
+    if name not in CLOCKED:
+        return [python, *run]
+    lines = ",".join(f"{script}:{line}" for line in CLOCKED[name])
+    return [python, str(HERE / "healthy_clock.py"), str(clock), lines, *run]
 
 
 if __name__ == "__main__":

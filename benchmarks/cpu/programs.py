@@ -130,8 +130,10 @@ def uvicorn(units: int) -> None:
 
 
 def load(units: int) -> None:
-    """`units` thousands of requests, each on the next connection of several that are kept open."""
+    """`units` thousands of requests, each on the next connection of several that are kept open; at random moments if JITTER_MS says so."""
     import asyncio
+
+    longest_s = float(os.environ.get("JITTER_MS", "0")) / 1_000
 
     async def client(number: int) -> None:
         for _ in range(500):
@@ -141,6 +143,8 @@ def load(units: int) -> None:
             except OSError:
                 await asyncio.sleep(0.02)
         for request in range(number, units * 1_000, CONNECTIONS):
+            if longest_s:
+                await asyncio.sleep(random.uniform(0, longest_s))
             writer.write(b"GET /%d HTTP/1.1\r\nHost: here\r\nAccept: application/json\r\n\r\n" % request)
             head = await reader.readuntil(b"\r\n\r\n")
             length = int(head.lower().split(b"content-length: ")[1].split(b"\r\n")[0])

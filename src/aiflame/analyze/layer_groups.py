@@ -7,6 +7,8 @@ from collections.abc import Sequence
 
 import polars as pl
 
+from aiflame.profile.tables.interface import Tables
+
 _INDEX = r"(^|\.)\d+(\.|$)"
 
 
@@ -24,6 +26,13 @@ def around(path: str) -> list[str]:
 def within(path: str, layers: Sequence[str]) -> bool:
     """Whether it is one of these layers, or inside of one."""
     return any(f"{path}.".startswith(f"{layer}.") for layer in layers)
+
+
+def layer_classes(profile: Tables, layers: pl.Series) -> dict[str, str]:
+    """The class of each layer, and of those around it, as far as it is known. Where several models run, a path begins with its model."""
+    of_paths: dict[str, str] = dict(profile.table("layer_names").select("path", "type").rows())
+    paths = {path for layer in layers.unique() if layer for path in around(layer)}
+    return {path: of_paths.get(path, of_paths.get(path.partition(".")[2], "")) for path in paths}
 
 
 def search(group: str) -> str:

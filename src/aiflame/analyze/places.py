@@ -9,9 +9,10 @@ import polars as pl
 
 from aiflame.attribute.analysis import Analysis, once
 from aiflame.attribute.arrays.lookup import find_rows
-from aiflame.attribute.arrays.types import Ints
+from aiflame.attribute.arrays.types import Ints, Mask
 from aiflame.attribute.stacks.table import StackKeys
-from aiflame.attribute.stacks.word_trie import word_trie
+from aiflame.attribute.stacks.word_trie import WordTrie, word_trie
+from aiflame.attribute.transforms.noise import IMPORT_FILES
 from aiflame.profile.schema.enums import FrameKind
 from aiflame.profile.schema.frame_words import is_frame_of
 from aiflame.profile.tables.interface import Tables
@@ -22,6 +23,7 @@ _SCRIPT = r"(^|/)bin/[^/.]+$"
 NOWHERE = ("", 0, "")
 _BY_EXEC = "<string>"
 """Mostly methods that `dataclasses` and `collections` write: the author's line is the one that called them."""
+_IMPORTS = pl.col("file").str.contains(IMPORT_FILES)
 _SCHEMA = {"file": pl.String, "line": pl.Int64, "function": pl.String}
 
 
@@ -34,6 +36,23 @@ class Places:
     _stacks: StackKeys
     _place: Ints
     """For each row of the stacks."""
+    _words: WordTrie
+    _of_word: Ints
+    """The row of each distinct word, 0 where it is no Python."""
+
+    def under(self, file: str, line: int, process: Ints, stack: Ints) -> Mask:
+        """Which stacks have this line in them, at any depth."""
+        rows = ((self.rows["file"] == file) & (self.rows["line"] == line)).to_numpy()
+        here: Ints = np.where(rows[self._of_word], self._of_word, 0)
+        held: Mask = self._stacks.at(self._words.nearest(self._words.of_nodes(here))[1:], process, stack) > 0
+        return held
+
+    def importing(self, process: Ints, stack: Ints) -> Mask:
+        """Which stacks are in an import that a line of the program's own asked for."""
+        own, imports = (self.rows.select(mask).to_series().to_numpy()[self._of_word] for mask in ("own", _IMPORTS))
+        nearest = self._words.nearest(self._words.of_nodes(np.where(own, 1, np.where(imports, 2, 0)).astype(np.int64)))[1:]
+        imported: Mask = self._stacks.at(nearest, process, stack) == 2
+        return imported
 
     def of_stacks(self, process: Ints, stack: Ints) -> Ints:
         """The row of each stack's place, 0 where it has none."""
@@ -64,7 +83,10 @@ def places(profile: Analysis) -> Places:
     symbols = profile.table("symbols") if profile.has("symbols") else None
     none = pl.DataFrame([NOWHERE], schema=_SCHEMA, orient="row")
     if symbols is None or not len(words.distinct):
-        return Places(none.with_columns(own=pl.lit(False)), words.stacks.keys, np.zeros(len(words.stacks.keys.key), dtype=np.int64))
+        nowhere = np.zeros(len(words.stacks.keys.key), dtype=np.int64)
+        return Places(
+            none.with_columns(own=pl.lit(False)), words.stacks.keys, nowhere, words, np.zeros(len(words.distinct), dtype=np.int64)
+        )
     outermost = symbols.filter(is_frame_of(FrameKind.PYTHON)).unique(["process", "frame"], keep="first")
     python = words.distinct.join(
         outermost.select("process", "frame", "file", "line", function="name"), on=["process", "frame"], how="left", maintain_order="left"
@@ -79,7 +101,7 @@ def places(profile: Analysis) -> Places:
     rows = rows.with_columns(own=_own())
     own = words.nearest(words.of_nodes(np.where(rows["own"].to_numpy()[of_word], of_word, 0)))
     of_stack = np.where(own > 0, own, words.nearest(words.of_nodes(of_word)))[1:]
-    return Places(rows, words.stacks.keys, of_stack)
+    return Places(rows, words.stacks.keys, of_stack, words, of_word)
 
 
 def _own() -> pl.Expr:
@@ -103,9 +125,11 @@ def place_of(profile: Tables, process: Ints, thread: Ints, stack: Ints) -> Ints:
 
 
 def _of_threads(profile: Tables, own_lines: Places) -> tuple[Ints, Ints]:
-    """Keys (process << 32 | thread, sorted) of threads, and the place where each was started."""
+    """Keys (process << 32 | thread, sorted) of threads, and the place where each was started: nowhere if that was during an import, as of
+    the threads of BLAS, whose work other lines ask for."""
     threads = (
         profile.table("threads").select(pl.col("process", "id", "creator").cast(pl.Int64)).unique(["process", "id"]).sort("process", "id")
     )
     process, thread, creator = (threads[name].to_numpy() for name in ("process", "id", "creator"))
-    return process << 32 | thread, own_lines.of_stacks(process, creator)
+    started = np.where(own_lines.importing(process, creator), 0, own_lines.of_stacks(process, creator))
+    return process << 32 | thread, started

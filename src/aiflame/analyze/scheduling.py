@@ -23,6 +23,13 @@ MOST_PARTS = 100_000
 PART_NS = 500_000_000
 """Values of several processes, which are read at different moments, are averages over parts of this length."""
 
+LEAST_LOOKS = 20
+CROWDED = 0.3
+"""Of the time in which a thread could run. Beside four busy programs on two processors a server's shares were up to 7 points off, with a
+processor of its own below one (benchmarks/cpu/own_clock.py)."""
+SHORT_TURN_S = 0.002
+"""Half of a tick with HZ=250. Turns of 5 to 25 ms were sampled right; those of threads that only compute end with a tick."""
+
 
 @dataclass(frozen=True, slots=True)
 class Scheduling:
@@ -38,6 +45,8 @@ class Scheduling:
     """Those of them that had to wait for a disk."""
     kernel: Floats
     """Threads that ran in the kernel."""
+    turns: Floats
+    """How often a second a thread was given a CPU."""
     seconds: float
     """From the first look to the last."""
     resident: float
@@ -64,6 +73,7 @@ _OF_PROCESSES = {
     "page faults": "faults",
     "page faults from disk": "from_disk",
     "time in the kernel": "kernel",
+    "turns on a CPU": "turns",
 }
 _CPUS, _RESIDENT = "usable CPUs", "resident memory"
 
@@ -112,6 +122,27 @@ def ready_share(profile: Analysis) -> float:
     """The part of the time in which a thread was ready to run and had no CPU, where the program hardly has more than one that runs."""
     seen = scheduling(profile)
     return min(float(seen.ready.mean()), 1.0) if seen is not None else 0.0
+
+
+def uneven_samples(profile: Analysis) -> str:
+    """A note on shares of CPU time of a program that ran in short turns while others had the CPUs; "" where they are right.
+
+    The kernel looks at timers of CPU time when its clock ticks, and that is also when it takes a CPU from one program and gives it to
+    another: where turns are shorter than a tick, samples meet some parts of them more often than others.
+    """
+    seen = scheduling(profile)
+    if seen is None or seen.looks < LEAST_LOOKS or not seen.turns.any():
+        return ""
+    running, ready = float(seen.running.mean()), float(seen.ready.mean())
+    turn_s = running / float(seen.turns.mean())
+    if ready < CROWDED * (running + ready) or turn_s > SHORT_TURN_S:
+        return ""
+    waited = ready / (running + ready)
+    return (
+        f"The program ran for {turn_s * 1000:.1f} ms at a time, and was ready for a CPU that others had for {waited:.0%} of its time:"
+        " samples are taken at the kernel's clock ticks, so shares of CPU time may be several points off;"
+        " record while the machine is less busy"
+    )
 
 
 @once

@@ -77,3 +77,18 @@ def test_native_code_alone_is_nowhere(tmp_path: Path) -> None:
     story = Story()
     assert place(story, tmp_path, story.stack("main")) == ("", 0, "", False)
     assert place(Story(), tmp_path / "2", 99) == ("", 0, "", False)
+
+
+@pytest.mark.parametrize(("function", "nowhere"), [("<module>", True), ("work", False)])
+def test_a_thread_that_an_import_started_has_no_place_unless_a_line_of_the_program_did(
+    tmp_path: Path, function: str, nowhere: bool
+) -> None:
+    """BLAS starts its threads when it is loaded; other lines ask for their work later."""
+    story = Story()
+    thread = story.thread("worker")
+    importlib = ("_call_with_frames_removed", "<frozen importlib._bootstrap>", 241)
+    inside = [("<module>", "/venv/lib/python3.12/site-packages/numpy/__init__.py", 1)] if nowhere else [("work", "/app/work.py", 4)]
+    started = story.stack(("<module>", "/app/main.py", 3), importlib, *inside, "blas_thread_init")
+    story.tables["threads"][-1]["creator"] = started
+    expected = ("", 0, "", False) if nowhere else ("/app/work.py", 4, function, True)
+    assert place(story, tmp_path, story.stack("blas_thread_server"), thread) == expected

@@ -98,8 +98,8 @@ def test_resident_memory_of_the_processes_that_are_recorded(root: Path, tmp_path
     assert values == {("pid 7", "resident memory"): [700 * page] * 2, ("pid 8", "resident memory"): [800 * page]}
 
 
-def task(root: Path, thread: int, running: float, waited: float) -> None:
-    write(root, {f"proc/7/task/{thread}/schedstat": f"{running * SECOND:.0f} {waited * SECOND:.0f} 5"})
+def task(root: Path, thread: int, running: float, waited: float, turns: int) -> None:
+    write(root, {f"proc/7/task/{thread}/schedstat": f"{running * SECOND:.0f} {waited * SECOND:.0f} {turns}"})
 
 
 def test_threads_that_run_and_that_have_no_cpu(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -111,18 +111,18 @@ def test_threads_that_run_and_that_have_no_cpu(root: Path, tmp_path: Path, monke
         write(root, {"proc/7/stat": f"7 (a) b) S 1 1 1 0 -1 0 {minor} 0 {major} 0 9 {system_ticks} 0 0 20 0 2 0 5"})
 
     write(root, {"proc/self/schedstat": "0 0 0"})
-    task(root, 7, 100, 10)
-    task(root, 8, 5, 5)
+    task(root, 7, 100, 10, 500)
+    task(root, 8, 5, 5, 40)
     account(1000, 10, 0)
 
     def second() -> None:
-        task(root, 7, 100.75, 10.25)
-        task(root, 8, 5.25, 5.75)
+        task(root, 7, 100.75, 10.25, 510)
+        task(root, 8, 5.25, 5.75, 60)
         account(3000, 30, 25)
 
     def third() -> None:
-        task(root, 7, 101, 11)
-        task(root, 8, 0.5, 0)
+        task(root, 7, 101, 11, 515)
+        task(root, 8, 0.5, 0, 2)
         account(3000, 30, 25)
 
     values = readings(root, processes.Scheduling(root, Folder.open(tmp_path / "spool")), second, third)
@@ -134,6 +134,7 @@ def test_threads_that_run_and_that_have_no_cpu(root: Path, tmp_path: Path, monke
         ("pid 7", "page faults"): [2020.0, 0.0],
         ("pid 7", "page faults from disk"): [20.0, 0.0],
         ("pid 7", "time in the kernel"): [2500 / ticks, 0.0],
+        ("pid 7", "turns on a CPU"): [30.0, 7.0],
     }
 
 

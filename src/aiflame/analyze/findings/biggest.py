@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from aiflame.analyze.cpu_facts import CpuFacts
 from aiflame.analyze.device.profile_analysis import ProfileAnalysis, profile_analysis
@@ -21,12 +22,17 @@ from aiflame.analyze.findings.ranks import rank_findings
 from aiflame.analyze.findings.recompiling import recompiling
 from aiflame.analyze.findings.steps import slow_layers, slow_steps
 from aiflame.analyze.findings.waiting import waiting_findings
+from aiflame.analyze.layer_groups import layer_classes
 from aiflame.analyze.overview.summary import Summary
-from aiflame.analyze.ranks.comparison import Ranks
+from aiflame.analyze.places import places
+from aiflame.analyze.scheduling import ready_share
 from aiflame.analyze.scoped_waiting import scoped_waiting
 from aiflame.attribute.metrics import METRICS
 from aiflame.attribute.tree import CPU_TIME, GPU_TIME
 from aiflame.profile.tables.interface import Tables
+
+if TYPE_CHECKING:
+    from aiflame.analyze.ranks.comparison import Ranks
 
 __all__ = ["Evidence", "Finding", "findings"]
 
@@ -62,7 +68,8 @@ def _of_devices_without_cause(analysis: ProfileAnalysis, of: Scope) -> Iterator[
     yield from hot_stall(analysis, of.share["busy"])
     yield from inside(analysis, of.share["busy"])
     yield from slow_steps(analysis.usual_steps(analysis.steps), GPU_TIME.name)
-    yield from slow_layers(analysis.scoped_shared.select("layer", value="took"), GPU_TIME.name, GPU_TIME.label, of.share["busy"])
+    parts = analysis.scoped_shared.select("layer", value="took")
+    yield from slow_layers(parts, layer_classes(analysis.profile, parts["layer"]), GPU_TIME.name, GPU_TIME.label, of.share["busy"])
 
 
 def _explained(causes: Iterable[Finding], others: Sequence[Finding]) -> Iterator[Finding]:
@@ -85,7 +92,8 @@ def _explains(cause: Finding, other: Finding) -> bool:
 
 
 def _of_cpus(analysis: ProfileAnalysis, summary: Summary) -> Iterator[Finding]:
-    """Waits first, which are parts of elapsed time; then CPU time, which counts as that part of it in which the program ran at all."""
+    """Waits first, which are parts of elapsed time; then CPU time, which counts as that part of it in which the program
+    ran at all, or would have with a CPU: less work waits less for one."""
     waits = scoped_waiting(analysis.profile)
     if waits is not None:
         yield from waiting_findings(waits)
@@ -95,7 +103,9 @@ def _of_cpus(analysis: ProfileAnalysis, summary: Summary) -> Iterator[Finding]:
     whole, cpu = analysis.cpu, analysis.scoped_cpu
     if whole is None or cpu is None:
         return
-    part = min(whole.total / summary.duration_ns, 1.0) if whole.metric == CPU_TIME.name and summary.duration_ns else 1.0
+    part = 1.0
+    if whole.metric == CPU_TIME.name and summary.duration_ns:
+        part = min(whole.total / summary.duration_ns + ready_share(analysis.profile), 1.0)
     for finding in _of_running(analysis, cpu):
         yield replace(finding, recoverable=finding.recoverable * part)
 
@@ -103,6 +113,7 @@ def _of_cpus(analysis: ProfileAnalysis, summary: Summary) -> Iterator[Finding]:
 def _of_running(analysis: ProfileAnalysis, cpu: CpuFacts) -> Iterator[Finding]:
     causes, unexplained = host_causes(analysis.profile, cpu, cpu.samples)
     yield from causes
-    yield from cpu_findings(cpu, unexplained, cpu.samples)
+    yield from cpu_findings(cpu, places(analysis.profile), unexplained, cpu.samples)
     yield from slow_steps(analysis.usual_steps(cpu.steps), cpu.metric)
-    yield from slow_layers(cpu.rows.select("layer", "value"), cpu.metric, METRICS[cpu.metric].label, 1.0)
+    parts = cpu.rows.select("layer", "value")
+    yield from slow_layers(parts, layer_classes(analysis.profile, parts["layer"]), cpu.metric, METRICS[cpu.metric].label, 1.0)

@@ -9,7 +9,7 @@ import polars as pl
 from aiflame.analyze.cpu_facts import CpuFacts
 from aiflame.analyze.finding import Evidence, Finding
 from aiflame.analyze.layer_groups import escaped
-from aiflame.analyze.places import hottest, is_foreign, place_text, short_place
+from aiflame.analyze.places import Places, hottest, is_foreign, place_text, short_place
 from aiflame.attribute.metrics import METRICS
 from aiflame.attribute.transforms.noise import IMPORT_FILES
 from aiflame.profile.schema.kinds import Kind
@@ -20,8 +20,10 @@ HOT_LINE = 0.2
 """Least share of the samples: below it, a program's time is spread out, and no one place decides."""
 ENTRY = 0.97
 OWN = 0.1
-"""A line with more of all time whose cause is unknown, of which its own file runs less, is where a program enters a library that does all:
-`pytest.main()`, `trainer.train()`."""
+"""A line with more of all time whose cause is unknown below it, of which its own file runs less, is where a program enters a library that
+does all: `pytest.main()`, `trainer.train()`."""
+CALLED_BACK = 0.2
+"""A line with more of the time below it in other lines of the program, which are to blame, hands its work on: `asyncio.run()`."""
 WAITING = 0.15
 FEW_SAMPLES = 50
 """A share of a fifth of fewer samples has a standard error of more than 6%."""
@@ -31,13 +33,13 @@ OF_CODE = ("hot-function", "hot-line")
 _NATIVE = [int(Kind.C), int(Kind.CPP)]
 
 
-def cpu_findings(cpu: CpuFacts, unexplained: pl.DataFrame, samples: int) -> Iterator[Finding]:
+def cpu_findings(cpu: CpuFacts, places: Places, unexplained: pl.DataFrame, samples: int) -> Iterator[Finding]:
     """`unexplained`: those of its rows whose time has no known cause. `samples`: how many there are."""
     if samples < FEW_SAMPLES or not cpu.total:
         return
     yield from _waits(cpu)
     yield from _function(cpu, unexplained)
-    yield from _line(cpu, unexplained)
+    yield from _line(cpu, places, unexplained)
 
 
 def _waits(cpu: CpuFacts) -> Iterator[Finding]:
@@ -69,27 +71,30 @@ def _function(cpu: CpuFacts, rows: pl.DataFrame) -> Iterator[Finding]:
     yield Finding(f"{part:.0%} of {label} is in {name}{inside}{called}", part, view, "hot-function", part * GAIN_OF_CODE)
 
 
-def _line(cpu: CpuFacts, rows: pl.DataFrame) -> Iterator[Finding]:
-    """A line of the program's own Python under which the time is spent. Interpreters that start are at a line of the import system: nobody
-    can do less there."""
+def _line(cpu: CpuFacts, places: Places, rows: pl.DataFrame) -> Iterator[Finding]:
+    """A line of the program's own Python under which the time is spent. Interpreters that start are at a line of the import system:
+    nobody can do less there."""
     label = METRICS[cpu.metric].label
     running = rows.filter((pl.col("file") != "") & (pl.col("waits") == "") & ~pl.col("file").str.contains(IMPORT_FILES))
     lines = running.group_by("file", "line").agg(pl.col("value").sum(), pl.col("caller").first())
-    lines = lines.sort("value", "file", "line", descending=[True, False, False])
-    if lines.is_empty() or lines["value"][0] < HOT_LINE * cpu.total:
+    lines = lines.filter(pl.col("value") >= HOT_LINE * cpu.total).sort("value", "file", "line", descending=[True, False, False])
+    for file, line, value, caller in lines.rows():
+        here = cpu.rows.filter((pl.col("file") == file) & (pl.col("line") == line) & (pl.col("waits") == ""))
+        if is_foreign(file, caller) and (caller == "<module>" or file.endswith("/__main__.py")):  # all of a tool is below
+            return
+        if _enters_a_library(places, rows, here, file, line):
+            continue
+        place, part = place_text(file, line), int(here["value"].sum()) / cpu.total
+        view = Evidence("flame", cpu.metric, "code", f"^{escaped(caller)}$", place=place)
+        sentence = f"{part:.0%} of {label} is spent at {short_place(place)} and in the functions that it calls"
+        yield Finding(sentence, part, view, "hot-line", value / cpu.total * GAIN_OF_CODE)
         return
-    file, line, value, caller = lines.row(0)
-    here = cpu.rows.filter((pl.col("file") == file) & (pl.col("line") == line) & (pl.col("waits") == ""))
-    place, part = place_text(file, line), int(here["value"].sum()) / cpu.total
-    if is_foreign(file, caller) and (caller == "<module>" or file.endswith("/__main__.py")):  # all of a tool is below
-        return
-    if value > ENTRY * int(rows["value"].sum()) and int(here.filter("own")["value"].sum()) < OWN * int(here["value"].sum()):
-        return
-    view = Evidence("flame", cpu.metric, "code", f"^{escaped(caller)}$", place=place)
-    yield Finding(
-        f"{part:.0%} of {label} is spent at {short_place(place)} and in the functions that it calls",
-        part,
-        view,
-        "hot-line",
-        value / cpu.total * GAIN_OF_CODE,
-    )
+
+
+def _enters_a_library(places: Places, rows: pl.DataFrame, here: pl.DataFrame, file: str, line: int) -> bool:
+    rows = rows.filter(pl.col("process").is_in(here["process"].unique().to_list()))  # another may be a client of this one
+    process, stack = (rows[name].cast(pl.Int64).to_numpy() for name in ("process", "stack"))
+    below = rows.filter(pl.Series(places.under(file, line, process, stack)))
+    under, itself = int(below["value"].sum()), int(below.filter((pl.col("file") == file) & (pl.col("line") == line))["value"].sum())
+    own = int(here.filter("own")["value"].sum()) / max(int(here["value"].sum()), 1)
+    return own < OWN and (under > ENTRY * int(rows["value"].sum()) or itself < (1 - CALLED_BACK) * under)

@@ -176,6 +176,8 @@ CAUSES = (
     ),
 )
 BY_KIND = {cause.kind: cause for cause in CAUSES}
+_INTERPRETER_END = _interpreter("Py_FinalizeEx", "_Py_Finalize", "Py_EndInterpreter")
+"""It collects all garbage once more, and remedies for collections do not help there."""
 
 
 def host_causes(profile: Tables, cpu: CpuFacts, samples: int) -> tuple[list[Finding], pl.DataFrame]:
@@ -196,9 +198,11 @@ def host_causes(profile: Tables, cpu: CpuFacts, samples: int) -> tuple[list[Find
 
 def _causes_of_nodes(trie: Functions) -> Ints:
     """For each node the number of the innermost cause at or above it, -1 without any. All that an interpreter does at its start is the
-    start."""
+    start; its collections at its end have no cause."""
     masks = [trie.matching(cause.frames) for cause in CAUSES]
     of_nodes = np.full(len(trie.frame), -1, dtype=np.int64)
+    ends = nodes.nearest(trie.parent, trie.matching(_INTERPRETER_END)) >= 0
+    masks[CAUSES.index(BY_KIND[GC])] &= ~ends
     for number, mask in reversed(list(enumerate(masks))):
         of_nodes[mask & ~_called_from(trie, mask, CAUSES[number].not_from)] = number
     innermost = nodes.nearest(trie.parent, of_nodes >= 0)

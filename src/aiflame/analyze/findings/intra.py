@@ -8,7 +8,6 @@ import polars as pl
 
 from aiflame.analyze.device.profile_analysis import ProfileAnalysis
 from aiflame.analyze.finding import Evidence, Finding
-from aiflame.analyze.intra.kernels import intra
 from aiflame.analyze.layer_groups import escaped
 from aiflame.attribute.tree import GPU_TIME
 
@@ -20,6 +19,8 @@ def inside(analysis: ProfileAnalysis, busy: float) -> Iterator[Finding]:
     """The most promising finding of each kernel, by its part of GPU time; `busy`: the share of the time in which kernels ran."""
     if not analysis.profile.has("intra_kernels") or not analysis.profile.table("intra_launches")["records"].sum():
         return
+    from aiflame.analyze.intra.kernels import intra  # few profiles have records from inside kernels
+
     sites = analysis.scoped_sites.select("process", "name", "took")
     whole = max(int(sites["took"].sum()), 1)
     for kernel in intra(analysis.profile):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
 
 import polars as pl
 
@@ -15,7 +16,6 @@ from aiflame.analyze.findings.advice import fix
 from aiflame.analyze.findings.biggest import findings
 from aiflame.analyze.findings.cpu import FEW_SAMPLES
 from aiflame.analyze.overview.summary import MetricTotal, Summary, summarize
-from aiflame.analyze.ranks.one_profile import answer, facts_of_ranks
 from aiflame.analyze.scheduling import ready_share
 from aiflame.analyze.scope import analysis_of
 from aiflame.analyze.waiting import idle_share, waiting
@@ -24,6 +24,9 @@ from aiflame.attribute.tree import CPU_TIME, WALL_TIME
 from aiflame.attribute.trees.how_to_record import LONGER
 from aiflame.json_text import json_text, schema
 from aiflame.profile.tables.interface import OpenedProfile
+
+if TYPE_CHECKING:
+    from aiflame.analyze.ranks.comparison import Ranks
 
 MOSTLY_WAITING = 0.5
 """Share of the duration: a program that runs for less of it waits for something that samples of CPU time do not show."""
@@ -64,9 +67,15 @@ def listing(profile: OpenedProfile, limit: int, *, whole_run: bool = False) -> L
     """Lists the most promising findings, at most `limit`."""
     analysis = analysis_of(profile, whole_run=whole_run)
     summary = summarize(analysis, profile.meta)
-    ordered = findings(analysis, summary, limit, lambda: answer(facts_of_ranks(profile)))
+    ordered = findings(analysis, summary, limit, lambda: _ranks(profile))
     missing = tuple(_missing(analysis, summary, ordered, off=profile.meta.options.get("cpu_rate") == 0))
     return Listing(profile.path.name, summary, tuple(_with_ids(ordered)), missing, (*profile.unfinished(), *summary.notes), whole_run)
+
+
+def _ranks(profile: OpenedProfile) -> Ranks:
+    from aiflame.analyze.ranks.one_profile import answer, facts_of_ranks  # few profiles have ranks
+
+    return answer(facts_of_ranks(profile))
 
 
 def to_json(listing: Listing) -> str:

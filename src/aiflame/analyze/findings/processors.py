@@ -11,7 +11,7 @@ import polars as pl
 from aiflame.analyze.amounts import amount
 from aiflame.analyze.cpu_facts import CpuFacts
 from aiflame.analyze.finding import Evidence, Finding
-from aiflame.analyze.scheduling import PAGE, Quota, Scheduling, memory_pressure, quota, scheduling
+from aiflame.analyze.scheduling import LEAST_LOOKS, PAGE, Quota, Scheduling, memory_pressure, quota, scheduling
 from aiflame.analyze.waiting import threads_of
 from aiflame.attribute.analysis import Analysis
 from aiflame.attribute.arrays import nodes
@@ -22,9 +22,10 @@ from aiflame.profile.schema.kinds import Kind
 from aiflame.resolve.waits import OPENMP
 
 LEAST_SHARE = 0.1
-LEAST_LOOKS = 20
 TOO_MANY = 1.5
 """Threads for each CPU: a program that computes with as many as there are CPUs has some more that do little."""
+OWN = 0.5
+"""Of the CPUs, used by the program itself meanwhile: its threads wait for one another. With less, other programs have the CPUs."""
 A_PART, A_PART_OF_MAIN = 0.05, 0.2
 """Least share of the busiest thread's CPU time: with less, a thread does not want a CPU all the time. Main threads also import modules."""
 WITHOUT_LOCK = 0.5
@@ -67,7 +68,7 @@ def processor_findings(profile: Analysis, cpu: CpuFacts | None) -> Iterator[Find
 def _oversubscribed(profile: Analysis, seen: Scheduling, cpu: CpuFacts) -> Iterator[Finding]:
     wanted = seen.running + seen.ready
     crowded = wanted > TOO_MANY * seen.cpus
-    if not crowded.any():
+    if not crowded.any() or float(seen.running[crowded].mean()) < OWN * seen.cpus:
         return
     lasted, waited = float(crowded.mean()), float(seen.ready[crowded].sum() / wanted[crowded].sum())
     share = lasted * waited

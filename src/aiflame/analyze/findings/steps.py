@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import polars as pl
 
@@ -47,14 +47,17 @@ def slow_steps(usual: pl.DataFrame, metric: str) -> Iterator[Finding]:
     yield Finding(one + more, share, view, "slow-step", share)
 
 
-def slow_layers(parts: pl.DataFrame, metric: str, label: str, scale: float) -> Iterator[Finding]:
-    """A layer that takes much longer than its sisters. `parts`: layer, value; `scale`: share of the time that the values cover."""
+def slow_layers(parts: pl.DataFrame, classes: Mapping[str, str], metric: str, label: str, scale: float) -> Iterator[Finding]:
+    """A layer that takes much longer than its sisters. `parts`: layer, value; `classes`: of layers, as far as known; `scale`: share of the
+    time that the values cover."""
     whole = max(int(parts["value"].sum()), 1)
     layers = _with_inner(parts.filter(pl.col("layer") != ""))
     layers = layers.with_columns(group=collapsed(pl.col("layer"))).filter(pl.col("group") != pl.col("layer"))
-    value = pl.col("value")
+    # A Sequential numbers a convolution and the activation behind it, too: those are no sisters.
+    layers = layers.with_columns(layer_class=pl.col("layer").replace_strict(classes, default="", return_dtype=pl.String))
+    value, alike = pl.col("value"), ("group", "layer_class")
     compared = (
-        layers.with_columns(sisters=pl.len().over("group"), usual=value.median().over("group"))
+        layers.with_columns(sisters=pl.len().over(alike), usual=value.median().over(alike))
         .filter((pl.col("sisters") >= FEW_LAYERS) & (pl.col("usual") > 0))
         .with_columns(over=(value - pl.col("usual")) / whole)
         .filter((value > SLOW_LAYER * pl.col("usual")) & (pl.col("over") >= SLOW_LAYERS))
@@ -71,8 +74,8 @@ def slow_layers(parts: pl.DataFrame, metric: str, label: str, scale: float) -> I
         f"{row['layer']} takes {row['value'] / row['usual']:.1f} times as much as its sisters: "
         f"{row['value'] / whole:.0%} of {label}, they {row['usual'] / whole:.1%} each"
     )
-    alike = row["group"]
-    view = Evidence("tables", metric, "layer", f"^{escaped(alike)}(\\.|$)", table="layers", column="group", names=(alike,))
+    group = row["group"]
+    view = Evidence("tables", metric, "layer", f"^{escaped(group)}(\\.|$)", table="layers", column="group", names=(group,))
     yield Finding(sentence, row["value"] / whole, view, "slow-layer", row["over"] * scale)
 
 

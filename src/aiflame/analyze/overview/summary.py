@@ -11,6 +11,7 @@ import polars as pl
 from aiflame.analyze.device.occupancy import Occupancy, occupancy
 from aiflame.analyze.device.profile_analysis import ProfileAnalysis, profile_analysis
 from aiflame.analyze.overview.scope_line import ScopeLine, duration, host_steps, scope_line
+from aiflame.analyze.scheduling import uneven_samples
 from aiflame.analyze.step_times import Steps, over_all, step_times
 from aiflame.attribute.analysis import Analysis
 from aiflame.attribute.devices.samples import elsewhere
@@ -115,7 +116,9 @@ def summarize(profile: Tables, meta: Meta) -> Summary:
         processes=len(processes),
         threads=int(profile.scan("threads").select(pl.len()).collect().item()),
         devices=tuple(profile.table("kernel_shapes")["device"].unique().sort()),
-        notes=tuple(dict.fromkeys([*meta.degraded, *profile.table("notes")["text"].to_list()])),
+        notes=tuple(
+            filter(None, dict.fromkeys([*meta.degraded, *profile.table("notes")["text"].to_list(), uneven_samples(analysis.profile)]))
+        ),
         metric=metric,
         metrics=tuple(_totals(analysis)),
         occupancy=tuple(occupancy(analysis, analysis.devices, analysis.per_step)),

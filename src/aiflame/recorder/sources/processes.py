@@ -67,15 +67,15 @@ class Processes:
 
 
 class Scheduling:
-    """/proc/PID/task/TID/schedstat: how many threads ran, and how many were ready and had no CPU, on average since the last look; and page
-    faults (/proc/PID/stat)."""
+    """/proc/PID/task/TID/schedstat: how many threads ran, and how many were ready and had no CPU, on average since the last look, and how
+    often one was given a CPU; and page faults (/proc/PID/stat)."""
 
     name, every, thread = "process", 4, "system"
 
     def __init__(self, root: Path, spool: Folder | None) -> None:
         self._proc, self._recorded = root / "proc", Recorded(spool)
-        self._seen: dict[str, dict[str, tuple[int, int]]] = {}
-        """For each thread of a process, its time on a CPU and waiting for one."""
+        self._seen: dict[str, dict[str, tuple[int, ...]]] = {}
+        """For each thread of a process, its time on a CPU and waiting for one, and how often it was given one."""
         self._sums: dict[str, list[int]] = {}
         """Sums over all threads of a process, those that have ended included."""
 
@@ -89,6 +89,7 @@ class Scheduling:
             Series("pid {}", "page faults", "1/s", rate=True),
             Series("pid {}", "page faults from disk", "1/s", rate=True),
             Series("pid {}", "time in the kernel", "%", 100 / os.sysconf("SC_CLK_TCK"), rate=True),
+            Series("pid {}", "turns on a CPU", "1/s", rate=True),
         )
         return Header(self.name, series, keyed=True)
 
@@ -97,7 +98,7 @@ class Scheduling:
         for pid in self._recorded.pids():
             try:
                 now, folder = time.monotonic_ns(), self._proc / pid
-                running, waited, threads = self._times(pid, room)
+                (running, waited, turns), threads = self._times(pid, room)
                 fields = (folder / "stat").read_bytes().rpartition(b")")[2].split()
                 cpus = len(os.sched_getaffinity(int(pid)))
                 minor, major, system = (float(fields[place]) for place in (7, 9, 12))
@@ -107,22 +108,24 @@ class Scheduling:
                 self._sums.pop(pid, None)
                 continue
             room -= threads
-            yield now, int(pid), [running, waited, cpus, minor + major, major, system]
+            yield now, int(pid), [running, waited, cpus, minor + major, major, system, turns]
 
-    def _times(self, pid: str, room: int) -> tuple[float, float, int]:
+    def _times(self, pid: str, room: int) -> tuple[list[float], int]:
+        """Sums over its threads, and how many there are."""
         before, now = self._seen.get(pid, {}), {}
-        sums = self._sums.setdefault(pid, [0, 0])
+        sums = self._sums.setdefault(pid, [0, 0, 0])
         tasks = f"{self._proc}/{pid}/task"
         for thread in os.listdir(tasks)[:room]:  # noqa: PTH208
             with suppress(OSError, ValueError):  # it has just ended
-                running, waited, _ = map(int, _read(f"{tasks}/{thread}/schedstat").split())
-                old = before.get(thread, (0, 0))
-                old = old if old[0] <= running and old[1] <= waited else (0, 0)  # another thread has its number now
-                sums[0] += running - old[0]
-                sums[1] += waited - old[1]
-                now[thread] = running, waited
+                read = tuple(map(int, _read(f"{tasks}/{thread}/schedstat").split()))
+                old = before.get(thread, (0, 0, 0))
+                if any(value < then for value, then in zip(read, old, strict=True)):  # another thread has its number now
+                    old = (0, 0, 0)
+                for place, (value, then) in enumerate(zip(read, old, strict=True)):
+                    sums[place] += value - then
+                now[thread] = read
         self._seen[pid] = before | now if len(now) == room else now
-        return float(sums[0]), float(sums[1]), len(now)
+        return [float(one) for one in sums], len(now)
 
     def end(self) -> None:
         pass

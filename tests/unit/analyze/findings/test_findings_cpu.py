@@ -114,6 +114,15 @@ def test_the_line_that_enters_a_library_which_does_all_work_is_no_finding(
     assert ("hot-line" in found(story, tmp_path)) == speaks
 
 
+def test_the_line_that_starts_an_event_loop_is_no_finding(tmp_path: Path) -> None:
+    """All is below it, also the lines that the loop calls back."""
+    story = Story()
+    loop = ("BaseEventLoop.run_forever", "/usr/lib/python3.12/asyncio/base_events.py", 639)
+    request = ("answer", "/app/server.py", 9)
+    cpu(story, (90, (MAIN, loop)), (60, (MAIN, loop, request)), (50, (MAIN, loop, ("send", "/app/server.py", 12))))
+    assert found(story, tmp_path)["hot-line"].sentence.startswith("30% of CPU time is spent at server.py:9 ")
+
+
 def test_a_line_of_the_import_system_is_not_named(tmp_path: Path) -> None:
     """Interpreters start for too little time to name that: 60 samples."""
     story = Story()
@@ -127,3 +136,15 @@ def test_the_line_of_a_tool_that_does_all_work_is_no_finding(tmp_path: Path) -> 
     story = Story()
     cpu(story, (200, (("console_entry", "/venv/site-packages/mypy/__main__.py", 16), "check")), (40, (MAIN,)))
     assert "hot-line" not in found(story, tmp_path)
+
+
+@pytest.mark.parametrize(("collecting", "ending", "speaks"), [(120, 0, True), (0, 120, False)])
+def test_collections_have_a_remedy_but_for_the_one_at_the_interpreters_end(
+    tmp_path: Path, collecting: int, ending: int, speaks: bool
+) -> None:
+    story = Story()
+    collects, ends = "gc_collect_main", "Py_FinalizeEx"
+    cpu(story, (collecting, (MAIN, collects)), (ending, (ends, collects)), (100, (MAIN, "sgemm")))
+    for symbol in story.tables["symbols"]:
+        symbol["module"] = "python3.12" if symbol["name"] in (collects, ends) else ""
+    assert ("gc" in found(story, tmp_path)) is speaks

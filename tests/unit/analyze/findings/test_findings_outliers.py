@@ -68,3 +68,13 @@ def test_layers_that_take_the_same_or_differ_a_little_or_have_no_sisters(tmp_pat
     story = Story()
     layers(story, {f"layers.{n}.attn": 100 + 20 * n for n in range(5)} | {"blocks.0.mlp": 100, "blocks.1.mlp": 900, "head": 3000})
     assert "slow-layer" not in found(story, tmp_path)
+
+
+@pytest.mark.parametrize(("classes", "named"), [(("Conv2d", "ReLU", "ReLU", "ReLU"), False), (("Conv2d",) * 4, True)], ids=str)
+def test_layers_are_sisters_only_if_they_have_one_class(tmp_path: Path, classes: tuple[str, ...], named: bool) -> None:
+    story = Story()
+    layers(story, {f"body.{n}": 400 if n == 0 else 100 for n in range(4)})
+    for row in story.tables["layer_names"]:
+        number = row["path"].rpartition(".")[2]
+        row["type"] = f"torch.nn.{classes[int(number)]}" if number.isdecimal() else "app.Model"
+    assert ("slow-layer" in found(story, tmp_path)) is named

@@ -10,6 +10,8 @@ from story_findings import found
 from telemetries import told
 
 from aiflame.analyze.finding import Finding
+from aiflame.analyze.scheduling import uneven_samples
+from aiflame.attribute.analysis import Analysis
 
 Series = tuple[str, str, str, str, dict[int, float]]
 MS = 1_000_000
@@ -32,6 +34,7 @@ def kernel(
     disk: float = 0,
     looks: int = LOOKS,
     pids: int = 1,
+    turns: float = 250,
 ) -> list[Series]:
     """Series of processes that are all alike; `running` and `ready` of all of them together, `kernel` in percent of a CPU."""
     series = []
@@ -42,6 +45,7 @@ def kernel(
             "page faults": faults / pids,
             "page faults from disk": disk / pids,
             "time in the kernel": kernel / pids,
+            "turns on a CPU": turns / pids,
         }
         series += [("process", f"pid {pid}", name, "x", constant(value, looks - 1)) for name, value in names.items()]
         series.append(("process", f"pid {pid}", "usable CPUs", "CPUs", constant(cpus, looks)))
@@ -91,8 +95,9 @@ def test_processes_want_cpus_together(tmp_path: Path) -> None:
         kernel(running=2, ready=6, cpus=8),
         kernel(running=2, ready=6, looks=19),
         kernel(running=3.5, ready=0.2),
+        kernel(running=0.8, ready=6),
     ],
-    ids=["few", "another program", "as many CPUs", "few looks", "they hardly wait"],
+    ids=["few", "another program", "as many CPUs", "few looks", "they hardly wait", "other programs have the CPUs"],
 )
 def test_near_misses_of_threads(tmp_path: Path, series: list[Series]) -> None:
     assert of_kernel(tmp_path, series) == {}
@@ -139,3 +144,40 @@ def test_swapping(tmp_path: Path, share: float, disk: float, named: bool) -> Non
     if named:
         reads = "this one reads 500 pages a second back from disk"
         assert kinds["swapping"].sentence == f"Memory is short: programs wait for it 40% of the time, and {reads}"
+
+
+def test_short_turns_while_others_have_the_cpus_make_shares_uneven(tmp_path: Path) -> None:
+    story = Story()
+    story.tables |= told(*kernel(running=0.5, ready=0.5, turns=1_000))
+    assert uneven_samples(Analysis(story.profile(tmp_path))) == (
+        "The program ran for 0.5 ms at a time, and was ready for a CPU that others had for 50% of its time: samples are taken at the"
+        " kernel's clock ticks, so shares of CPU time may be several points off; record while the machine is less busy"
+    )
+
+
+@pytest.mark.parametrize(
+    "series",
+    [
+        kernel(running=0.5, ready=0.1, turns=1_000),
+        kernel(running=0.5, ready=0.5, turns=130),
+        kernel(running=0.5, ready=0.5, turns=1_000, looks=15),
+        [one for one in kernel(running=0.5, ready=0.5) if one[2] != "turns on a CPU"],
+    ],
+    ids=["own CPU", "long turns", "few looks", "older profile"],
+)
+def test_shares_that_are_even(tmp_path: Path, series: list[Series]) -> None:
+    story = Story()
+    story.tables |= told(*series)
+    assert not uneven_samples(Analysis(story.profile(tmp_path)))
+
+
+def test_cpu_time_counts_also_for_the_time_in_which_others_have_the_cpus(tmp_path: Path) -> None:
+    won = []
+    for name, ready in (("alone", 0.0), ("crowded", 0.4)):
+        story = Story()
+        for moment in range(120):
+            story.met(moment * 50_000, MAIN, "sgemm", clock=0)
+        story.tables["thread_ends"] = [{"thread": 1, "end_ns": 6_000 * MS, "cpu_ns": 0}]
+        story.tables |= told(*kernel(running=0.1, ready=ready))
+        won.append(found(story, tmp_path / name)["hot-function"].recoverable)
+    assert won[1] > won[0] + 0.1

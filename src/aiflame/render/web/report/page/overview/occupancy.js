@@ -63,9 +63,10 @@ function ofProcessor(app) {
   const used = metrics.find((one) => one.name === "cpu-time")?.total ?? 0;
   if (!used || !duration || !cores) return null;
   const mean = used / duration;
-  const part = element("span.busy", {}, element("span", {}, percent(used, duration * cores)));
+  const text = mean / cores > 0.07 ? percent(used, duration * cores) : "";
+  const part = element("span.busy", {}, element("span", {}, text));
   const bar = element("span.stack", { "aria-hidden": "true" }, wide(part, used / (duration * cores)));
-  const average = `${mean.toFixed(mean < 10 ? 1 : 0)} of ${cores} cores on average`;
+  const average = `${mean.toFixed(mean < 0.95 ? 2 : mean < 10 ? 1 : 0)} of ${cores} cores on average`;
   const told = `${average}: ${amount(used, "ns")} of CPU time in ${amount(duration, "ns")}`;
   const none = element("span.soft", {}, "no GPU was used");
   return element(
