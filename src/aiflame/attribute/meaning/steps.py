@@ -1,7 +1,8 @@
 """Steps of training and inference: the work that a program repeats, derived from its recorded work.
 
 Training: a step ends where an optimizer's does; several optimizers that take turns make one step. Inference: a step is a call of the
-model (`inference`), in older profiles of the outermost layer. Without a clear repetition, there is no step.
+model (`inference`), in older profiles of the outermost layer. JAX: a step is a call of the jitted function (`jit_calls`). Without a
+clear repetition, there is no step.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from aiflame.attribute.analysis import Analysis, once
 from aiflame.attribute.arrays.types import Ints, Mask
 from aiflame.attribute.meaning.events import LATEST
 from aiflame.attribute.meaning.inference import hold_the_work, model_calls
+from aiflame.attribute.meaning.jit_calls import jit_calls
 from aiflame.attribute.meaning.model_calls import Calls, calls_by_launches, outermost_calls
 from aiflame.attribute.meaning.optimizers import ends_of_cycles, outermost, with_skipped
 from aiflame.profile.schema.enums import RegionApi
@@ -96,7 +98,7 @@ def steps(profile: Tables, seen: dict[tuple[int, int], Seen]) -> Steps:
         calls = {} if launches_tell_all else outermost_calls(profile, process)
         rows = _training(own, here, calls)
         if not rows and not any(of.backward.any() for of in here.values()):
-            rows = _inference(profile, process, here, calls)
+            rows = _inference(profile, process, here, calls) or _jitted(profile, process, here)
         bounds += [(process, *row, *(0,) * (3 + len(INFERENCE) - len(row))) for row in rows if row[1] < row[2]]
     table = pl.DataFrame(bounds, schema=dict.fromkeys(("process", "thread", "begin_ns", "end_ns", *INFERENCE), pl.Int64), orient="row")
     number = pl.int_range(pl.len()).over("process").alias("step")
@@ -244,7 +246,7 @@ def _inference(profile: Tables, process: int, seen: dict[int, Seen], calls: dict
     ((thread, of),) = repeating.items()
     phase = of.phases()
     end = of.ends_of_steps(phase)
-    if not hold_the_work(of.begin_ns, end, np.concatenate([_INTS, *(items.time_ns for items in seen.values())])):
+    if not hold_the_work(of.begin_ns, end, _work(seen)):
         return []
     columns = (of.begin_ns, end, phase, of.sequences, of.tokens, of.end_ns - of.begin_ns)
     return [(thread, *row) for row in zip(*(column.tolist() for column in columns), strict=True)]
@@ -264,6 +266,22 @@ def _by_layers(seen: dict[int, Seen], calls: dict[int, Calls]) -> list[Row]:
         return []
     ((thread, repetition),) = repeated.items()
     return [(thread, begin, end) for begin, end in zip(repetition.begin_ns.tolist(), repetition.end_ns.tolist(), strict=True)]
+
+
+def _jitted(profile: Tables, process: int, seen: dict[int, Seen]) -> list[Row]:
+    """The calls of the one jitted function that the one thread calls again and again."""
+    repeating = {thread: bounds for thread, of in jit_calls(profile, process).items() if len((bounds := of.steps())[0])}
+    if len(repeating) != 1:
+        return []
+    ((thread, (begin, end)),) = repeating.items()
+    if not hold_the_work(begin, end, _work(seen)):
+        return []
+    return [(thread, *row) for row in zip(begin.tolist(), end.tolist(), strict=True)]
+
+
+def _work(seen: dict[int, Seen]) -> Ints:
+    """When the process worked."""
+    return np.concatenate([_INTS, *(items.time_ns for items in seen.values())])
 
 
 _INTS, _BOOLS = np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.bool_)
