@@ -31,7 +31,11 @@ def retraces(profile: Analysis) -> pl.DataFrame:
     if not profile.has("jit_calls"):
         return rows
     calls = profile.table("jit_calls").select("process", *times).rename({"begin_ns": "call", "end_ns": "returned"})
-    around = rows.with_row_index("row").join(calls, on="process").filter(pl.col("call") <= pl.col("begin_ns"), pl.col("returned") >= pl.col("end_ns"))
+    around = (
+        rows.with_row_index("row")
+        .join(calls, on="process")
+        .filter(pl.col("call") <= pl.col("begin_ns"), pl.col("returned") >= pl.col("end_ns"))
+    )
     shortest = around.sort(pl.col("returned") - pl.col("call")).unique("row", keep="first").select("row", "call", "returned")
     rows = rows.with_row_index("row").join(shortest, on="row", how="left", maintain_order="left")
     whole = [pl.coalesce(outer, inner).alias(inner) for outer, inner in (("call", "begin_ns"), ("returned", "end_ns"))]

@@ -95,7 +95,9 @@ def record(call: dict[str, Any], result: Any, begin: int) -> None:
     if jitted is None:
         return
     made = result if hasattr(result, "in_avals") else result[0]
-    trace = Trace(_weak(fun), tuple(made.arg_names or ()), tuple(map(_type, made.in_avals)), _static(call["ji"], call["args"], call["kwargs"]))
+    trace = Trace(
+        _weak(fun), tuple(made.arg_names or ()), tuple(map(_type, made.in_avals)), _static(call["ji"], call["args"], call["kwargs"])
+    )
     before = _seen.setdefault(jitted.wrappers, deque(maxlen=_REMEMBERED))
     if before:
         _append(jitted, *_change(fun, trace, before), begin)

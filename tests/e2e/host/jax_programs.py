@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-GUESTS = Path(os.environ.get("AIFLAME_GUESTS", Path(__file__).resolve().parents[2] / ".guests"))
+GUESTS = Path(os.environ.get("AIFLAME_GUESTS", Path(__file__).resolve().parents[3] / ".guests"))
 
 
 @functools.cache
