@@ -1,8 +1,8 @@
 """Programs with JAX, by name; each prints as JSON how many steps it made and how long these took by its own clock.
 
-`train`: two epochs of steps that read the loss each time, with an evaluation after each. `decode`: a prompt, then tokens, each chosen by a
-second jitted function. `apart`: three functions in no order. `eager`: no function of its own is jitted. `unchanged`: what a program can ask a
-jitted function.
+`train`: two epochs of steps that read the loss each time, with an evaluation after each. `decode`: a prompt, then tokens, each chosen by
+a second jitted function. `apart`: three functions in no order. `eager`: no function of its own is jitted. `unchanged`: what a program
+can ask a jitted function.
 """
 
 from __future__ import annotations
