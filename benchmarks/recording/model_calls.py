@@ -1,4 +1,4 @@
-"""The cost of recording calls of models (torch) and of jitted functions (JAX), per call; beside the same calls in the same process, not recorded.
+"""The cost of recording a call of a model (torch) or of a jitted function (JAX); beside the same calls, not recorded, in the same process.
 
     python benchmarks/recording/model_calls.py [--pairs 400] [--python PYTHON_WITH_JAX] [--output benchmarks/results/model_calls.json]
 

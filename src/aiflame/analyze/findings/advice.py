@@ -57,7 +57,7 @@ _OF_KINDS: Mapping[str, str] = {
     ),
     "recompiling-other": "Keep the guarded value constant, or out of the compiled function; TORCH_LOGS=recompiles prints all guards.",
     "retracing-size": "Pad or bucket the argument to few sizes: jax.jit compiles for each shape once.",
-    "retracing-type": "Convert the argument to one dtype before the call, as by jnp.asarray(value, dtype): a number of Python's has its own.",
+    "retracing-type": "Convert the argument to one dtype before the call, as by jnp.asarray(value, dtype): a Python number has its own.",
     "retracing-value": "Pass the changing value as an array: take it out of static_argnums and static_argnames.",
     "retracing-structure": "Pass containers with the same keys and lengths in each call: None in place of an array counts, too.",
     "retracing-function": (
