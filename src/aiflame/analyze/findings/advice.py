@@ -15,6 +15,10 @@ _OF_KINDS: Mapping[str, str] = {
     "idle-host": "Move this work out of the loop, into another thread or process, or behind the launch of the next GPU work.",
     "communication": "Overlap communication with computing: larger buckets, collectives that start earlier, or fewer and smaller messages.",
     "hot-group": "Make this work cheaper: lower precision, a fused kernel, a better tile size, or fewer calls of it.",
+    "no-kv-cache": (
+        "Keep keys and values: use_cache=True in generate() of transformers, or hand past_key_values from call to call and give the model"
+        " the new token alone."
+    ),
     "slow-step": "Look for work that only this step does: saving, logging, evaluation, garbage collection, compiling for a new shape.",
     "slow-layer": "Compare this layer with its sisters: its shapes, its data type, its device, and a fallback that only it takes.",
     "hot-function": "Call it less often or with less data, use a faster library or more threads, or move the work to a GPU.",

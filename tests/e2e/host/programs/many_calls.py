@@ -1,4 +1,4 @@
-"""`many_calls.py CALLS`: calls a torch model so often, and prints by how many bytes the process's memory grew meanwhile, after a tenth of them."""
+"""`many_calls.py CALLS`: calls a torch model so often, and prints how many bytes of memory the last nine tenths of the calls took."""
 
 import sys
 from collections import deque
