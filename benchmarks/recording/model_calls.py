@@ -1,6 +1,6 @@
 """The cost of recording a call of a model (torch) or of a jitted function (JAX); beside the same calls, not recorded, in the same process.
 
-    python benchmarks/recording/model_calls.py [--pairs 400] [--python PYTHON_WITH_JAX] [--output benchmarks/results/model_calls.json]
+    python benchmarks/recording/model_calls.py [--pairs 400] [--python PYTHON_WITH_JAX] [--output benchmarks/results/calls/model_calls.json]
 
 In a recorded process, blocks of calls alternate: one through the collector's function, one through the pointer that was there before, in an
 order that changes from pair to pair. CPU time of the thread; the median of the differences within pairs, and the interval that holds the
@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
-RESULTS = ROOT / "benchmarks/results/model_calls.json"
+RESULTS = ROOT / "benchmarks/results/calls/model_calls.json"
 CALLS = 2000
 LIMIT_NS = 500
 
