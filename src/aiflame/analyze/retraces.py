@@ -1,4 +1,4 @@
-"""Jitted functions that JAX traced again, and what had changed in their arguments."""
+"""Jitted functions that JAX traced again, and the arguments that had changed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Has the collector record calls of the functions that a program jits, and tells it their names. JAX's own, which it jits while it is
+"""Has the collector record calls of the functions that a program jits, and gives it their names. JAX's own, which it jits while it is
 imported, are not among them."""
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _named: dict[int, Jitted] = {}
 
 @dataclass(frozen=True)
 class Jitted:
-    """What the program gave to `jax.jit`."""
+    """A function that the program gave to `jax.jit`."""
 
     name: str
     """`value_and_grad(loss)`: with JAX's transformations around the program's function."""
@@ -57,7 +57,7 @@ def recording_began() -> None:
 
 
 def watch(function: Any, fun: Any) -> None:
-    """`function`: what `jax.jit` returns for `fun`."""
+    """`function`: the product of `jax.jit` for `fun`."""
     jitted = jitted_of(fun)
     if jitted is None or not sys.modules["_aiflame"].watch_jit_calls(function, type(function).__basicsize__):
         return

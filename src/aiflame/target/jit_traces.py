@@ -1,4 +1,4 @@
-"""Records why JAX traces a jitted function again: what differs from the most similar arguments that it was traced with before."""
+"""Records why JAX traces a jitted function again: the difference from the most similar arguments that it was traced with before."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _thread = threading.local()
 
 @dataclass(frozen=True)
 class Trace:
-    """What one trace was made for."""
+    """The arguments of one trace."""
 
     function: weakref.ref[Any] | None
     names: tuple[str, ...]
@@ -37,7 +37,7 @@ class Trace:
     types: tuple[tuple[str, tuple[Any, ...]], ...]
     """dtype and shape of each."""
     static: tuple[tuple[str, str, object], ...]
-    """Arguments by value: name, text, and something that is equal where the value is."""
+    """Arguments by value: name, text, and an object that is equal for equal values."""
 
     def of(self, fun: Any) -> bool:
         return self.function is not None and self.function() is fun
@@ -94,9 +94,12 @@ def record(call: dict[str, Any], result: Any, begin: int) -> None:
     jitted = jitted_of(fun)
     if jitted is None:
         return
-    made = result if hasattr(result, "in_avals") else result[0]
+    parameters = result if hasattr(result, "in_avals") else result[0]
     trace = Trace(
-        _weak(fun), tuple(made.arg_names or ()), tuple(map(_type, made.in_avals)), _static(call["ji"], call["args"], call["kwargs"])
+        _weak(fun),
+        tuple(parameters.arg_names or ()),
+        tuple(map(_type, parameters.in_avals)),
+        _static(call["ji"], call["args"], call["kwargs"]),
     )
     before = _seen.setdefault(jitted.wrappers, deque(maxlen=_REMEMBERED))
     if before:
@@ -105,7 +108,7 @@ def record(call: dict[str, Any], result: Any, begin: int) -> None:
 
 
 def _change(fun: Any, trace: Trace, before: deque[Trace]) -> tuple[str, str, str, str]:
-    """Which property changed, of which argument, from what to what."""
+    """The property that changed, the argument, and its values before and now."""
     closest = min(reversed(before), key=trace.difference)
     if trace.names != closest.names or len(trace.static) != len(closest.static):
         new = [name for name in trace.names if name not in closest.names] or [name for name in closest.names if name not in trace.names]
@@ -142,7 +145,7 @@ def _static(ji: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tup
 
 
 def _value(value: Any) -> tuple[str, object]:
-    """Its text, and what is equal where it is. JAX itself has asked for the hash of such a value."""
+    """Its text, and an object that is equal for equal values. JAX itself has asked for the hash of such a value."""
     if isinstance(value, _PLAIN):
         return repr(value)[:_LONGEST], (type(value), value)
     return type(value).__qualname__, (type(value), hash(value))

@@ -20,7 +20,7 @@ from aiflame.attribute.meaning.context import profile_steps
 
 PROGRAM = Path(__file__).parent / "programs" / "jax_steps.py"
 CLOSE = 0.15
-"""Of the time by the program's own clock. Both read the same stretches, whatever the machine does meanwhile."""
+"""Of the time by the program's own clock. Both read the same stretches, on a busy machine too."""
 
 
 def recorded(record: Recorder, name: str) -> tuple[Any, Profile]:

@@ -40,7 +40,7 @@ class Kind:
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """Steps that are given all tokens again, and one more: what the tokens before cost them."""
+    """Steps that are given all tokens again, and one more, and the cost of the tokens before."""
 
     steps: int
     few_tokens: int

@@ -1,6 +1,6 @@
 """Steps of programs with JAX: calls of the jitted function that takes most of the time, each until the next one.
 
-JAX returns from a call before its work is done, so what follows a call (other functions, a wait for the result) belongs to the step.
+JAX returns from a call before its work is done, so the time after a call (other functions, a wait for the result) belongs to the step.
 """
 
 from __future__ import annotations

@@ -91,7 +91,7 @@ def steps(profile: Tables, seen: dict[tuple[int, int], Seen]) -> Steps:
     """`seen`: for each process and thread."""
     marked = automatic_regions(profile)
     columns = ("process", "thread", "begin_ns", "end_ns", *INFERENCE)
-    found = [pl.DataFrame(schema=dict.fromkeys(columns, pl.Int64))]
+    tables = [pl.DataFrame(schema=dict.fromkeys(columns, pl.Int64))]
     for process in sorted({process for process, _ in seen} | set(marked["process"])):
         here = {thread: of for (one, thread), of in seen.items() if one == process}
         own = marked.filter(process=process)
@@ -101,8 +101,8 @@ def steps(profile: Tables, seen: dict[tuple[int, int], Seen]) -> Steps:
         if rows.is_empty() and not any(of.backward.any() for of in here.values()):
             rows = _inference(profile, process, here, calls)
             rows = _jitted(profile, process, here) if rows.is_empty() else rows
-        found.append(rows.filter(pl.col("begin_ns") < pl.col("end_ns")).with_columns(process=pl.lit(process, dtype=pl.Int64)))
-    table = pl.concat(found, how="diagonal").with_columns(pl.col(*INFERENCE).fill_null(0))
+        tables.append(rows.filter(pl.col("begin_ns") < pl.col("end_ns")).with_columns(process=pl.lit(process, dtype=pl.Int64)))
+    table = pl.concat(tables, how="diagonal").with_columns(pl.col(*INFERENCE).fill_null(0))
     number = pl.int_range(pl.len()).over("process").alias("step")
     numbered = table.sort("process", "begin_ns", "thread").with_columns(number).sort("process", "thread", "begin_ns")
     return Steps(numbered.select("process", "thread", "step", "begin_ns", "end_ns", *INFERENCE))

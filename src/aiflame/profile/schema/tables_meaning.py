@@ -171,7 +171,7 @@ JITTED = (
         "JitFunction",
         "a function that the program gave to `jax.jit`",
         columns(
-            ("function", T.U64, "address of the object; a later row with it is of another object"),
+            ("function", T.U64, "address of the object; a later row with it describes another object"),
             ("name", T.STR, ""),
             ("file", T.STR, ""),
             ("line", T.U32, "of its definition; 0: not known"),

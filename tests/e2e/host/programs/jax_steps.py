@@ -1,8 +1,8 @@
 """Programs with JAX, by name; each prints as JSON how many steps it made and how long these took by its own clock.
 
 `train`: two epochs of steps that read the loss each time, with an evaluation after each. `decode`: a prompt, then tokens, each chosen by
-a second jitted function. `apart`: three functions in no order. `eager`: no function of its own is jitted. `unchanged`: what a program
-can ask a jitted function.
+a second jitted function. `apart`: three functions in no order. `eager`: no function of its own is jitted. `unchanged`: the answers of a
+jitted function to all questions that a program can ask.
 """
 
 from __future__ import annotations
