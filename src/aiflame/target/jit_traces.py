@@ -121,8 +121,12 @@ def _change(fun: Any, trace: Trace, before: deque[Trace]) -> tuple[str, str, str
         if kind != old_kind:
             return "type", name, old_kind, kind
         if shape != old_shape:
-            return "shape", name, *(",".join(map(str, one))[:_LONGEST] for one in (old_shape, shape))
+            return "shape", name, _sizes(old_shape), _sizes(shape)
     return ("other" if any(one.of(fun) for one in before) else "function"), "", "", ""
+
+
+def _sizes(shape: tuple[Any, ...]) -> str:
+    return ",".join(map(str, shape))[:_LONGEST]
 
 
 def _type(array: Any) -> tuple[str, tuple[Any, ...]]:

@@ -65,7 +65,7 @@ _OF_KINDS: Mapping[str, str] = {
     "retracing-value": "Pass the changing value as an array: take it out of static_argnums and static_argnames.",
     "retracing-structure": "Pass containers with the same keys and lengths in each call: None in place of an array counts, too.",
     "retracing-function": (
-        "Call jax.jit once, outside of the loop, on a function that stays the same object; pass what changes as an argument rather than in"
+        "Call jax.jit once, outside of the loop, on a function that stays the same object; pass changing values as arguments rather than in"
         " a lambda, functools.partial or closure."
     ),
     "throttled": (
