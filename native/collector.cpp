@@ -197,7 +197,7 @@ void before_sandbox() noexcept {
   signals::uninstall();
 }
 
-// Of _exit() and exec, which signal handlers may call.
+// Called by _exit() and exec, which signal handlers may call.
 void before_exit() noexcept { end(all_hooks::flush_anywhere); }
 
 }  // namespace aiflame::collector

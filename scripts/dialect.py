@@ -32,12 +32,14 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 ALLOWED = Path(__file__).with_name("dialect_allowed.json")
 
+# Verbs behind which a clause with "what" is a question, as in "a line says what is missing".
+ASKING = ("say", "says", "show", "shows", "list", "lists", "see", "check", "checks", "know", "knows", "defines", "who does")
 PROSE = {
     "belongs": re.compile(r"\b(?:is|are|was|were|be) (?:not )?of\b(?! (?:type|interest|use)\b)"),
     "tells": re.compile(r"\b(?:tells?|told|telling)\b", re.IGNORECASE),
     "clauses": re.compile(
-        r"\b[Ww]hat(?:ever)?\b(?![^.:;]*\?)"
-        r"|(?:^|[.:;(] |\b(?:of|for|by|to|from|with|than|as|and|or) )(?:Who|who)(?:ever)?\b"
+        r"\b(?<!, )[Ww]hatever\b|" + "".join(f"(?<!(?i:{verb}) )" for verb in ASKING) + r"\b[Ww]hat\b(?! to do\b)(?![^.:;]*\?)"
+        r"|(?:^|[.:;(] |\b(?:of|for|by|to|from|with|than|as|and|or) )(?:Who|who)(?:ever)?\b(?! does what\b)(?![^.:;]*\?)"
         r"|\bwhoever\b|\bthat which\b"
     ),
     "names": re.compile(r"\b(?:was|were|is|are|been|never) met\b"),
@@ -49,6 +51,11 @@ DEEP = ("src/aiflame", "native", "tests")
 
 SLASH_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 FENCE = re.compile(r"^```.*?^```|`[^`\n]*`|^    .*?$", re.MULTILINE | re.DOTALL)
+# In Markdown: headings, bold titles and the heads of tables may be questions; targets of links are addresses.
+TITLES = re.compile(r"^#+ .*$|\*\*[^*\n]+\*\*|^\|.*\|$(?=\n\|[ |-]+$)|\]\([^)\s]*\)", re.MULTILINE)
+# In Python's strings `{...}` is code, in JavaScript's comments it is a type, and a parameter's name follows it.
+PLACEHOLDERS = re.compile(r"\{[^{}\n]*\}")
+TYPES = re.compile(r"(?:@param )?\{[^\n]*\}(?: \[?\w+)?")
 
 
 @dataclass(frozen=True)
@@ -141,10 +148,11 @@ def _prose(suffix: str, text: str) -> Iterator[tuple[int, str]]:
     if suffix == ".py":
         yield from _python(text)
     elif suffix == ".md":
-        yield 1, FENCE.sub(lambda code: "\n" * code.group().count("\n"), text)
+        yield 1, TITLES.sub("", FENCE.sub(lambda code: "\n" * code.group().count("\n"), text))
     else:
         for comment in SLASH_COMMENT.finditer(text):
-            yield text.count("\n", 0, comment.start()) + 1, comment.group().lstrip("/* ")
+            prose = comment.group().lstrip("/* ")
+            yield text.count("\n", 0, comment.start()) + 1, TYPES.sub("", prose) if suffix == ".js" else prose
 
 
 def _python(text: str) -> Iterator[tuple[int, str]]:
@@ -152,7 +160,9 @@ def _python(text: str) -> Iterator[tuple[int, str]]:
         if token.type == tokenize.COMMENT:
             yield token.start[0], token.string.lstrip("# ")
         elif token.type == tokenize.STRING or tokenize.tok_name[token.type] == "FSTRING_MIDDLE":
-            yield token.start[0], token.string.strip("\"'rbfRBF")
+            # A string without a space is a key, not a sentence.
+            prose = PLACEHOLDERS.sub("", token.string.strip("\"'rbfRBF"))
+            yield token.start[0], prose if " " in prose else ""
 
 
 def _names(tree: ast.Module) -> Iterator[tuple[int, str]]:

@@ -28,7 +28,7 @@ LONG_FILES_FIRST = ("e2e", "collector", "guests")
 """So that no core is idle in the end because one of their files was started last. Tests in `web` come last: Playwright leaves an event
 loop running in its worker, in which asyncio.run() fails."""
 
-# The same examples each time: a change is not refused for what it has not touched. HYPOTHESIS_PROFILE=search looks for new ones.
+# The same examples each time, so that a change is refused only for code that it touched. HYPOTHESIS_PROFILE=search makes new ones.
 # No test judges by the clock: a machine may be slow.
 settings.register_profile("aiflame", deadline=None, max_examples=60, derandomize=True)
 settings.register_profile("search", deadline=None, max_examples=600)

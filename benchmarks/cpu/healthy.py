@@ -1,4 +1,4 @@
-"""What aiflame says of healthy programs, for a person to judge: `aiflame record` and `aiflame findings` of each.
+"""The findings on healthy programs, for a person to judge: `aiflame record` and `aiflame findings` of each.
 
     python benchmarks/cpu/healthy.py --python PYTHON [--programs torch …] [--keep FOLDER] [--output benchmarks/results/healthy.json]
 
@@ -52,8 +52,8 @@ def said(name: str, python: str, folder: Path, before: dict[str, Any]) -> dict[s
     record = [sys.executable, "-m", "aiflame", "record", "--force", "-q", "-o", str(profile), "--", *command(name, python)]
     load = os.getloadavg()[0]
     subprocess.run(record, stdout=subprocess.DEVNULL, cwd=HERE.parents[1], env=os.environ | {"PYTHONHASHSEED": "0"})
-    found = subprocess.run([sys.executable, "-m", "aiflame", "findings", "--json", str(profile)], check=True, capture_output=True)
-    answer = json.loads(found.stdout)
+    findings = subprocess.run([sys.executable, "-m", "aiflame", "findings", "--json", str(profile)], check=True, capture_output=True)
+    answer = json.loads(findings.stdout)
     now = {
         "seconds": round(answer["duration_ns"] / 1e9, 1),
         answer["metric"].replace("-", "_") + "_s": round(answer["total"] / 1e9, 1),

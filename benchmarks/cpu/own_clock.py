@@ -1,4 +1,4 @@
-"""What takes the CPU time of the server in `programs.py`, by its thread's own clock: `own_clock.py [UNITS]`.
+"""The parts of the CPU time of the server in `programs.py`, by its thread's own clock: `own_clock.py [UNITS]`.
 
 Beside `peers.py`: py-spy counts a thread that is ready to run, and has no CPU, as one that runs. Reading the clocks costs the server time
 of its own, which is in the total.

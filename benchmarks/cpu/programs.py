@@ -106,8 +106,8 @@ def uvicorn(units: int) -> None:
         if scope["type"] != "http":
             return
         path = scope["path"]
-        found = sorted((one for one in shelf.values() if one["price"] == int(path[1:]) % 37), key=lambda one: str(one["title"]))
-        body = json.dumps({"path": path, "found": found}).encode()
+        matching = sorted((one for one in shelf.values() if one["price"] == int(path[1:]) % 37), key=lambda one: str(one["title"]))
+        body = json.dumps({"path": path, "found": matching}).encode()
         headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
         await send({"type": "http.response.start", "status": 200, "headers": headers})  # type: ignore[misc]
         await send({"type": "http.response.body", "body": body})  # type: ignore[misc]

@@ -34,7 +34,7 @@ BATCH = 250
 
 @dataclass(slots=True)
 class Outcome:
-    """Of some mutated profiles of one kind."""
+    """The outcome for some mutated profiles of one kind."""
 
     cases: int = 0
     profiles: int = 0

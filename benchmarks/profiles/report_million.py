@@ -108,7 +108,7 @@ class Round:
     zoom: Action
     search: Action
     heap_mb: float
-    """Of JavaScript on the page's main thread."""
+    """The JavaScript heap of the page's main thread."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -340,7 +340,7 @@ def action(browser: Any, page: Any, act: Callable[[Any], None]) -> Action:
 
 
 def traced(browser: Any) -> Cost:
-    """Of the process whose main thread did most."""
+    """The cost of the process whose main thread did most."""
     events = json.loads(browser.stop_tracing())["traceEvents"]
     names = {(one["pid"], one["tid"]): one["args"]["name"] for one in events if one["name"] == "thread_name"}
     main: dict[int, list[float]] = {}

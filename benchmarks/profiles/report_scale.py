@@ -103,7 +103,7 @@ def measured(profile: Path, out: Path) -> dict[str, Any]:
 
 
 def staged(path: Path, out: Path) -> None:
-    """As `aiflame report` does it, part by part; prints the stages."""
+    """Writes the report as `aiflame report` does, part by part, and prints the stages."""
     stages: list[Stage] = []
 
     def stage(name: str, make: Callable[[], Made]) -> Made:

@@ -26,7 +26,7 @@ WINDOW_NS = 150_000_000
 @dataclass(frozen=True, slots=True)
 class Size:
     kernels: int
-    """At least: steps are whole."""
+    """The least number of kernels: steps are whole."""
     stacks: int = 2000
     """About as many distinct launch stacks, if there are enough steps."""
     layers: int = 24

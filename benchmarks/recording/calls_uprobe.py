@@ -32,7 +32,7 @@ class NotHere(Exception):
 
 
 def beside(library: Path, function: str, calls: int, client: Callable[[], dict[str, float]]) -> dict[str, Any]:
-    """Of a client that calls a library's function at least so often: ns a call without probes and with them."""
+    """Times a client that calls a library's function at least this often: ns a call without probes and with them."""
     try:
         alone = client()
         costs: dict[str, Any] = {}

@@ -183,7 +183,7 @@ def _cleared(folder: Path, way: str) -> None:
 
 
 def _summary(times: list[float], alone: list[float]) -> dict[str, float]:
-    """Of the time beyond that of the program alone."""
+    """Sums up the time beyond that of the program alone."""
     base, least = statistics.median(alone), min(alone)
     quarters = statistics.quantiles(times, n=4) if len(times) > 1 else times * 3
     return {

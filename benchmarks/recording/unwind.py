@@ -94,7 +94,7 @@ def measure() -> dict[str, object]:
 
 
 def agreement(python: str) -> dict[str, Any]:
-    """Of each workload: stacks taken in calls and by a signal, and how many equal glibc's."""
+    """For each workload: stacks taken in calls and by a signal, and how many equal glibc's."""
     from test_unwind import build_bindings, run, workload
 
     workloads = {

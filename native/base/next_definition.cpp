@@ -58,7 +58,7 @@ class Library {
   void* address_of(const Elf64_Sym& symbol) const noexcept { return reinterpret_cast<void*>(base_ + symbol.st_value); }
 
  private:
-  // Of several versions the default one.
+  // Accepts the default one of several versions.
   bool fits(uint32_t at, const char* name) const noexcept {
     const Elf64_Sym& symbol = symbols_[at];
     if (symbol.st_shndx == SHN_UNDEF || symbol.st_value == 0 || strcmp(names_ + symbol.st_name, name) != 0) return false;

@@ -12,7 +12,7 @@ enum class Bytes : uint8_t {
   ONE,          // count × type
   SINGLE,       // one of type
   PARTITIONED,  // count (a number of partitions) × count2 × type
-  // Of collectives: this process's own share, which all but the v-collectives have alike.
+  // The share of this process alone, for collectives; the same for all processes but in v-collectives.
   GATHER,
   GATHERV,
   SCATTER,

@@ -105,7 +105,7 @@ void withdraw(uint64_t wanted) noexcept {
   free(modules);
 }
 
-// Those that were there when the program began.
+// Withdraws the names of libraries that were loaded when the program began.
 __attribute__((constructor)) void withdraw_from_all() noexcept { withdraw(0); }
 
 }  // namespace

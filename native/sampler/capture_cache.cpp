@@ -137,7 +137,7 @@ uint32_t keep(CaptureCache& known, uint32_t like, const Read* words, uint32_t co
 // If stacks are rarely recognized by their words, writing these down does not pay.
 constexpr uint8_t kTries = 8;
 
-// Of the stack that was just walked; where the proof is kept by which it is known from now on, 0: there is none.
+// Keeps a proof of the stack that was just walked. Returns its place, by which the stack is known from now on; 0: there is none.
 uint32_t prove(Thread& thread, const Registers& from, CachedStack& stack) noexcept {
   CaptureCache& known = *thread.known;
   uint64_t stamp = known.stamp, python = python::walked_from();
@@ -222,7 +222,7 @@ void map(Thread& thread) noexcept {
   if (refused.load(std::memory_order_relaxed)) return;
   void* memory = has_room() ? sys::map_memory(sizeof(CaptureCache)) : nullptr;
   if (!memory) refused.store(true, std::memory_order_relaxed);
-  // Of huge pages, a few words here and there would take megabytes.
+  // With huge pages, a few words here and there would take megabytes.
   if (memory) sys::call(SYS_madvise, reinterpret_cast<long>(memory), sizeof(CaptureCache), MADV_NOHUGEPAGE);
   thread.known = static_cast<CaptureCache*>(memory);
 }

@@ -23,8 +23,8 @@ AIFLAME_LARGE std::atomic<uint64_t> others_taken[kSlots / 64];
 std::atomic<uint64_t>& taken(uint32_t word) noexcept { return word == 0 ? first_taken : others_taken[word]; }
 AIFLAME_LARGE std::atomic<uint32_t> met_in[kSlots];
 
-// By tid: slot + 1, or kEnded and the time. The kernel's tids are small numbers and near each other, so that of this array (it
-// takes no memory where it is not touched) a process uses a few pages.
+// For each tid: slot + 1, or kEnded and the time. The kernel's tids are small numbers and near each other, so a process touches a few
+// pages of this array, and the others take no memory.
 constexpr uint32_t kTids = 1 << 22;  // PID_MAX_LIMIT; without the first slot's
 constexpr uint32_t kEnded = 1u << 31;
 constexpr int kTimeUnit = 26;  // 67 ms

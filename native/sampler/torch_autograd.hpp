@@ -10,7 +10,7 @@
 
 namespace aiflame::torch_autograd {
 
-// As the columns `autograd` and `sequence` of `launches`; both 0: torch's autograd is not in the program.
+// The columns `autograd` and `sequence` of `launches`; both 0: torch's autograd is not in the program.
 struct Point {
   uint16_t autograd;
   uint32_t sequence;

@@ -49,7 +49,7 @@ class SharedLives {
   // The child of a fork has one thread, which may have interrupted another as it mapped the file.
   void after_fork() noexcept { busy_.store(false, std::memory_order_relaxed); }
 
-  // As of a TableFile.
+  // The same as in TableFile.
   bool covers(uint64_t address) const noexcept { return region_around(address) != nullptr; }
   bool overlaps(uint64_t address, uint64_t bytes) const noexcept;
   bool map_again(uint64_t address) const noexcept;

@@ -74,7 +74,7 @@ class TableFile {
   Region region_around(uint64_t address) const noexcept;
   bool map_at_its_place(const Region& region) const noexcept;
   void move(const Region& region) noexcept;
-  // Of a chunk after the first.
+  // The sizes and places of chunks after the first.
   static constexpr uint64_t bytes_of(uint32_t number) noexcept { return number < kDoubling ? kSmallest << (number - 1) : kLargest; }
   static constexpr uint64_t start_of(uint32_t number) noexcept {
     return number < kDoubling ? kSmallest << (number - 1) : kLargest * (2 + uint64_t{number} - kDoubling);

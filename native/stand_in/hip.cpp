@@ -34,7 +34,7 @@ constexpr Bytes bytes_of(std::string_view name) {
   return {};
 }
 
-// Those that give a text or a structure; those that give an error of another call.
+// Functions that return a text or a structure, and those that return the error of another call.
 constexpr bool tells_nothing(std::string_view name) {
   return is_one_of(name, {"hipApiName", "hipCreateChannelDesc", "hipExtGetLastError", "hipGetErrorName", "hipGetErrorString", "hipGetLastError",
                           "hipGetStreamDeviceId", "hipKernelNameRef", "hipKernelNameRefByPtr", "hipPeekAtLastError"});
@@ -88,7 +88,7 @@ constinit Library aiflame_library{.backend = schema::CallBackend::HIP,
                                   .low = 0,
                                   .high = 0};
 
-// By which the collector knows that this library is there.
+// The collector finds this library by this name.
 extern "C" __attribute__((visibility("default"))) Library* const aiflame_hip = &aiflame_library;
 
 asm(AIFLAME_ENTRIES_BEGIN

@@ -109,7 +109,7 @@ constinit Library aiflame_library{.backend = schema::CallBackend::LEVEL_ZERO,
                                   .low = 0,
                                   .high = 0};
 
-// By which the collector knows that this library is there.
+// The collector finds this library by this name.
 extern "C" __attribute__((visibility("default"))) Library* const aiflame_level_zero = &aiflame_library;
 
 asm(AIFLAME_ENTRIES_BEGIN

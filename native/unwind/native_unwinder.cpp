@@ -163,7 +163,7 @@ class Walk {
     memmove(state_.words, state_.words + (count - room), room * sizeof *state_.words);
   }
 
-  // As Stepper::load().
+  // Loads a word like Stepper::load().
   [[gnu::no_sanitize_address]] static uint64_t load(uint64_t address) noexcept { return *reinterpret_cast<const uint64_t*>(address); }
 
   State& state_;

@@ -26,7 +26,7 @@ struct Link {
     FOREIGN = 4,     // no rule led to its pc as a return address: the same pc may later be another frame
     ONCE = 8,        // its caller was not found only by registers, the return address, a saved rbp and READS_CFA
     READS_CFA = 64,  // a function that aligns its stack keeps where its frame ends in it
-    // Of a frame of the last stack:
+    // Flags of a frame of the last stack:
     NEEDS_BP = 16,   // with another rbp, it has other callers
     CHECKS_BP = 32,  // its caller needs the rbp that it saved
   };

@@ -39,7 +39,7 @@ class Stepper {
 
  private:
   bool readable(uint64_t address) const noexcept { return address >= low_ && address <= high_ - 8; }
-  // Of the stack, where an address sanitizer forbids the words between variables. The address may be no multiple of 8.
+  // Reads a word of the stack, where an address sanitizer forbids the words between variables. The address may be no multiple of 8.
   [[gnu::no_sanitize_address]] static uint64_t load(uint64_t address) noexcept {
     uint64_t word;
     memcpy(&word, reinterpret_cast<const void*>(address), sizeof word);

@@ -59,7 +59,7 @@ class Profile:
     """A profile to ask questions of."""
 
     embed = MOST_EMBEDDED
-    """At most this many bytes of report go into the output of a notebook's cell, and so into its file."""
+    """The most bytes of report that go into the output of a notebook's cell, and so into its file."""
 
     def __init__(self, store: OpenedProfile) -> None:
         self.store = store
@@ -101,13 +101,13 @@ class Profile:
         return first_findings(self.store)
 
     def _repr_html_(self) -> str:
-        """In a notebook: the first findings, and the report."""
+        """A notebook shows this: the first findings, and the report."""
         from aiflame.render.report.inline import inline
 
         return inline(self.store, self._first_findings, self.embed, self.cells)
 
     def _repr_pretty_(self, printer: SupportsText, cycle: bool) -> None:
-        """In IPython without a notebook: the first findings."""
+        """IPython without a notebook shows this: the first findings."""
         from aiflame.render.report.inline import plain
 
         printer.text(plain(self.store, self._first_findings, self.cells))

@@ -1,4 +1,4 @@
-"""How much memory a process keeps that it has freed. Elsewhere than on glibc nothing happens."""
+"""Chooses whether freed memory stays with the process or goes back to the system. Works with glibc, and does nothing elsewhere."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """`dataclass` for the modules that `aiflame record` imports before the program starts.
 
-The standard library's `dataclasses` imports `inspect`, which takes longer than all else that the recorder needs. A class that is
-decorated here has what ours use: `__init__` with defaults, `frozen`, `slots`, comparison, `repr`; and the standard
-library's `fields`, `replace` and `asdict` work on it, too. Type checkers see the standard library's.
+The standard library's `dataclasses` imports `inspect`, which takes longer than all other imports of the recorder. This
+decorator has the parts that aiflame's classes use: `__init__` with defaults, `frozen`, `slots`, comparison, `repr`; and the
+standard library's `fields`, `replace` and `asdict` work on its classes, too. Type checkers see the standard library's.
 """
 
 from __future__ import annotations

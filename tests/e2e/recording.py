@@ -115,7 +115,7 @@ class Sampled:
     """
 
     time_ns: int
-    """Of the samples that were taken during the stays."""
+    """Time of the samples that were taken during the stays."""
     gained_ns: int
     """So much of it, at most, is from before a stay."""
     lost_ns: int

@@ -54,8 +54,8 @@ def main() -> None:
     x = torch.randn(256, 256)
     with torch.no_grad():
         model(x)
-        end = time.monotonic() + float(sys.argv[1])
-        while time.monotonic() < end:
+        end = time.process_time() + float(sys.argv[1])
+        while time.process_time() < end:
             model(x)
 
 

@@ -31,7 +31,7 @@ WAYS = ("basic", "blocked", "tiled")
 
 
 def run_demo(folder: Path, *options: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """As the installed command does: nothing is imported from the current folder."""
+    """Runs like the installed command: nothing is imported from the current folder."""
     code = "import sys; sys.path.remove(''); from aiflame.cli.main import main; sys.exit(main())"
     command = [sys.executable, "-c", code, "demo", *options]
     surroundings = {**os.environ, **environment}
@@ -132,7 +132,7 @@ def test_a_profile_that_a_person_named_is_not_replaced(tmp_path: Path) -> None:
 
 
 @pytest.mark.timed
-def test_opencl_shows_the_three_kernels(opencl_demo: tuple[Profile, str]) -> None:
+def test_opencl_shows_the_three_kernels(opencl_device: str, opencl_demo: tuple[Profile, str]) -> None:
     profile, printed = opencl_demo
     assert re.search(r"Same work, 3 ways: matmul_\w+ [\d.]+% of the GPU time", printed)
     tree = profile.tree("gpu-time")
@@ -141,9 +141,13 @@ def test_opencl_shows_the_three_kernels(opencl_demo: tuple[Profile, str]) -> Non
         assert time_under(tree, f"Network.{way}_layer", "-", f"matmul_{way}", metric="gpu-time") == spent[way]
     launched = kernels(profile)
     assert {name: kernel["took"] for name, kernel in launched.items()} == {f"matmul_{way}": spent[way] for way in WAYS}
-    basic, blocked, tiled = (launched[f"matmul_{way}"] for way in WAYS)
-    assert basic["launches"] == blocked["launches"] == tiled["launches"], "each step runs each way once"
-    assert basic["quickest"] > blocked["quickest"] > tiled["quickest"] > 0
+    assert len({launched[f"matmul_{way}"]["launches"] for way in WAYS}) == 1, "each step runs each way once"
+    took = {way: launched[f"matmul_{way}"]["quickest"] for way in WAYS}
+    assert min(took.values()) > 0
+    if opencl_device.startswith("pthread"):  # kernels on the CPU, for which other programs make them wait
+        cpu = profile.tree("cpu-time")
+        took = {way: time_under(cpu, f"matmul_{way}") for way in WAYS}
+    assert took["basic"] > took["blocked"] > took["tiled"]
 
 
 @pytest.mark.timed

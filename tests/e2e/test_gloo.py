@@ -32,7 +32,7 @@ class Rank:
     groups: pl.DataFrame
 
     def operations(self) -> pl.DataFrame:
-        """Of the program's own, in their order: not those of the training, which comes last, nor the one that failed."""
+        """The program's own operations, in their order: without those of the training, which come last, and the one that failed."""
         before_training = pl.col("begin_ns") < self.facts["training"]
         return self.calls.filter(pl.col("call").str.starts_with("gloo:"), before_training, pl.col("failed") == 0)
 

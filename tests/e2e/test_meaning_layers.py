@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from math import sqrt
-from pathlib import Path
 
 import numpy as np
 import pytest
-from recording import PYTHON, Recorder
+from recording import PYTHON, recorder
 from torch_programs import needs_torch, program
 
 from aiflame.attribute.arrays.types import Ints
@@ -93,12 +93,14 @@ class Seen:
         return {self.ops.names[row] for row in self.origins.op[here].tolist()}
 
 
-@pytest.fixture
-def train(record: Recorder, tmp_path: Path) -> Callable[[str], Seen]:
+@pytest.fixture(scope="module")
+def train(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Seen]:
+    @cache
     def run(way: str) -> Seen:
+        tmp_path = tmp_path_factory.mktemp("training")
         call, wrap = WAYS[way]
         text = TRAINING.replace("CALL", call).replace("WRAP", wrap)
-        recording = record(PYTHON, program(tmp_path, text), env={"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"})
+        recording = recorder(tmp_path)(PYTHON, program(tmp_path, text), env={"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"})
         assert recording.status == 0, recording.stderr
         profile = recording.profile().store
         of_layers, of_ops, items = layers(profile), ops(profile), sample_items(profile, 0)

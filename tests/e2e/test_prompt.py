@@ -205,8 +205,7 @@ if os.fork():
     os._exit(3)
 os.setsid()
 def work(): return sum(range(200_000))
-begin = time.monotonic()
-while time.monotonic() - begin < 0.5: work()
+while time.process_time() < 0.5: work()
 open(sys.argv[1], "w").close()        # half a second is recorded behind the command's end
 os.mkfifo(sys.argv[1] + ".end")
 open(sys.argv[1] + ".end").read()

@@ -15,7 +15,7 @@ import aiflame
 from aiflame.api import Profile
 
 TOLERANCE = 0.15
-"""Of a second or two of samples, on a busy machine."""
+"""Tolerance of shares from a second or two of samples, on a busy machine."""
 
 
 def paths_of(profile: Profile) -> list[tuple[str, str, str]]:

@@ -14,7 +14,9 @@ TRAINING = PROGRAMS / "torch_training.py"
 
 def record_training(record: Recorder, *arguments: str, options: tuple[str, ...] = ()) -> Run:
     """A tiny transformer that is trained for a few steps, on one thread: programs/torch_training.py describes its output."""
-    run = record(PYTHON, TRAINING, *arguments, options=options, env={"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"})
+    # Threads that wait sleep: where others have the CPU, two that spin for each other take minutes.
+    env = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive"}
+    run = record(PYTHON, TRAINING, *arguments, options=options, env=env)
     assert run.status == 0, run.stderr
     return run
 

@@ -29,7 +29,7 @@ class Agreement:
 
 
 def names(forest: Forest) -> list[list[str]]:
-    """Of each node of a forest its frames' names, outermost first."""
+    """For each node of a forest the names of its frames, outermost first."""
     frame_paths: list[list[str]] = [[]]
     frame = forest.frames["name"].to_list()
     for parent, row in zip(forest.parent[1:].tolist(), forest.frame[1:].tolist(), strict=True):
@@ -38,14 +38,14 @@ def names(forest: Forest) -> list[list[str]]:
 
 
 def cpu_agreement(profile: Tables) -> Agreement:
-    """Of CPU samples in which an op of torch runs."""
+    """Agreement on CPU samples in which an op of torch runs."""
     meaning = of_samples(profile, 0)
     items = meaning.samples.filter(pl.col("op") > 0)
     return _compared(meaning, items.with_columns(time=pl.col("weight").cast(pl.Int64) * pl.col("period_ns")))
 
 
 def gpu_agreement(profile: Tables) -> Agreement:
-    """Of kernels, launched one by one."""
+    """Agreement on kernels that are launched one by one."""
     meaning = of_devices(profile)
     return _compared(meaning, _kernels(profile, meaning))
 

@@ -49,7 +49,7 @@ class GpuRun:
         return self._trees[metric]
 
     def total(self, metric: str, kernel: str = "", *functions: str) -> int:
-        """Of kernels of that name (of all without), under all of these functions."""
+        """The total of kernels with that name (of all kernels without one), under all of these functions."""
         tree = self.tree(metric)
         inside = _under_kernel(tree, kernel)
         for function in functions:

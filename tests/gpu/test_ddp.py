@@ -35,7 +35,7 @@ class Job:
 
     @cached_property
     def processes(self) -> dict[int, int]:
-        """Of each rank."""
+        """The process of each rank."""
         rows = self.run.profile.table("ranks")
         assert set(rows["size"]) == {len(RANKS)}
         return dict(rows.select("rank", "process").rows())

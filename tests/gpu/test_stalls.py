@@ -42,7 +42,7 @@ def test_samples_lead_to_source_lines_and_instructions(stalls: GpuRun) -> None:
 
 
 def test_samples_of_the_barrier_kernel_lie_at_the_barrier(stalls: GpuRun) -> None:
-    """Or at the instruction after it: the counter of a warp that waits at a barrier has gone on."""
+    """Or they lie at the instruction after it: the counter of a warp that waits at a barrier has gone on."""
     key = ["cubin", "function", "offset"]
     instructions = stalls.profile.table("gpu_instructions").sort(key)
     instructions = instructions.with_columns(before=pl.col("sass").shift(1, fill_value="").over("cubin", "function"))

@@ -36,7 +36,7 @@ class Guest:
     seconds: float = 120
     """It is ended when it takes longer."""
     sampled: int = 0
-    """At least so many of its processes must have samples."""
+    """The least number of its processes that must have samples."""
 
     def missing(self) -> str:
         """Why it cannot be run here; empty: it can."""

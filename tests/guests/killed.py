@@ -167,7 +167,7 @@ class _Recording:
             self._wrong.append("it was opened in the end and not sealed")
 
     def _processes(self) -> list[int]:
-        """Of the program, children among them."""
+        """Processes of the program, its children among them."""
         named = f"AIFLAME_PROFILE={self._path}".encode()
         pids = []
         for process in Path("/proc").glob("[0-9]*"):

@@ -62,7 +62,7 @@ class Recording:
 @dataclass(frozen=True, slots=True)
 class Observation:
     status: int | None
-    """As `subprocess` gives it: negative for a signal; None: it had not ended when its time was out."""
+    """The status as `subprocess` gives it: negative for a signal; None: the program had not ended when its time was out."""
     stdout: str
     stderr: str
     files: Mapping[str, str]

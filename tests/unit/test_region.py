@@ -1,4 +1,4 @@
-"""`aiflame.region()`: what it tells who records, and that a program cannot tell the difference."""
+"""`aiflame.region()`: the calls that it makes to the recorder's module, and that a program notices no difference."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from aiflame.region import listening
 
 
 class Bridge(types.ModuleType):
-    """Keeps what it is told, by thread."""
+    """Keeps the calls that it gets, by thread."""
 
     def __init__(self) -> None:
         super().__init__("_aiflame")
@@ -48,7 +48,7 @@ def bridge(monkeypatch: pytest.MonkeyPatch) -> Iterator[Bridge]:
         yield ours
 
 
-def test_a_with_tells_its_beginning_and_its_end(bridge: Bridge) -> None:
+def test_a_with_block_reports_its_beginning_and_its_end(bridge: Bridge) -> None:
     with aiflame.region("outer", domain="d", category="c", color=0xFF00FF00), aiflame.region("inner"):
         pass
     assert bridge.all == "+outer|d|c|ff00ff00 +inner - -d"
@@ -91,11 +91,11 @@ def test_a_function_decorated_before_a_recording_is_in_its_region_during_one(mon
 def test_each_call_of_a_decorated_function_is_a_region(bridge: Bridge) -> None:
     @aiflame.region("f")
     def function(first: int, *, second: int) -> int:
-        """What it does."""
+        """Adds up."""
         return first + second
 
     assert function(1, second=2) == 3
-    assert (function.__name__, function.__doc__) == ("function", "What it does.")
+    assert (function.__name__, function.__doc__) == ("function", "Adds up.")
     assert bridge.all == "+f -"
 
 
@@ -184,7 +184,7 @@ def test_a_generator_that_is_closed_ends_in_its_region(bridge: Bridge) -> None:
     assert ended == ["+batches - +batches"]
 
 
-def test_an_asynchronous_generator_does_what_it_did(bridge: Bridge) -> None:
+def test_an_asynchronous_generator_does_the_same_as_before(bridge: Bridge) -> None:
     ended = []
 
     @aiflame.region("stream")
@@ -235,7 +235,7 @@ def test_a_region_may_outlive_the_recording_that_it_began_in(monkeypatch: pytest
 
 
 @pytest.mark.skipif("_aiflame" in sys.modules, reason="these tests are being recorded")
-def test_nothing_is_told_while_nobody_records(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_reported_while_nobody_records(monkeypatch: pytest.MonkeyPatch) -> None:
     ours = Bridge()
     monkeypatch.setitem(sys.modules, "_aiflame", ours)
     with pytest.raises(RuntimeError), aiflame.region("a") as value:

@@ -56,7 +56,7 @@ def visit(browser: Any) -> Iterator[Opener]:
 
 @pytest.fixture(scope="session")
 def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Of a training."""
+    """The report of a training."""
     folder = tmp_path_factory.mktemp("report")
     write(training(folder), folder / "r.html")
     return folder / "r.html"

@@ -48,7 +48,7 @@ def attention_fwd(query, keys, values, out, length, BLOCK: tl.constexpr, HEAD: t
 
 @triton.jit
 def attention_paged(query, keys, values, pages, out, length, BLOCK: tl.constexpr, HEAD: tl.constexpr):
-    """As attention_fwd, for a cache whose tokens lie in any order."""
+    """Like attention_fwd, for a cache whose tokens lie in any order."""
     row = tl.program_id(0)
     column = tl.arange(0, HEAD)
     q = tl.load(query + row * HEAD + column)

@@ -169,7 +169,7 @@ def test_code_that_was_inlined_counts_where_it_came_in(visit: Opener, inlined: P
     shares = {name: share for name, share, _ in rows(seen, SOURCES)}
     assert shares == {"1": "10.0%", "2": "60.0%", "3": "10.0%", "4": ""}
     assert line(seen, SOURCES, "2").locator(".share.inlined").count() == 1
-    assert "with what was inlined here: 30.0%" in line(seen, SOURCES, "3").locator(".share").get_attribute("title")
+    assert "with the code inlined here: 30.0%" in line(seen, SOURCES, "3").locator(".share").get_attribute("title")
     assert [text.split() for text in seen.texts(".file-tab")] == [["attn.py", "20.0%"], ["standard.py", "80.0%"]]
 
 

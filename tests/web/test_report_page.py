@@ -39,7 +39,7 @@ def wild(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def share(visit: Visit, selector: str) -> float:
-    """Of its parent's width."""
+    """An element's share of its parent's width."""
     width: float = visit.page.eval_on_selector(
         selector, "one => one.getBoundingClientRect().width / one.parentElement.getBoundingClientRect().width"
     )
@@ -66,7 +66,7 @@ def test_it_says_how_busy_the_device_was(visit: Opener, report: Path) -> None:
         bar = f".device >> nth={place} >> .stack"
         assert share(seen, f"{bar} >> .busy") == pytest.approx(busy, abs=0.01)
         assert share(seen, f"{bar} >> .idle") == pytest.approx(1 - busy, abs=0.01)
-        assert f"busy {100 * busy:.1f}%" in seen.page.locator(".device .told").nth(place).inner_text()
+        assert f"busy {100 * busy:.1f}%" in seen.page.locator(".device .shares").nth(place).inner_text()
 
 
 def test_steps_are_drawn_and_the_slowest_is_marked(visit: Opener, report: Path) -> None:

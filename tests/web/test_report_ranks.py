@@ -63,7 +63,7 @@ def waits_for(visit: Visit, table: str, first: str) -> None:
 
 
 def test_every_rank_has_its_times_as_numbers_and_as_a_bar(visit: Opener, four: Path) -> None:
-    """Of 87 ms a step rank 2 works for 65 and sleeps for 20; each of the others waits for these."""
+    """In a step of 87 ms, rank 2 works for 65 ms and sleeps for 20; the others wait for these 20."""
     seen = shown(visit(four, "#view=ranks"))
     assert of(seen, "ranks", "Rank") == ["rank 0", "rank 1", "rank 2", "rank 3"]
     assert of(seen, "ranks", "Compute") == ["74.7%"] * 4
@@ -138,7 +138,7 @@ def test_the_map_has_a_cell_for_each_rank_and_step_and_tells_it(visit: Opener, f
     seen = shown(visit(four, "#view=ranks&show=idle"))
     box = seen.page.locator(".rank-map").bounding_box()
     seen.page.mouse.move(box["x"] + 64 + (box["width"] - 66) * 3.5 / 6, box["y"] + 22 * 2.5)
-    assert seen.text(".rank-told") == "rank 2, step 3: 18 ms · Idle"
+    assert seen.text(".rank-caption") == "rank 2, step 3: 18 ms · Idle"
     seen.page.mouse.click(box["x"] + 64 + (box["width"] - 66) * 4.5 / 6, box["y"] + 22 * 2.5)
     seen.wait("location.hash.includes('step=4')")
     assert "Step 4 takes" in seen.text(".rank-card[aria-label='Critical path']")

@@ -83,7 +83,7 @@ def test_amounts_are_written_as_a_person_reads_them(visit: Opener, tmp_path: Pat
     assert column(seen, 3) == ["2.5 bytes/s", "", "954 MiB/s", "0 bytes/s", "3 bytes/s"]
     assert column(seen, 4) == ["train.py:12", "other.py:9", "", "train.py:3", "model.py:1"]
     assert seen.page.locator(".grid .row").first.locator(".cell").last.get_attribute("title") == "/a/b/train.py:12"
-    assert seen.text(".table-bar .told") == "5 rows, 100.0% of all"
+    assert seen.text(".table-bar .row-count") == "5 rows, 100.0% of all"
 
 
 def test_a_column_sorts_numbers_from_the_largest_and_texts_from_a_and_what_is_not_known_comes_last(visit: Opener, tmp_path: Path) -> None:
@@ -189,9 +189,11 @@ def test_a_filter_takes_text_and_expressions_and_lives_in_the_address(visit: Ope
     seen.page.keyboard.type(typed)
     seen.wait_for_state(filter=typed)
     shows(seen, left)
-    assert seen.text(".table-bar .told").startswith(f"{len(left)} of 5 rows")
+    assert seen.text(".table-bar .row-count").startswith(f"{len(left)} of 5 rows")
     assert seen.page.locator(".grid .note").is_visible() == (not left)
     seen.open(seen.page.evaluate("location.hash"))
+    assert seen.page.input_value(".filter") == typed
+    seen.page.locator(".grid .note").wait_for(state="hidden" if left else "visible")
     shows(seen, left)
     seen.page.focus(".filter")
     seen.press("Escape")
@@ -233,7 +235,7 @@ def test_of_a_hundred_thousand_rows_only_those_in_sight_are_in_the_page(visit: O
     seen.wait(f"document.querySelector('.grid .row').innerText.startsWith('kernel_{MANY - 1}')")
     assert seen.page.evaluate("document.querySelector('.grid').scrollTop") == 0
     seen.page.fill(".filter", "kernel_777")
-    seen.wait("document.querySelector('.told').innerText.startsWith('111 of 100,000 rows')")
+    seen.wait("document.querySelector('.row-count').innerText.startsWith('111 of 100,000 rows')")
     assert seen.page.locator(".grid .row").count() <= 111
 
 

@@ -121,7 +121,7 @@ def rows(report: Report) -> list[str]:
     return [row["text"] for row in report.drawn()["rows"]]
 
 
-def told(report: Report, time: float, where: str) -> str:
+def tooltip(report: Report, time: float, where: str) -> str:
     """By the tooltip."""
     report.move(600, 5)
     report.page.wait_for_selector(".tl-tip", state="hidden")
@@ -135,15 +135,15 @@ def test_what_is_coarse_stays_until_it_was_read_closer(served: Callable[[str], R
     report = served(CLOSE)
     wait_for_note(report, "reading closer…")
     assert "calls" not in rows(report)
-    assert "kernels" in told(report, KERNEL, "Stream 7"), "many as one"
+    assert "kernels" in tooltip(report, KERNEL, "Stream 7"), "many as one"
     source.answers.set()
     report.settle()
     assert note(report) == ""
     assert rows(report) == ["python train.py", "MainThread", "steps", "calls", "NVIDIA H200", "Stream 7"]
-    text = told(report, KERNEL, "Stream 7")
+    text = tooltip(report, KERNEL, "Stream 7")
     assert "1.4 µs from" in text
     assert "ran 600 ns after its launch" in text
-    assert "cudaLaunchKernel" in told(report, CALL, "calls")
+    assert "cudaLaunchKernel" in tooltip(report, CALL, "calls")
 
 
 def test_the_whole_run_is_shown_as_it_was_and_a_zoom_reads_closer_and_back(served: Callable[[str], Report], source: Made) -> None:
@@ -190,14 +190,14 @@ def test_what_is_not_looked_at_any_more_is_given_up(served: Callable[[str], Repo
     assert "closer?begin=" in failed[0]
     source.answers.set()
     report.settle()
-    assert "1.4 µs" in told(report, 100.0213 * MS, "Stream 7")
+    assert "1.4 µs" in tooltip(report, 100.0213 * MS, "Stream 7")
     assert source.asked[-1][0] <= ORIGIN + 100_000_000 <= source.asked[-1][1]
 
 
 def test_a_step_is_as_long_as_it_is_however_little_of_it_was_read(served: Callable[[str], Report]) -> None:
     report = served(CLOSE)
     report.settle()
-    assert "120 ms from" in told(report, 20.02 * MS, "steps")
+    assert "120 ms from" in tooltip(report, 20.02 * MS, "steps")
 
 
 def test_a_link_to_a_kernel_shows_it_once_it_was_read(served: Callable[[str], Report]) -> None:
@@ -231,10 +231,10 @@ def test_what_cannot_be_read_is_one_line_and_the_picture_stays(served: Callable[
     source.fails = "7,000,000 records are in this stretch of time"
     report = served(CLOSE)
     wait_for_note(report, "not read closer: 7,000,000 records")
-    assert "kernels" in told(report, KERNEL, "Stream 7")
+    assert "kernels" in tooltip(report, KERNEL, "Stream 7")
     source.fails = ""
     report.press("w")
-    assert "1.4 µs" in told(report, KERNEL, "Stream 7")
+    assert "1.4 µs" in tooltip(report, KERNEL, "Stream 7")
     assert shown(report)[0] > 20 * MS
 
 

@@ -35,7 +35,7 @@ def shows_the_line_and_the_stall(visit: Visit) -> None:
 
 def test_the_first_screen_names_layer_line_and_stall(visit: Opener, report: Path) -> None:
     page = visit(report)
-    assert f"layers.{SLOW}.attn takes 7.6 times what its sisters take" in page.text(".finding:nth-child(1)")
+    assert f"layers.{SLOW}.attn takes 7.6 times as much as its sisters" in page.text(".finding:nth-child(1)")
     sentence = finding(page, KERNEL).inner_text()
     assert f"held up by {REASON}" in sentence
     assert f"attention.py:{LINE}" in sentence

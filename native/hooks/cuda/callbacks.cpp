@@ -44,7 +44,7 @@ constexpr uint64_t kPokeEvery = 1'000'000;
 // A call that began under an earlier subscription is ignored at its end: CUPTI reported only its beginning before we stepped aside.
 constinit std::atomic<uint32_t> subscription{0};
 
-// Of all calls that we hear of, those that belong into `launches` or `syncs`: a bit each, of the driver's API, then of the runtime's.
+// Which of the reported calls belong into `launches` or `syncs`: a bit each, of the driver's API, then of the runtime's.
 AIFLAME_LARGE constinit std::atomic<uint64_t> launching[2][kMostCalls / 64]{};
 
 std::atomic<uint64_t>& launching_word(CUpti_CallbackDomain domain, CUpti_CallbackId id) noexcept {
@@ -186,7 +186,7 @@ bool is_wanted(CUpti_CallbackDomain domain, std::string_view name, bool traced) 
   return control::has(schema::Feature::GPU_MEMORY) && begins({"cudaMalloc", "cudaFree"});
 }
 
-// By name, so that calls of releases to come are heard of too.
+// Calls are chosen by name, so that those of later releases are reported, too.
 bool enable_api(CUpti_SubscriberHandle subscriber, CUpti_CallbackDomain domain) noexcept {
   constexpr uint32_t kGap = 32;
   bool any = false, traced = tracing::wanted();

@@ -26,7 +26,7 @@ struct Known {
   std::atomic<uint8_t> bytes{0};                    // as the number of bytes::find()
   std::atomic<Answer> answer{Answer::OWN};
 };
-// Of the driver's API, then of the runtime's.
+// The calls of the driver's API, then those of the runtime's.
 AIFLAME_LARGE constinit Known known[2][kMostCalls]{};
 
 Known& known_of(CUpti_CallbackDomain domain, CUpti_CallbackId id) noexcept { return known[domain == CUPTI_CB_DOMAIN_RUNTIME_API][id % kMostCalls]; }

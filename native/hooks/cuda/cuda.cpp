@@ -321,7 +321,7 @@ uint32_t device_text(uint32_t ordinal) noexcept {
   if (ordinal >= kMostDevices) return spool::text("[unknown device]");
   if (names_known[ordinal].load(std::memory_order_acquire) == Name::KNOWN)
     return spool::text({device_names[ordinal], strnlen(device_names[ordinal], kLongestName)});
-  // Of a context that was there before us.
+  // The device of a context that was made before recording began.
   char name[kLongestName];
   write_name(name, ordinal);
   return spool::text({name, strnlen(name, sizeof name)});

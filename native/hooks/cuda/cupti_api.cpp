@@ -35,7 +35,7 @@ constexpr char kDriverNames[][34] = {"cuInit",
 constexpr uint32_t kDriverFunctions = sizeof kDriverNames / sizeof *kDriverNames;
 constinit std::atomic<void*> driver_table[kDriverFunctions]{};
 
-// The newest first; a copy that the process has loaded already is used whatever its number.
+// The newest first; if the process has loaded a copy already, that one is used, of either version.
 constexpr const char* kFileNames[] = {"libcupti.so.13", "libcupti.so.12"};
 constexpr uint32_t kOldest = 18;  // CUPTI_API_VERSION of CUDA 12.0
 

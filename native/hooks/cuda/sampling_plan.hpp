@@ -35,7 +35,7 @@ class Plan {
 
   // `setting`: a fixed period, or less than kFinestPeriod to choose.
   constexpr Plan(Device device, uint32_t setting) noexcept {
-    // Of an unknown device: as if it were larger than any there is.
+    // An unknown device is treated as larger than any known one.
     if (!device.multiprocessors || !device.clock_khz) device = {.multiprocessors = 256, .clock_khz = 2'500'000};
     cycles_ = uint64_t{device.multiprocessors} * device.clock_khz * 1000;
     if (setting >= kFinestPeriod)
@@ -46,7 +46,7 @@ class Plan {
 
   constexpr uint32_t period() const noexcept { return period_; }
 
-  // Of the buffer that the device writes into, which is memory that the program cannot have. CUPTI's own choice is 512 MB.
+  // Bytes of the buffer that the device writes into, memory that the program cannot use. CUPTI's own choice is 512 MB.
   constexpr uint64_t device_bytes() const noexcept {
     constexpr uint64_t kSmallest = 16 << 20, kLargest = 512 << 20;
     return std::bit_ceil(std::clamp(bytes_a_second(), kSmallest, kLargest));

@@ -25,7 +25,7 @@ struct Return {
 };
 struct Way {
   uint64_t from;   // the caller's pc
-  uint32_t bp_at;  // as above, of the rbp at the end
+  uint32_t bp_at;  // the same, for the rbp at the end
   uint32_t count;
   Return returns[kMostFrames];
   bool operator==(const Way&) const = default;

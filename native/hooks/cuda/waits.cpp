@@ -12,8 +12,8 @@ namespace {
 
 using schema::SyncKind;
 
-// Of each call of the driver's API, then of the runtime's: a SyncKind, and whether its default stream is the thread's own; 0: it does
-// not wait.
+// For each call of the driver's API, then of the runtime's: a SyncKind, and whether its default stream is the thread's own. 0: a call
+// that does not wait.
 constexpr uint8_t kOfThread = 0x80;
 AIFLAME_LARGE constinit std::atomic<uint8_t> known[2][kMostCalls]{};
 

@@ -21,7 +21,7 @@ void after_fork_in_child() noexcept {
   if (own_this_fork()) collector::after_fork_child();
 }
 
-// Of exit_group(): the destructors do not run, so the end is written here. A vfork child leaves its parent's memory alone.
+// exit_group() runs no destructors, so the process's end is written here. A vfork child leaves its parent's memory alone.
 void ending() noexcept { collector::before_exit(); }
 
 }  // namespace

@@ -6,7 +6,7 @@ namespace aiflame::hooks {
 // Finds every real function and registers for fork and exit. From the collector's constructor, once.
 void resolve() noexcept;
 
-// Of each file with hooks.
+// Finds the real functions behind those of each file with hooks.
 void resolve_signals() noexcept;
 void resolve_process() noexcept;
 void resolve_exec() noexcept;

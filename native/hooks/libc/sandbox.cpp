@@ -1,5 +1,5 @@
 // A program that enters a sandbox (seccomp): from then on the kernel may kill it for a system call of ours that its filter does not allow.
-// So this process's recording ends first. We do not see a filter that was there before the program: whoever installed it must allow our
+// So this process's recording ends first. We do not see a filter that was there before the program: it must allow our
 // calls. Ticks notice a filter that a program installs without libc (sampler/signals).
 //
 // Both functions are called for much else: then they are a jump to the real one, with every argument where the caller put it.

@@ -65,7 +65,7 @@ uint64_t stack_bytes(const pthread_attr_t* attributes) noexcept {
   return bytes;
 }
 
-// With the first thread that the program makes: most programs make none.
+// The key is made with the first thread that the program starts: most programs start none.
 void make_key() noexcept {
   if (key.load(std::memory_order_acquire) >= Key::THERE) [[likely]]
     return;

@@ -51,7 +51,7 @@ struct Collective3 {
   uint8_t channels, warps;
   const char *algorithm, *protocol;
 };
-// Of version 5, too.
+// Also in version 5.
 struct Collective4 {
   uint64_t sequence;
   const char* function;
@@ -73,7 +73,7 @@ struct PeerToPeer1 {
   size_t count;
   int peer;
 };
-// Of version 3, too.
+// Also in version 3.
 struct PeerToPeer2 {
   const char* name;
   uint64_t communicator;
@@ -83,7 +83,7 @@ struct PeerToPeer2 {
   size_t count;
   int peer;
 };
-// Of version 5, too.
+// Also in version 5.
 struct PeerToPeer4 {
   const char* function;
   void* buffer;

@@ -7,7 +7,7 @@
 
 namespace aiflame::itt {
 
-// As the client's table names it.
+// A function, by its name in the client's table.
 struct Entry {
   std::string_view name;
   void* function;

@@ -50,7 +50,7 @@ struct OpenRegions {
   }
 };
 
-// By the slot of the thread: kept for the next thread that gets it.
+// The open regions by the thread's slot: kept for the next thread that gets the slot.
 AIFLAME_LARGE constinit std::atomic<OpenRegions*> kept[thread_slots::kSlots];
 constinit std::atomic<uint32_t> recordings{1};
 // The slot of this thread's open regions, plus 1. A new thread has none, even if another thread's slot is free.

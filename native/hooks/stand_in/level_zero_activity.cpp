@@ -128,7 +128,7 @@ void write(const Api& api, const Command& command) noexcept {
                   use);
 }
 
-// Of a command that flies: false, and nothing has changed, when it is not over.
+// Completes a command in flight. Returns false, and changes nothing, while the command is not done.
 bool land(const Api& api, Command& command) noexcept {
   if (api.zeEventQueryStatus(command.event) != kSuccess) return false;
   write(api, command);

@@ -5,8 +5,8 @@
 
 namespace aiflame::torch_comm {
 
-// Of a call, as the registers and the first word on the stack hold them: where the c10d::Work goes that it gives, the backend, then the
-// function's own. A function that has fewer lets the rest lie.
+// A call's arguments, as the registers and the first word on the stack hold them: the address for the c10d::Work that it returns, the
+// backend, then the function's own. Words beyond a function's last argument mean nothing.
 struct Arguments {
   uint64_t word[7];
 };

@@ -14,7 +14,7 @@ struct Pending {
 // False: too many are under way. An earlier operation at this address is put into `stale` (its `function` is nullptr otherwise): its end
 // was not reported before its memory was used again.
 bool add(uint64_t work, const Pending& pending, Pending* stale) noexcept;
-// Of several threads that ask, one gets it.
+// If several threads ask at once, one gets the operation.
 bool take(uint64_t work, Pending* pending) noexcept;
 // Its group, 0: unknown, or it is done.
 uint32_t group_of(uint64_t work) noexcept;

@@ -34,7 +34,7 @@ class Answer:
     untrusted: Mapping[str, Value] = field(default_factory=dict)
     """Texts of a profile that belong to no row."""
     untrusted_rows: Mapping[str, Sequence[Row]] = field(default_factory=dict)
-    """As `rows`, for lists of which every value is a profile's."""
+    """Like `rows`, for rows all of whose values are texts of the profile."""
 
     def text(self, most: int = MOST_CHARACTERS) -> str:
         """The answer as JSON of at most `most` characters: rows are left off from the end, and counted in `left_off`."""

@@ -80,7 +80,7 @@ def _profile_name(name: str, program: str) -> str:
     chosen = name.removesuffix(SUFFIX) or f"{Path(program).name}-{time.strftime('%Y%m%d-%H%M%S')}"
     if not re.fullmatch(r"\w[\w.-]{0,99}", chosen):
         if name:
-            raise AiflameError("the profile's name has letters, digits, points, lines and no folder: run-1")
+            raise AiflameError("the profile's name may have letters, digits, dots, hyphens and underscores, and no folder: run-1")
         chosen = re.sub(r"[^\w.-]", "_", f"run-{chosen}")[:100]
     return chosen + SUFFIX
 

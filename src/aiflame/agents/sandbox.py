@@ -27,7 +27,7 @@ _MACHINES = {
 
 
 def limit(memory: int, cpu_seconds: int) -> None:
-    """At most so many bytes of memory beyond the present ones, and seconds of CPU time in all. No file may grow."""
+    """Allows at most this much more memory in bytes, and this many seconds of CPU time in all. No file may grow."""
     size = int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
     _lower(resource.RLIMIT_AS, size + memory)
     _lower(resource.RLIMIT_CPU, cpu_seconds)

@@ -9,7 +9,7 @@ import polars as pl
 from aiflame.agents.answer import Row, Value, quoted
 
 _MOST_VALUES = 20
-"""Of a list in one cell."""
+"""The most values of a list in one cell."""
 
 
 def text_rows(rows: pl.DataFrame) -> list[Row]:

@@ -28,13 +28,13 @@ _KEY = ["process", "thread", "stack", "state", "step", STEADY, "phase", "layer",
 @dataclass(frozen=True, slots=True)
 class CpuFacts:
     metric: str
-    """Of CLOCK."""
+    """The metric of CPU samples: one of CLOCK."""
     rows: pl.DataFrame
     """process, thread, stack, step (-1: none), steady (1: in steady steps), phase, layer, op, waits ("" or `[OpenMP wait]` …), function,
     function_kind and module (of the innermost function), file, line, caller (innermost line of the program's own source, and its
     function), own (its author wrote the innermost Python function, too, in that file), value (ns)."""
     steps: pl.DataFrame
-    """As `DeviceJoin.steps`."""
+    """The steps, with the columns of `DeviceJoin.steps`."""
     fused: bool
     """Time of compiled code was divided over its source ops: an estimate."""
     samples: int

@@ -17,7 +17,7 @@ class Evidence:
     search: str = ""
     """A regular expression: for names of frames that the flame graph highlights, or for texts of rows that a table shows."""
     kernel: str = ""
-    """As compiled."""
+    """The kernel's name as compiled."""
     table: str = ""
     """Name of a table (`table.TableOf.name`)."""
     place: str = ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 import polars as pl
 
@@ -20,14 +21,19 @@ def around(path: str) -> list[str]:
     return [".".join(names[: depth + 1]) for depth in range(len(names))]
 
 
+def within(path: str, layers: Sequence[str]) -> bool:
+    """Whether it is one of these layers, or inside of one."""
+    return any(f"{path}.".startswith(f"{layer}.") for layer in layers)
+
+
 def search(group: str) -> str:
     """A regular expression that finds the frames of a group's innermost layers: of `layers.*.attn` frames are named `attn`, of `layers.*`
-    they are `layers.3`."""
+    and of `layers.3` they are `layers.3`."""
     names = group.split(".")
-    last = f"{names[-2]}.*" if names[-1] == "*" and len(names) > 1 else names[-1]
+    last = ".".join(names[-2:]) if names[-1] == "*" or names[-1].isdecimal() else names[-1]
     return f"^{escaped(last).replace(escaped('*'), '[0-9]+')}$"
 
 
 def escaped(text: str) -> str:
-    """As a regular expression that finds it, in Python and in JavaScript."""
+    """A regular expression, for Python and JavaScript, that matches exactly this text."""
     return re.sub(r"([\\^$.|?*+()\[\]{}])", r"\\\1", text)

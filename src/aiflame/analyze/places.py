@@ -18,7 +18,7 @@ from aiflame.profile.tables.interface import Tables
 from aiflame.resolve.python.packages import package
 
 _SCRIPT = r"(^|/)bin/[^/.]+$"
-"""Of a tool, such as pytest, beside its interpreter: its module does nothing but call the tool."""
+"""The script of a tool, such as pytest, beside its interpreter: its module only calls the tool."""
 NOWHERE = ("", 0, "")
 _BY_EXEC = "<string>"
 """Mostly methods that `dataclasses` and `collections` write: the author's line is the one that called them."""
@@ -45,7 +45,7 @@ def place_text(file: str, line: int) -> str:
 
 
 def short_place(place: str) -> str:
-    """As sentences have it: without its folders."""
+    """The place without its folders, as sentences name it."""
     return place.rpartition("/")[2]
 
 

@@ -30,7 +30,7 @@ class Changed(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Recompiled:
-    """The function that took longest, of those that changed in the same way."""
+    """The function that took longest to compile, of those whose arguments changed in the same way."""
 
     function: str
     place: str
@@ -39,9 +39,9 @@ class Recompiled:
     because: str
     """Follows "because"."""
     functions: int
-    """That were compiled again, this one included."""
+    """The number of functions that were compiled again, this one included."""
     ns: int
-    """For which they all were."""
+    """Time of all compilations of these functions."""
     traced: bool
     """By JAX."""
 

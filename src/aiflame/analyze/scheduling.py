@@ -19,7 +19,7 @@ _Values = tuple[Ints, Floats]
 """Moments, and the values read then."""
 PAGE = 4096
 MOST_PARTS = 100_000
-"""Of a recording of more than half a day, parts are longer."""
+"""The most parts: in a recording of more than half a day, parts are longer."""
 PART_NS = 500_000_000
 """Values of several processes, which are read at different moments, are averages over parts of this length."""
 
@@ -45,7 +45,7 @@ class Scheduling:
     cpus: float
     """Those that the processes may use, by affinity and quota."""
     looks: int
-    """At the process that was looked at most often."""
+    """Looks at the process that was looked at most often."""
 
 
 @dataclass(frozen=True, slots=True)

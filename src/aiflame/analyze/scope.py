@@ -19,7 +19,7 @@ from aiflame.attribute.trees.how_to_record import is_empty
 from aiflame.profile.tables.interface import Tables
 
 FEW_SAMPLES = 50
-"""Of steady steps in a program that uses no device: fewer say nothing about them."""
+"""Least number of samples in steady steps of a program without a device: fewer say nothing about the steps."""
 
 
 def analysis_of(profile: Tables, *, whole_run: bool) -> Analysis:

@@ -31,7 +31,7 @@ class Section:
     backend: str
     processes: int
     threads: int
-    """Of a HOST section; of others devices."""
+    """Threads of a HOST section, or devices of another one."""
     rows: pl.DataFrame
     """name, calls, total, mean, min, max (ns; of TRAFFIC bytes), share (of the section's total), failed; `owner`, if asked for."""
 

@@ -53,7 +53,7 @@ class Forest:
         )
 
     def paths(self) -> list[str]:
-        """Of each node the names of its frames from the outermost on, `layers.3.attn`; "" for node 0."""
+        """For each node the names of its frames from the outermost on, `layers.3.attn`; "" for node 0."""
         names = self.frames["name"].to_list()
         paths = [""]
         for above, frame in zip(self.parent[1:].tolist(), self.frame[1:].tolist(), strict=True):

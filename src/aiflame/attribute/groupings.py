@@ -39,7 +39,7 @@ class Listed:
     """How `top` lists by it."""
 
     kinds: tuple[Kind, ...]
-    """Of the frames that the question is about: a value belongs to the nearest one at or above it."""
+    """Kinds of the frames that values are grouped by: a value belongs to the nearest such frame at or above it."""
     needed: tuple[Kind, ...] = ()
     """The tree must have a frame of one of these; (): any will do."""
     lacking: str = ""
@@ -47,7 +47,7 @@ class Listed:
     grouped: bool = False
     """The tree must be grouped so."""
     heading: str = ""
-    """Of the column of names, where that is not the label."""
+    """Heading of the column of names, where it differs from the label."""
     path: str = ""
     """Listed by whole paths of frames of the first kind, with this between two names."""
 
@@ -56,7 +56,7 @@ class Listed:
 class GroupingRow:
     name: str
     label: str
-    """In the report's list of groupings."""
+    """Label in the report's list of groupings."""
     prefix: Prefix | None = None
     """Trees: frames between the process and the code, or in place of the code."""
     regroup: Regroup | None = None
@@ -71,7 +71,7 @@ class GroupingRow:
 
     @property
     def heading(self) -> str:
-        """Of the column of names in a list."""
+        """Heading of the column of names in a list."""
         return (self.listed and self.listed.heading) or self.label
 
     @property

@@ -11,7 +11,7 @@ from aiflame.attribute.tree import BYTES, CPU_TIME, ENERGY, GPU_LATENCY, GPU_STA
 FUNCTION, LINE, INSTRUCTION, CALL_LINE = DETAILS = ("function", "line", "instruction", "call-line")
 """How deep the leaves of a tree go. `call-line`: to lines, and each caller has the line of its call below it, on CPUs."""
 WITH_IDLE = ", with idle time"
-"""At the end of a metric's label, where idle time of devices is counted in."""
+"""The end of a metric's label, where idle time of devices is counted in."""
 
 
 class Compared(Enum):
@@ -29,13 +29,13 @@ class MetricRow:
     record: str = ""
     """How to record it; "" where that depends on the machine (`how_to_record`)."""
     clock: int | None = None
-    """Of CPU samples: which clock's."""
+    """The clock of a metric of CPU samples."""
     on_devices: bool = True
     """Its values lie in kernels and copies; energy does where kernels ran, and else lies in CPU samples."""
     compared: Compared | None = None
     """None: not step by step."""
     moments: Metric | None = None
-    """In the report: the metric that says when its values fell. None: it does itself."""
+    """In the report, the metric by which values are placed in time. None: the metric itself."""
     detail: str = FUNCTION
     """The default depth of its leaves: into kernels where there are samples."""
 

@@ -28,8 +28,8 @@ from aiflame.render.terminal.source_listing import print_source
 from aiflame.resolve.names.readable import clean
 
 DESCRIPTION = (
-    "Why is this GPU kernel slow? Shows its source and its instructions side by side, and why warps waited at each; of a source file, "
-    "the CPU time of each line."
+    "Why is this GPU kernel slow? Shows its source and its instructions side by side, and why warps waited at each; or "
+    "shows a source file with the CPU time of each line."
 )
 EXAMPLES = (
     "aiflame annotate train.py",
@@ -55,7 +55,7 @@ def add_arguments(parser: Parser) -> None:
         metavar="PERCENT",
         help=f"fold instructions with less of the samples, and lines far from those with time; 0 shows all (default: {LEAST_PERCENT:g})",
     )
-    parser.add_argument("--cubin", type=_crc, metavar="CRC", help="which of the cubins that have the kernel (default: the hottest)")
+    parser.add_argument("--cubin", type=_crc, metavar="CRC", help="the cubin to show, where several have the kernel (default: the hottest)")
     add_source_path(parser)
     add_ranks(parser)
     add_json(parser)

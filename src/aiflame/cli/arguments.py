@@ -47,7 +47,7 @@ def add_selection(parser: Parser) -> None:
 
 
 def add_whole_run(parser: Parser) -> None:
-    parser.add_argument("--whole-run", action="store_true", help="of the whole run; by default of its steady steps, where it has some")
+    parser.add_argument("--whole-run", action="store_true", help="look at the whole run (default: at its steady steps, if it has any)")
 
 
 def add_baseline(parser: Parser) -> None:
@@ -59,7 +59,7 @@ def add_ranks(parser: Parser) -> None:
 
 
 def add_base_ranks(parser: Parser) -> None:
-    parser.add_argument("--base-ranks", default="", metavar="RANKS", help="only these ranks of the profile that is compared with")
+    parser.add_argument("--base-ranks", default="", metavar="RANKS", help="only these ranks of the baseline")
 
 
 def add_source_path(parser: Parser) -> None:

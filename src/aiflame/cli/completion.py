@@ -12,7 +12,7 @@ from aiflame.cli.say import say_json
 from aiflame.errors import AiflameError
 from aiflame.json_text import json_text, schema
 
-DESCRIPTION = "Prints the script that has a shell complete the commands of aiflame, their options and their values. It needs shtab."
+DESCRIPTION = "Prints a script that makes a shell complete aiflame's commands, options and values. It needs shtab."
 EXAMPLES = (
     "pip install 'aiflame[completion]'",
     "aiflame completion bash > ~/.local/share/bash-completion/completions/aiflame",

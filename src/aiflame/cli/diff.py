@@ -27,8 +27,10 @@ _GROUPINGS = tuple(dict.fromkeys(by for metric in COMPARED for by in compared_by
 
 
 def add_arguments(parser: Parser) -> None:
-    parser.add_argument("base", nargs="?", type=Path, metavar="BASE", help="the profile of before")
-    parser.add_argument("new", nargs="?", type=Path, metavar="[NEW]", help="the profile of now (with --base-ranks, default: BASE)")
+    parser.add_argument("base", nargs="?", type=Path, metavar="BASE", help="the profile of the old version")
+    parser.add_argument(
+        "new", nargs="?", type=Path, metavar="[NEW]", help="the profile of the new version (with --base-ranks, default: BASE)"
+    )
     parser.add_choice(
         "--metric", choices=COMPARED, metavar="METRIC", help=f"{', '.join(COMPARED)} (default: gpu-time where kernels ran, else cpu-time)"
     )

@@ -14,7 +14,7 @@ from aiflame.cli.view import opened
 from aiflame.render.terminal.console import Terminal
 from aiflame.render.terminal.findings_list import print_findings
 
-DESCRIPTION = "Why is it slow? Lists avoidable costs, the largest first: a sentence, its line, its stall, and a remedy."
+DESCRIPTION = "Why is it slow? Lists avoidable costs, the largest first, each with its line, its stall and a remedy."
 EXAMPLES = ("aiflame findings", "aiflame findings run.aiflame --json", "aiflame record --findings -- python train.py")
 ROWS = 10
 

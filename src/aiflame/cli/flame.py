@@ -42,7 +42,7 @@ def add_arguments(parser: Parser) -> None:
     add_detail(parser)
     add_baseline(parser)
     parser.add_argument("--inverted", action="store_true", help="begin with the leaves, to see the callers of expensive functions")
-    parser.add_argument("--icicle", action="store_true", help="draw it hanging down")
+    parser.add_argument("--icicle", action="store_true", help="draw the callers at the top, their callees below")
     parser.add_argument("--merge-recursion", action="store_true", help="fold functions that call themselves")
     add_selection(parser)
     add_ranks(parser)

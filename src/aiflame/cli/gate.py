@@ -25,8 +25,8 @@ from aiflame.render.output import new_file
 from aiflame.render.terminal.gate_table import print_gate
 
 DESCRIPTION = (
-    "Is the new version slower? Compares runs of two versions of a program, and ends with exit status 3 where one of them is slower by more"
-    " than a threshold and than the noise."
+    "Is the new version slower? Compares runs of two versions of a program, and ends with exit status 3 if the new one is slower by more"
+    " than a threshold and by more than the noise."
 )
 EXAMPLES = (
     "aiflame gate before.aiflame now.aiflame",
@@ -40,9 +40,13 @@ T = TypeVar("T")
 
 def add_arguments(parser: Parser) -> None:
     parser.add_argument(
-        "profiles", nargs="*", type=Path, metavar="BASE ... [NEW]", help="runs of before; without --new the last one is the run of now"
+        "profiles",
+        nargs="*",
+        type=Path,
+        metavar="BASE ... [NEW]",
+        help="profiles of the old version; without --new, the last one belongs to the new version",
     )
-    parser.add_argument("--new", nargs="+", action="extend", type=Path, default=[], metavar="PROFILE", help="runs of now")
+    parser.add_argument("--new", nargs="+", action="extend", type=Path, default=[], metavar="PROFILE", help="profiles of the new version")
     defaults = ", ".join(f"{metric.name}={metric.percent:g}" for metric in GATE_METRICS.values())
     parser.add_argument(
         "--threshold",
@@ -94,7 +98,7 @@ def _print(answer: Gate, options: Namespace) -> None:
 def _sides(profiles: Sequence[Path], new: Sequence[Path]) -> tuple[Sequence[Path], Sequence[Path]]:
     base, new = (profiles, new) if new else (profiles[:-1], profiles[-1:])
     if not base or not new:
-        raise UsageError("gate needs runs of before and of now: aiflame gate BASE NEW, or aiflame gate BASE ... --new NEW ...")
+        raise UsageError("gate needs profiles of both versions: aiflame gate BASE NEW, or aiflame gate BASE ... --new NEW ...")
     if twice := [str(path) for path, count in Counter(path.resolve() for path in (*base, *new)).items() if count > 1]:
         raise UsageError(f"gate got {Path(twice[0]).name} twice: each run counts once")
     return base, new

@@ -45,7 +45,9 @@ def add_arguments(parser: Parser) -> None:
     )
     group.add_argument("--max-size", default="0", metavar="SIZE", help="stop recording when the profile takes this much disk: 500M, 2G")
     group.add_argument("--wait-daemons", action="store_true", help="end when the processes that the command leaves running have ended, too")
-    group.add_argument("--no-seal", action="store_true", help="leave the raw recording; the next command that opens it seals it")
+    group.add_argument(
+        "--no-seal", action="store_true", help="keep the raw files; the next command that opens the profile makes its tables from them"
+    )
 
     group = parser.add_argument_group("samples of threads")
     group.add_argument(
@@ -61,12 +63,12 @@ def add_arguments(parser: Parser) -> None:
         help=f"also sample threads that wait, with the reason (HZ left out: {_DEFAULT_WALL_RATE})",
     )
     group.add_argument(
-        "--no-waits", dest="waits", action="store_false", help="do not look at waiting threads: findings cannot say then why they wait"
+        "--no-waits", dest="waits", action="store_false", help="do not look at waiting threads; findings then lack the reasons for waits"
     )
     group.add_argument("--no-python", action="store_true", help="record native frames only")
 
     group = parser.add_argument_group("GPUs")
-    group.add_argument("--no-cuda", action="store_true", help="leave CUDA alone")
+    group.add_argument("--no-cuda", action="store_true", help="record nothing of CUDA")
     group.add_argument(
         "--gpu-sampling",
         default="auto",
@@ -79,7 +81,7 @@ def add_arguments(parser: Parser) -> None:
     group.add_argument(
         "--no-meaning", action="store_true", help="run no Python of aiflame's in the program: no names of layers, steps and kernels"
     )
-    group.add_argument("--no-regions", action="store_true", help="leave NVTX and ITT alone")
+    group.add_argument("--no-regions", action="store_true", help="record no NVTX and ITT regions")
     group.add_argument(
         "--triton-names", action="store_true", help="put readable names of Triton kernels into the binaries, for other tools too"
     )

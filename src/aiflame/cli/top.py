@@ -39,7 +39,9 @@ def add_arguments(parser: Parser) -> None:
     )
     add_metric(parser)
     add_rows(parser, _ROWS)
-    parser.add_argument("--each", action="store_true", help="by layer: a row for each, not one for all that are built alike (layers.*.mlp)")
+    parser.add_argument(
+        "--each", action="store_true", help="by layer: a row for each layer, not one for all layers of one structure (layers.*.mlp)"
+    )
     add_whole_run(parser)
     add_selection(parser)
     add_ranks(parser)

@@ -92,7 +92,7 @@ def selected(options: Namespace, by: str) -> View:
 
 
 def scoped_view(options: Namespace, by: str) -> View:
-    """As `selected`, of the profile's scope (`analyze.scope`) and without idle time."""
+    """The view of `selected`, for the profile's scope (`analyze.scope`) and without idle time."""
     if options.profile is not None and options.profile.is_file():
         return selected(options, by)
     profile = opened(options.profile, options.ranks)

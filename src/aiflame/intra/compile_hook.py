@@ -299,7 +299,7 @@ def default_warps(count: int) -> tuple[int, ...]:
 
 
 def _kept(scopes: list[Scope], most: int) -> list[Scope]:
-    """At most `most` scopes, in their order; outer operations take precedence over inner ones, and earlier over later ones."""
+    """Keeps at most `most` scopes, in their order; outer operations take precedence over inner ones, and earlier over later ones."""
     if len(scopes) <= most:
         return list(scopes)
     depth = {id(scope): len(list(scope.first.enclosing())) for scope in scopes}

@@ -74,7 +74,7 @@ class Records:
     clock: Ints
     """Cycles since the first record of the same multiprocessor, without wraps."""
     origin: dict[int, int]
-    """That first record's clock, for each multiprocessor."""
+    """For each multiprocessor, the clock of that first record."""
 
     @property
     def units(self) -> int:

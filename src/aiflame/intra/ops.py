@@ -26,7 +26,7 @@ class Op:
     """An operation of the kernel."""
 
     name: str
-    """As the dialect calls it: `tt.load`, `ttng.warp_group_dot`."""
+    """The operation's name in the dialect: `tt.load`, `ttng.warp_group_dot`."""
     number: int
     """Place in program order, from 0: an enclosing operation comes before its content."""
     variable: str

@@ -62,7 +62,7 @@ class RecordOptions:
             if not 0 <= rate <= 10_000:
                 raise AiflameError(f"{name} {rate} is out of range: choose 0 to 10000 samples a second")
         if self.intra and not (self.meaning and self.python):
-            raise AiflameError("--intra needs Python of ours in the program: leave --no-meaning and --no-python out")
+            raise AiflameError("--intra needs aiflame's Python in the program: leave --no-meaning and --no-python out")
 
 
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}

@@ -43,7 +43,7 @@ class Recording:
 
     place: ProfileLocation
     status: int
-    """As `subprocess` gives it: negative for a signal."""
+    """The exit status as `subprocess` gives it: negative for a signal."""
     notes: list[str] = field(default_factory=list)
     living: list[int] = field(default_factory=list)
     """Processes that are still running and being recorded."""

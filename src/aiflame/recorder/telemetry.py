@@ -21,7 +21,7 @@ from aiflame.recorder.sources import sources
 from aiflame.recorder.sources.base import Source
 
 SHARE = 0.05
-"""Of a core, for all readings together. Reading a driver takes 1 to 3 ms, which is fine every 50 ms beside a program on other cores."""
+"""Share of a core for all readings. Reading a driver takes 1 to 3 ms, which is fine every 50 ms beside a program on other cores."""
 _ROOM = 0.8
 """A source is read more often again only if all readings then take at most this part of the share, so that intervals do not oscillate."""
 _JUDGED_NS = 1_000_000_000

@@ -57,7 +57,7 @@ TONES: dict[Kind, Tone] = {
     Kind.GPU_IDLE: Tone("GPU idle", 0.92, 0.022, 235),
     Kind.UNATTRIBUTED: Tone("unattributed", 0.91, 0.0, 0),
 }
-"""In the order of the legend."""
+"""The tone of each kind, in the order of the legend."""
 _PALE = (Kind.GPU_IDLE, Kind.UNATTRIBUTED)
 """For idle time and unknown code: near the page's own colour in both themes."""
 

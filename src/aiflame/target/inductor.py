@@ -27,7 +27,7 @@ _CALLS = "_aiflame_calls"
 _ORIGINS = "_aiflame_origins"
 _FROM_ELSEWHERE = (
     "torch.compile: graphs came from a cache that was filled without recording: their kernels have ops and lines, but no layers; "
-    "with an empty cache (TORCHINDUCTOR_CACHE_DIR) they have"
+    "an empty cache (TORCHINDUCTOR_CACHE_DIR) brings them back"
 )
 _rows: list[tuple[str, str, str, str, str]] = []
 """Rows of `kernel_origins`"""

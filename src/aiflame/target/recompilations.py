@@ -31,7 +31,7 @@ def install(utils: Any) -> None:
 
 
 def record(facts: Any) -> None:
-    """Of the first compilation there is no reason."""
+    """Records why a function was compiled again. The first compilation has no reason."""
     try:
         reason = getattr(facts, "recompile_reason", None)
         if not reason or not facts.co_filename:

@@ -33,7 +33,7 @@ def install(threading: "Any") -> None:
 
 
 def recording_began() -> None:
-    """Of the threads that run already; those of the parent are gone after a fork."""
+    """Records the names of threads that run already; those of the parent are gone after a fork."""
     for thread in list(_threading._active.values()):
         record(thread)
 

@@ -222,7 +222,7 @@ IN_FORTRAN = {"MPI_Init": 2, "MPI_Comm_dup": 2, "MPI_Allreduce": 2, "MPI_Send": 
 
 
 def test_fortrans_names(mpi: Mpi) -> None:
-    """As compilers spell them; their own calls of C functions are not counted again."""
+    """Names as compilers spell them; their own calls of C functions are not counted again."""
     recorded_job = job(mpi, 2, mpi.program("mpi_fortran_names.c", FORTRAN[mpi.name]))
     assert recorded_job.counts() == IN_FORTRAN | {"MPI_Barrier": 2}
     assert recorded_job.of("MPI_Send").select("rank", "peer", "bytes", "group_name").rows() == [(0, 1, 20, "MPI_COMM_WORLD")]

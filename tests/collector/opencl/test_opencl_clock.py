@@ -18,7 +18,7 @@ pytestmark = [
 
 
 def commands(kind: str) -> list[tuple[int, int]]:
-    """Of each command: how far off its time is, and how long enqueueing took."""
+    """For each command, the error of its time, and how long enqueueing took."""
     lines = subprocess.run([PROGRAM, kind], capture_output=True, text=True, check=True).stdout.splitlines()
     assert len(lines) == 1000
     return [(abs(int(off)), int(took)) for off, took in map(str.split, lines)]

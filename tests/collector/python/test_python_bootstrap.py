@@ -162,8 +162,8 @@ def test_tracers_of_the_program_do_not_see_our_code(python: str, tmp_path: Path)
     def work(): pass
     sys.settrace(trace)
     sys.setprofile(profile)
-    end = time.monotonic() + 1.5
-    while time.monotonic() < end: work()
+    end = time.process_time() + 0.5
+    while time.process_time() < end: work()
     sys.settrace(None)
     sys.setprofile(None)
     print(json.dumps([sorted(files | profiled), "_aiflame" in sys.modules, sys.version_info[:2] >= (3, 11)]))

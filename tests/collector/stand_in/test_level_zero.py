@@ -18,7 +18,7 @@ from aiflame.profile.schema.enums import CallBackend, CopyKind, GpuApi
 PROGRAMS = Path(__file__).parent / "programs"
 FEATURES = EVERYTHING & ~Feature.TRACE_STACKS & ~Feature.MEANING
 SLACK_NS = 10_000_000
-"""Of a device's clock against ours: a reader of both may be delayed in between."""
+"""How far a device's clock may be from ours: a reader of both may be delayed in between."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,7 +37,7 @@ def spin(seconds=0.15):
         sum(range(200))
 """
 CELL = MODULE.replace("return self.forward(*args)", "inner = lambda: self.forward(*args)\n        return inner()")
-"""As torch does it: an inner function uses `self`."""
+"""Calls as torch does: an inner function uses `self`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ Frame = tuple[FrameKind, Any]
 
 
 def stacks(process: Process) -> list[list[Frame]]:
-    """Of each sample, outermost first: (PYTHON, qualname), (LAYER, address of the module), (other kind, None)."""
+    """The frames of each sample, outermost first: (PYTHON, qualname), (LAYER, address of the module), (other kind, None)."""
     nodes = {row["id"]: (row["parent"], row["frame"]) for row in process.table("stacks").iter_rows(named=True)}
     codes = {row["id"]: str(row["qualname"]) for row in process.table("codes").iter_rows(named=True)}
     layers = {row["id"]: int(row["address"]) for row in process.table("layers").iter_rows(named=True)}

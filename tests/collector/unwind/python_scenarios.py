@@ -219,7 +219,14 @@ def sub_interpreter(reader: Reader) -> dict[str, object]:
         interpreters = importlib.import_module("_interpreters")
     except ImportError:
         interpreters = importlib.import_module("_xxsubinterpreters")
-    program = "import time\ndef inner():\n end = time.monotonic() + 0.4\n while time.monotonic() < end:\n  sum(range(1000))\ninner()\n"
+    program = """
+import time
+def inner():
+    end = time.process_time() + 0.4
+    while time.process_time() < end:
+        sum(range(1000))
+inner()
+"""
     interpreter = interpreters.create()
     reader.library.test_start_ticks(ctypes.c_long(1000), ctypes.c_size_t(2000))
     interpreters.run_string(interpreter, program)

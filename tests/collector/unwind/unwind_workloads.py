@@ -21,7 +21,7 @@ COUNTS = ("stacks", "equal", "frames", "agreed", "generated", "outermost", "unan
 
 
 class Tally(ctypes.Structure):
-    """As `Tally` in preload/unwind_probe.cpp."""
+    """The same as `Tally` in preload/unwind_probe.cpp."""
 
     _fields_ = (
         *((name, ctypes.c_uint64) for name in COUNTS),

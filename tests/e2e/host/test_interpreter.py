@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import polars as pl
 import pytest
 from recording import PROGRAMS, Recorder
@@ -21,13 +23,13 @@ def test_time_inside_of_the_interpreter_counts_for_the_function(record: Recorder
         pytest.skip(f"no CPython {version} here")
     run = record(python, str(PROGRAMS / "busy_interpreter.py"))
     assert run.status == 0, run.stderr
+    spent = json.loads(run.stdout)
     rows = top(hide_interpreter_noise(run.profile().tree("cpu-time")))
     share = dict(rows.select("name", "self_percent").iter_rows())
-    assert share["search"] == pytest.approx(50, abs=8)
-    if "[GC]" in share or version not in STRIPPED:
-        assert share["[GC]"] == pytest.approx(50, abs=8)
-    else:
-        assert share["collect"] == pytest.approx(50, abs=8)
+    collector = "[GC]" if "[GC]" in share or version not in STRIPPED else "collect"
+    # In two hundred samples, a half has a standard error of 3.5%.
+    part = share["search"] / (share["search"] + share[collector])
+    assert part == pytest.approx(spent["search"] / sum(spent.values()), abs=0.12)
     # Before Python runs, and after, the interpreter's functions are all there is.
     outside_of_python = rows.filter(pl.col("module").str.contains("python") & (pl.col("name") != "[GC]"))
     assert outside_of_python["self_percent"].sum() < 6

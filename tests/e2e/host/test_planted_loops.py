@@ -15,12 +15,16 @@ from aiflame.analyze.overview.summary import summarize
 pytestmark = pytest.mark.timed
 
 PROGRAM = Path(__file__).parent / "programs/planted_loops.py"
+COMPUTES = 2.0
+"""Seconds of CPU time: a machine of 100 ticks a second takes 200 samples of it."""
+SELDOM = 0.5
+"""Of a program that hardly does: 6 s on the clock."""
 NEAR_MISSES = ("computing_in_pieces", "computing_seldom", "computing_alone", "computing_in_a_thread")
 
 
 def loops(record: Recorder, function: str, *options: str) -> tuple[float, list[Finding]]:
     """The share by the program's own account, and the findings."""
-    run = record(PYTHON, PROGRAM, function, 6, options=options)
+    run = record(PYTHON, PROGRAM, function, SELDOM if function == "computing_seldom" else COMPUTES, options=options)
     assert run.status == 0, run.stderr
     profile = run.profile()
     listed = findings(profile.store, summarize(profile.store, profile.meta), limit=99)

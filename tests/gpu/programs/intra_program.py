@@ -96,7 +96,7 @@ def compiled(launches: int) -> str:
 
 
 def million(launches: int) -> str:
-    """As many CTAs, each with a warp."""
+    """Launches a million CTAs, each with one warp."""
     x = torch.randn(1 << 20, 64, device="cuda", dtype=torch.float16)
     y = torch.empty_like(x)
     for _ in range(launches):
@@ -111,7 +111,7 @@ def counts(y_ptr, size):
 
 
 def millions(launches: int) -> str:
-    """So many CTAs that their records would take more bytes than 32 bits can count."""
+    """Launches so many CTAs that their records would take more bytes than 32 bits can count."""
     y = torch.zeros(1000, device="cuda", dtype=torch.int32)
     for _ in range(launches):
         counts[(1 << 25,)](y, len(y), num_warps=1)

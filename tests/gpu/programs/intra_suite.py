@@ -221,7 +221,7 @@ class Case:
     name: str
     kernel: Any
     types: dict[str, str]
-    """Of the arguments, as Triton writes them."""
+    """Types of the arguments, as Triton writes them."""
     constants: dict[str, int]
     given: Callable[[Any], Given]
     """Arguments on a device, from torch."""

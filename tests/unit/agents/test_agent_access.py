@@ -44,7 +44,7 @@ def test_the_newest_profile_is_no_link_to_another_folder(folder: Path) -> None:
         Access.to([folder]).path("")
 
 
-def test_a_folder_that_is_none_is_said_at_once(tmp_path: Path) -> None:
+def test_a_missing_folder_is_reported_at_once(tmp_path: Path) -> None:
     with pytest.raises(AiflameError, match="is no folder"):
         Access.to([tmp_path / "none"])
 
@@ -84,7 +84,7 @@ def test_a_new_profile_has_a_name_without_a_folder(name: str) -> None:
             recording._profile_name(name, "python")
 
 
-def test_what_exists_is_not_recorded_over(folder: Path) -> None:
+def test_an_existing_profile_is_not_recorded_over(folder: Path) -> None:
     with pytest.raises(AiflameError, match=r"in\.aiflame exists: choose another name"):
         Tools(Access.to([folder], any_command=True)).record(["true"], name="in")
 

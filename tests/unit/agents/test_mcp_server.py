@@ -87,10 +87,10 @@ def test_the_client_sees_the_tools_with_their_arguments_and_is_answered_by_each(
 
 @pytest.mark.parametrize("demo", [False, True])
 def test_why_is_it_slow_is_answered_with_place_and_fix_in_two_thousand_tokens(folder: Path, tmp_path: Path, demo: bool) -> None:
-    """Of a kernel with its stall; the demo on a CPU has a line and no stall (tests/gpu has both, on a GPU)."""
+    """For a kernel, with its stall; the demo on a CPU has a line and no stall (tests/gpu has both, on a GPU)."""
     if demo:
-        made = run_aiflame("demo", "--device", "cpu", "--seconds", "2", "-o", str(tmp_path / "demo.aiflame"))
-        assert made.status == 0, made.err
+        demo_run = run_aiflame("demo", "--device", "cpu", "--seconds", "2", "-o", str(tmp_path / "demo.aiflame"))
+        assert demo_run.status == 0, demo_run.err
 
     async def conversation(client: Any, call: Call) -> None:
         result = await client.call_tool("findings", {"profile": "demo.aiflame" if demo else "after.aiflame"})

@@ -1,4 +1,4 @@
-"""Two recordings of one program: what differs is told where it is more than noise, and nothing is told of noise."""
+"""Two recordings of one program: differences above the noise are reported, and none within it."""
 
 from __future__ import annotations
 
@@ -43,15 +43,15 @@ def by(comparison: Comparison, name: str) -> Difference:
     return next(one for one in comparison.differences if one.by == name)
 
 
-def told(comparison: Comparison, name: str) -> list[str]:
+def named(comparison: Comparison, name: str) -> list[str]:
     return by(comparison, name).differing()["name"].to_list()
 
 
-def test_what_got_slower_is_told_by_kernel_layer_op_and_line_however_many_steps_there_are(tmp_path: Path) -> None:
+def test_slower_kernels_layers_ops_and_lines_are_reported_for_any_number_of_steps(tmp_path: Path) -> None:
     comparison = compare(run(tmp_path / "a", 12), run(tmp_path / "b", 31, gemm=120, seed=1))
     assert [one.by for one in comparison.differences] == ["kernel", "op", "layer", "line"]
-    assert told(comparison, "kernel") == ["sgemm"]
-    assert told(comparison, "layer") == ["layers.0.mlp"]
+    assert named(comparison, "kernel") == ["sgemm"]
+    assert named(comparison, "layer") == ["layers.0.mlp"]
     row = by(comparison, "kernel").rows.row(0, named=True)
     assert row["difference"] == pytest.approx(20 * US, rel=0.2)
     assert row["low"] < 20 * US < row["high"]
@@ -63,31 +63,31 @@ def test_what_got_slower_is_told_by_kernel_layer_op_and_line_however_many_steps_
 
 def test_two_runs_of_the_same_differ_by_noise_alone(tmp_path: Path) -> None:
     comparison = compare(run(tmp_path / "a", 30), run(tmp_path / "b", 30, seed=1))
-    assert [told(comparison, one.by) for one in comparison.differences] == [[]] * 4
+    assert [named(comparison, one.by) for one in comparison.differences] == [[]] * 4
     assert len(by(comparison, "kernel").rows) == 3
     assert comparison.step is not None
     assert comparison.step.beyond is False
 
 
 def test_a_difference_within_the_noise_is_none(tmp_path: Path) -> None:
-    """As large as the one that is told where steps are alike."""
+    """This difference is as large as one that is reported where steps are alike."""
     comparison = compare(run(tmp_path / "a", 12, noise=0.9), run(tmp_path / "b", 12, gemm=120, noise=0.9, seed=1), by="kernel")
-    assert told(comparison, "kernel") == []
+    assert named(comparison, "kernel") == []
 
 
 def test_the_first_step_warms_up_and_does_not_count(tmp_path: Path) -> None:
     comparison = compare(run(tmp_path / "a", 12), run(tmp_path / "b", 12, warm=90_000, seed=1), by="kernel")
-    assert told(comparison, "kernel") == []
+    assert named(comparison, "kernel") == []
 
 
 def test_of_many_steps_some_count_evenly_spaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(per_step, "MOST_STEPS", 5)
     comparison = compare(run(tmp_path / "a", 12), run(tmp_path / "b", 31, gemm=120, seed=1), by="kernel")
     assert (by(comparison, "kernel").base_steps, by(comparison, "kernel").new_steps) == (5, 5)
-    assert told(comparison, "kernel") == ["sgemm"]
+    assert named(comparison, "kernel") == ["sgemm"]
 
 
-def test_what_is_new_or_gone_says_so(tmp_path: Path) -> None:
+def test_new_and_removed_rows_say_so(tmp_path: Path) -> None:
     base, new = plain(tmp_path / "a", sgemm=100, softmax=50), plain(tmp_path / "b", sgemm=100, layer_norm=5)
     rows = by(compare(base, new), "kernel").rows.select("name", "only").rows()
     assert rows == [("softmax", "base"), ("layer_norm", "new"), ("sgemm", "")]
@@ -111,7 +111,7 @@ def test_without_steps_totals_are_compared_and_the_noise_is_not_known(tmp_path: 
         ("sgemm", 100 * US, 130 * US, 30 * US, None),
         ("softmax", 50 * US, 50 * US, 0, None),
     ]
-    assert told(comparison, "kernel") == ["sgemm"]
+    assert named(comparison, "kernel") == ["sgemm"]
     assert comparison.step is None
 
 
@@ -141,7 +141,7 @@ def test_samples_are_compared_by_their_means(tmp_path: Path) -> None:
     comparison = compare(sampled(tmp_path / "a", 3), sampled(tmp_path / "b", 1), by="function")
     difference = by(comparison, "function")
     assert difference.note.startswith("mean step of 40 before and 40 now")
-    assert told(comparison, "function") == ["rare"]
+    assert named(comparison, "function") == ["rare"]
     assert difference.rows.row(0, named=True)["base"] == pytest.approx(5_000_000 / 3, rel=0.05)
 
 
@@ -163,7 +163,7 @@ def test_programs_that_have_nothing_in_common(tmp_path: Path) -> None:
         ("gpu-time", "function", "cannot compare gpu-time by 'function': use kernel, op, layer, line, phase, family"),
     ],
 )
-def test_what_cannot_be_compared_says_what_can(tmp_path: Path, metric: str, grouping: str, says: str) -> None:
+def test_a_comparison_that_is_impossible_names_the_possible_ones(tmp_path: Path, metric: str, grouping: str, says: str) -> None:
     one = plain(tmp_path / "a", sgemm=1)
     with pytest.raises(AiflameError) as error:
         compare(one, one, metric, grouping)
@@ -177,7 +177,7 @@ def test_what_cannot_be_compared_says_what_can(tmp_path: Path, metric: str, grou
 @pytest.mark.parametrize("interval", [median_interval, mean_interval])
 @pytest.mark.parametrize("count", [4, 10, 100])
 def test_centres_of_equal_runs_seldom_lie_apart(interval: object, count: int) -> None:
-    """A thousand pairs of runs of one program with skewed noise: fewer than one in fifty are told apart; a shift by three deviations is."""
+    """A thousand pairs of runs with skewed noise: fewer than one pair in fifty seems to differ; a shift by three deviations is seen."""
     chance = np.random.default_rng(7)
     runs = [np.rint(1000 * chance.lognormal(0, 0.3, (1000, count))).astype(np.int64) for _ in range(2)]
     (_, low, high), (_, other_low, other_high) = (interval(one) for one in runs)  # type: ignore[operator]
@@ -204,7 +204,7 @@ def printed(comparison: Comparison, width: int = 100, rows: int = 10, everything
     return [line.rstrip() for line in console.export_text().splitlines()]
 
 
-def test_the_table_says_how_much_and_what_is_hidden(tmp_path: Path) -> None:
+def test_the_table_says_how_much_is_hidden_and_which_parts(tmp_path: Path) -> None:
     comparison = compare(run(tmp_path / "a", 12, noise=0), run(tmp_path / "b", 12, gemm=120, noise=0), by="kernel")
     assert printed(comparison) == [
         "Step: 160 µs before, 180 µs now (+12.5%)",
@@ -226,7 +226,7 @@ def test_a_narrow_terminal_has_the_difference(tmp_path: Path) -> None:
     ]
 
 
-def test_json_has_what_the_table_has(tmp_path: Path) -> None:
+def test_json_has_the_tables_values(tmp_path: Path) -> None:
     comparison = compare(run(tmp_path / "a", 12, noise=0), run(tmp_path / "b", 12, gemm=120, noise=0), by="kernel")
     answer = json.loads(to_json(comparison))
     assert answer["step"]["beyond"] is True

@@ -1,4 +1,4 @@
-"""Two recordings compared by samples of warps and by bytes copied: what a step had of them, and what is known of the noise."""
+"""Two recordings compared by warp samples and by bytes copied: the amounts of a step, and their noise."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def by(comparison: Comparison, name: str) -> Difference:
     return next(one for one in comparison.differences if one.by == name)
 
 
-def test_what_warps_wait_for_is_compared_by_step(tmp_path: Path) -> None:
+def test_stall_reasons_are_compared_by_step(tmp_path: Path) -> None:
     comparison = compare(sampled(tmp_path / "a", 20, 40), sampled(tmp_path / "b", 30, 80, seed=1), "gpu-stalls")
     assert [one.by for one in comparison.differences] == ["kernel", "stall", "layer", "line"]
     stalls = by(comparison, "stall")
@@ -72,7 +72,7 @@ def test_what_warps_wait_for_is_compared_by_step(tmp_path: Path) -> None:
     assert kernels.rows.row(0, named=True)["base"] == pytest.approx(60, rel=0.1)
 
 
-def test_latency_is_of_cycles_in_which_nothing_was_issued(tmp_path: Path) -> None:
+def test_latency_counts_cycles_in_which_nothing_was_issued(tmp_path: Path) -> None:
     comparison = compare(sampled(tmp_path / "a", 20, 40), sampled(tmp_path / "b", 20, 80), "gpu-latency")
     rows = by(comparison, "kernel").rows
     assert rows["name"].to_list() == ["sgemm"]
@@ -115,7 +115,7 @@ def test_without_steps_all_samples_are_compared(tmp_path: Path) -> None:
 
 
 def test_runs_that_were_sampled_at_different_periods_are_made_comparable(tmp_path: Path) -> None:
-    """At half the period a warp is met twice as often."""
+    """At half the period a warp is sampled twice as often."""
     base, new = sampled(tmp_path / "a", 20, 40, period=19), sampled(tmp_path / "b", 20, 10, period=20)
     kernels = by(compare(base, new, "gpu-stalls"), "kernel")
     assert kernels.rows.select("name", "beyond").rows() == [("sgemm", False)]

@@ -16,7 +16,7 @@ from aiflame.profile.schema.enums import GpuApi
 
 
 def lines(answer: Annotation) -> dict[tuple[str, int], tuple[int, int]]:
-    """(samples, with what was inlined) of each line."""
+    """For each line: its samples, and its samples with inlined code."""
     return {(at.file, at.number): (at.count.samples, at.inclusive.samples) for file in answer.files for at in file.lines}
 
 
@@ -59,7 +59,7 @@ INLINED = Sampled(
 )
 
 
-def test_inlined_code_is_shown_at_its_own_line_with_what_it_was_inlined_into(tmp_path: Path) -> None:
+def test_inlined_code_is_shown_at_its_own_line_with_its_callers(tmp_path: Path) -> None:
     answer = annotate(profile(tmp_path / "p", INLINED), "softmax")
     thirty = next(at for at in answer.files[1].lines if at.number == 30)
     assert [(block.callers, [one.offset for one in block.instructions]) for block in thirty.blocks] == [
@@ -68,7 +68,7 @@ def test_inlined_code_is_shown_at_its_own_line_with_what_it_was_inlined_into(tmp
     ]
 
 
-def test_a_line_also_tells_what_was_inlined_into_it(tmp_path: Path) -> None:
+def test_a_line_also_counts_its_inlined_code(tmp_path: Path) -> None:
     answer = annotate(profile(tmp_path / "p", INLINED), "softmax")
     own, library = {(CODE, 88): (1, 41), (CODE, 90): (0, 59)}, {(LIBRARY, 30): (90, 90), (LIBRARY, 60): (0, 9), (LIBRARY, 70): (9, 9)}
     assert lines(answer) == own | library
@@ -91,7 +91,7 @@ def test_the_kernels_own_file_comes_first_then_the_hottest(tmp_path: Path) -> No
     assert [file.source.path for file in answer.files] == [CODE, MODEL, LIBRARY]
 
 
-def test_what_the_compiler_made_up_has_no_line(tmp_path: Path) -> None:
+def test_generated_code_has_no_line(tmp_path: Path) -> None:
     code = [(0, "NOP", line(0), {"wait": 1}), (0x10, "NOP", (), {"wait": 2}), (0x20, "NOP", line(3), {})]
     answer = annotate(profile(tmp_path / "p", Sampled("k", code)), "k")
     assert [one.offset for one in answer.homeless] == [0, 0x10]

@@ -47,7 +47,7 @@ def test_without_samples_gpu_time_decides(tmp_path: Path) -> None:
     assert (answer.kernel.name, answer.kernel.launches, answer.kernel.gpu_time_ns) == ("kb", 1, 51)
 
 
-def test_what_matches_nothing_is_an_error_that_names_the_hottest(tmp_path: Path) -> None:
+def test_a_name_without_a_match_is_an_error_that_names_the_hottest(tmp_path: Path) -> None:
     stored = profile(tmp_path / "p", COLD, HOT, UNSAMPLED)
     for wanted in ("conv", "conv(", "x" * 10_000):
         with pytest.raises(AiflameError, match=re.escape("the hottest are Gemm<float>, gemm<double>, elementwise")) as error:

@@ -15,7 +15,7 @@ from aiflame.profile.folder.meta import Clocks, Host, Meta
 
 
 def source(tmp_path: Path, *, recorded: bool = False, below: str | None = None) -> tuple[Origin, str | None]:
-    """Where the text of line 3 comes from, and what it is. The file is there, too, as old as can be; `below`: --source-path."""
+    """The origin and the text of line 3. The file exists, and is as old as can be; `below`: --source-path."""
     file = tmp_path / "model/attn.py"
     file.parent.mkdir(exist_ok=True)
     file.write_text("a\nb\non disk\n")

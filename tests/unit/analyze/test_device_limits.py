@@ -40,8 +40,10 @@ def test_a_device_is_known_by_its_name(name: str, multiprocessors: int | None) -
         (1000, 16, 0, 2, "block"),
     ],
 )
-def test_what_limits_the_blocks_of_a_multiprocessor(threads: int, registers: int, shared: int, blocks: int, limited_by: str) -> None:
-    """As the CUDA occupancy calculator has it for compute capability 9.0."""
+def test_the_resource_that_limits_the_blocks_of_a_multiprocessor_is_named(
+    threads: int, registers: int, shared: int, blocks: int, limited_by: str
+) -> None:
+    """Values of the CUDA occupancy calculator for compute capability 9.0."""
     assert H100 is not None
     fit = residency(H100, threads, registers, shared)
     assert fit is not None

@@ -47,8 +47,8 @@ def test_a_launch_long_after_the_one_before_is_other_work_of_the_program(tmp_pat
     assert groups(profile_analysis(story.profile(tmp_path))) == [("host", "train.py:12", 1, int(late - 40))]
 
 
-def test_other_work_is_where_the_thread_was_met_meanwhile(tmp_path: Path) -> None:
-    """Not where it was before the gap, nor what another thread did, nor what the launching call did."""
+def test_other_work_is_named_by_the_threads_samples_meanwhile(tmp_path: Path) -> None:
+    """Samples before the gap, samples of another thread and the stack of the launching call do not count."""
     story = Story()
     other = story.thread("other")
     gap(story, 900, 1000)
@@ -96,7 +96,7 @@ def test_data_that_another_thread_waited_for_did_not_make_it(tmp_path: Path) -> 
 
 
 def test_the_program_had_waited_for_the_device(tmp_path: Path) -> None:
-    """Where it waited counts, not what it launched then."""
+    """The place where the program waited counts, not the launch that followed."""
     story = Story()
     story.waits(15, 53, ITEM)
     gap(story, 60)

@@ -1,4 +1,4 @@
-"""How busy devices were, and what they did in each step: the truth is in the times that were written down."""
+"""How busy devices were, and their activity in each step: the true times are written down by the tests."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_each_moment_counts_once_for_the_most_useful_that_went_on(
 
 @COSTLY
 @given(st.lists(st.tuples(st.integers(0, 40), st.integers(0, 40), st.sampled_from(["sgemm", ALL_REDUCE, "copy"])), min_size=1, max_size=8))
-def test_the_four_are_what_single_moments_say(work: list[tuple[int, int, str]]) -> None:
+def test_the_four_are_those_of_single_moments(work: list[tuple[int, int, str]]) -> None:
     kernels = [kernel(begin, end, name) for begin, end, name in work if name != "copy"]
     copies = [copy(begin, end) for begin, end, name in work if name == "copy"]
     profile = InMemory({"processes": [{"pid": 1}], "symbols": SYMBOLS, **ran(*kernels), "copies": copies})
@@ -85,7 +85,7 @@ def test_devices_and_processes_stand_for_themselves(tmp_path: Path) -> None:
     assert devices == [("a (7)", GPU, 10, 10), ("a (7)", OTHER, 5, 5), ("b (8)", GPU, 10, 10)]
 
 
-def test_what_ran_before_its_process_began_is_a_damaged_record(tmp_path: Path) -> None:
+def test_a_kernel_before_its_process_began_is_a_damaged_record(tmp_path: Path) -> None:
     profile = sealed(
         tmp_path / "p.aiflame", processes=[{"pid": 7, "start_ns": 1000}], symbols=SYMBOLS, **ran(kernel(0, 10), kernel(1000, 1010))
     )
@@ -120,7 +120,7 @@ def test_a_step_lasts_until_the_next_ones_first_work_and_the_last_until_its_own_
     assert steps(story, tmp_path) == [(0, 1020, 1120, 60, 40), (1, 1120, 1220, 60, 40), (2, 1220, 1290, 60, 10)]
 
 
-def test_within_steps_the_first_is_left_out_and_so_is_what_lies_between(tmp_path: Path) -> None:
+def test_within_steps_the_first_and_the_gaps_between_them_are_left_out(tmp_path: Path) -> None:
     """Evaluation, long and idle, stands before the third step."""
     story = Story()
     train(story, 1000)

@@ -77,7 +77,7 @@ def test_the_same_step_of_two_processes_is_one_row() -> None:
     assert frames == {"[GPU idle]": (1000, 1000), "Step.0": (140, 140), "Step.10": (40, 40), "[no step]": (5, 5)}
 
 
-def test_the_json_of_steps_has_what_they_took_over_all() -> None:
+def test_the_json_of_steps_has_their_total() -> None:
     answer = json.loads(to_json(top(tree(), "step"), tree(), "gpu-time", 1, over_steps(phase_times(tree()))))
     assert answer["steps"][0] == {"phase": "", "steps": 3, "total": 180, "min": 40, "median": 60, "max": 80}
     assert [row["kind"] for row in answer["rows"]] == ["gpu_idle"]
@@ -87,7 +87,7 @@ def test_the_json_of_steps_has_what_they_took_over_all() -> None:
     ("by", "says"),
     [("step", "nothing in it clearly repeats"), ("region", "the program marked no region"), ("op", "no op of torch is known")],
 )
-def test_what_is_not_known_cannot_be_listed(by: str, says: str) -> None:
+def test_an_unknown_list_is_refused(by: str, says: str) -> None:
     with pytest.raises(AiflameError, match=says):
         top(from_stacks([((FIRST, KERNEL), 1)], GPU_TIME), by)
 

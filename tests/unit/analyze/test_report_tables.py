@@ -74,7 +74,7 @@ def test_a_kernel_has_its_launches_spread_shape_layer_and_stall(tmp_path: Path) 
     assert (softmax["short"], softmax["stall"], softmax["place"], softmax["layer"]) == ("softmax", "", "/app/train.py:8", "")
 
 
-def test_the_kernels_of_a_table_take_what_the_tree_says(tmp_path: Path) -> None:
+def test_the_kernels_of_a_table_have_the_trees_times(tmp_path: Path) -> None:
     profile = training(tmp_path)
     listed = found(analysis_of(profile, whole_run=True))
     whole = tree(profile, "gpu-time")
@@ -109,7 +109,7 @@ def test_layers_alike_are_one_row_of_their_own_table(tmp_path: Path) -> None:
     assert groups == [("layers.*.attn", 3, 33 * US, 33 * US, 0, 3), ("layers.*.mlp", 3, 33 * US, 33 * US, 0, 3)]
 
 
-def test_steps_say_what_their_devices_did(tmp_path: Path) -> None:
+def test_steps_have_the_activity_of_their_devices(tmp_path: Path) -> None:
     steps = found(training(tmp_path))["steps"].rows
     assert steps.select("step", "took", "busy", "idle", "copies").rows() == [
         *[(number, 100 * US, 60 * US, 40 * US, 0) for number in range(3)],

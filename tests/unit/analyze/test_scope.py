@@ -50,7 +50,7 @@ def steady_of(profile: Profile) -> Steady:
     return steady_steps(analysis_of(profile, whole_run=False))
 
 
-def test_the_first_step_and_all_outside_of_steps_is_left_out_and_told(tmp_path: Path) -> None:
+def test_the_first_step_and_time_outside_steps_are_left_out_with_a_note(tmp_path: Path) -> None:
     profile = steps(tmp_path, 5000, *[1000] * 6, evaluated=True)
     line = line_of(profile)
     assert (line.first, line.last, line.steps, line.whole_run) == (1, 6, 6, False)
@@ -92,12 +92,12 @@ def test_all_views_speak_of_the_same_time(tmp_path: Path) -> None:
         assert listing(profile, 3, whole_run=whole_run).summary.scope.whole_run is whole_run
 
 
-def test_idle_time_is_told_beside_the_table(tmp_path: Path) -> None:
+def test_idle_time_stands_beside_the_table(tmp_path: Path) -> None:
     line = line_of(steps(tmp_path, 5000, *[1000] * 6))
     assert line.idle_text == "GPU idle 8.5% of 5.9 ms: 500 µs"
 
 
-def test_trials_of_an_autotuner_are_told_within_what_is_left_out(tmp_path: Path) -> None:
+def test_trials_of_an_autotuner_are_a_part_of_the_launches_left_out(tmp_path: Path) -> None:
     line = line_of(steps(tmp_path, 5000, *[1000] * 6, tried=9))
     assert line.of_which == (Part("autotuning", 800 * US),)
     assert "(800 µs of it autotuning)" in line.text

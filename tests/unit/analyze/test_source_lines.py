@@ -47,7 +47,7 @@ def test_a_line_has_its_own_time_and_that_of_its_callees(source: SourceLines) ->
     assert source.total == 100
 
 
-def test_the_programs_own_files_come_first_then_packages_by_what_they_took(source: SourceLines) -> None:
+def test_the_programs_own_files_come_first_then_packages_by_their_time(source: SourceLines) -> None:
     assert source.files.rows() == [(PROGRAM, "", 22, 100), (TORCH, "torch", 15, 15), (CODE, "libwork.so", 3, 3)]
 
 

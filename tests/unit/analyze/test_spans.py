@@ -31,13 +31,13 @@ def test_a_union_covers_each_moment_once(intervals: list[tuple[int, int]]) -> No
 
 
 @given(INTERVALS, INTERVALS)
-def test_what_lies_within_is_what_both_have(intervals: list[tuple[int, int]], windows: list[tuple[int, int]]) -> None:
+def test_the_intersection_is_the_time_that_both_have(intervals: list[tuple[int, int]], windows: list[tuple[int, int]]) -> None:
     shared = union(*arrays(intervals)).within(*arrays(windows))
     assert shared.tolist() == [len(moments(intervals) & moments([window])) for window in windows]
 
 
 @given(INTERVALS)
-def test_gaps_are_what_lies_between(intervals: list[tuple[int, int]]) -> None:
+def test_gaps_are_the_times_between_spans(intervals: list[tuple[int, int]]) -> None:
     spans = union(*arrays(intervals))
     covered = moments(intervals)
     between = set(range(min(covered), max(covered) + 1)) - covered if covered else set()

@@ -1,4 +1,4 @@
-"""What a report says first: what ran, how busy the devices were, what the time was for; its totals are those of the trees."""
+"""The summary at the top of a report: work that ran, how busy the devices were, phases; its totals are those of the trees."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def summary(path: Path, meta: Meta = META) -> Summary:
     return summarize(profile, profile.meta)
 
 
-def test_what_ran_where_and_when(tmp_path: Path) -> None:
+def test_the_run_has_its_command_host_and_time(tmp_path: Path) -> None:
     overview = summary(tmp_path)
     assert (overview.command, overview.exit_status, overview.complete) == ("python train.py --name 'a b'", 0, True)
     assert (overview.started, overview.duration_ns) == ("2023-11-14T22:13:20+00:00", 5_000_000_000)
@@ -63,7 +63,7 @@ def test_what_ran_where_and_when(tmp_path: Path) -> None:
     assert overview.notes == ("no perf", "a note")
 
 
-def test_without_meta_it_says_what_the_tables_tell(tmp_path: Path) -> None:
+def test_without_meta_it_reports_the_tables_alone(tmp_path: Path) -> None:
     overview = summary(tmp_path, Meta())
     assert (overview.command, overview.started, overview.host) == ("", "", "")
     assert overview.duration_ns == 1680 * US  # from the beginning of the process to the last kernel's end

@@ -1,4 +1,4 @@
-"""A tally adds up exactly what the tables of a profile have."""
+"""A tally is the exact sum of the rows in a profile's tables."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_calls_that_are_traced_are_not_counted_as_launches_again(tmp_path: Path)
     assert rows(section(tally(traced), HOST, "OpenCL"), "name", "calls") == [("clEnqueueNDRangeKernel", 1)]
 
 
-def test_what_ran_on_devices(profile: Profile) -> None:
+def test_the_work_of_devices_is_listed(profile: Profile) -> None:
     cuda = section(tally(profile), DEVICE, "CUDA")
     assert rows(cuda, "name", "calls", "total", "min", "max") == [
         ("gemm", 2, 400, 100, 300),
@@ -104,7 +104,7 @@ def test_what_ran_on_devices(profile: Profile) -> None:
     assert cuda.threads == 2, "devices"
 
 
-def test_what_was_moved_by_copies_and_by_messages(profile: Profile) -> None:
+def test_bytes_moved_by_copies_and_by_messages(profile: Profile) -> None:
     sections = tally(profile)
     assert rows(section(sections, TRAFFIC, "CUDA"), "name", "calls", "total") == [("[copy host→device]", 1, 2048)]
     assert rows(section(sections, TRAFFIC, "MPI"), "name", "calls", "total", "max", "failed") == [

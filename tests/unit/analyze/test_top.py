@@ -26,7 +26,7 @@ def rows(of: Tree, by: str = "function") -> dict[str, tuple[int, int]]:
     return {name: (own, total) for name, own, total in top(of, by).select("name", "self", "total").rows()}
 
 
-def test_self_is_what_a_function_took_and_total_adds_what_it_called() -> None:
+def test_self_is_a_functions_own_time_and_total_adds_its_calls() -> None:
     of = tree(((PROCESS, py("m"), c("work")), 6), ((PROCESS, py("m")), 4))
     assert rows(of) == {"work": (6, 6), "m": (4, 10)}
 
@@ -66,13 +66,13 @@ def test_lines_and_instructions_belong_to_their_function() -> None:
     assert rows(of, "line") == {"w.c:4": (5, 5), "work": (2, 7)}
 
 
-def test_libraries_take_what_their_functions_took() -> None:
+def test_libraries_take_the_time_of_their_functions() -> None:
     of = tree(((py("m"), c("f", "liba.so"), c("g", "liba.so")), 5), ((py("m"), c("f", "libb.so")), 2), ((py("m"),), 1))
     assert rows(of, "module") == {"liba.so": (5, 5), "libb.so": (2, 2), "Python": (1, 8)}
 
 
-def test_what_a_rank_has_started_is_the_ranks() -> None:
-    """As a tree grouped by rank has them: a loader below its rank; the launcher has none, and stands for itself."""
+def test_processes_that_a_rank_started_are_the_ranks() -> None:
+    """In a tree grouped by rank, a loader stands below its rank; the launcher has no rank, and stands for itself."""
     rank, loader, launcher = (Frame(name, Kind.PROCESS) for name in ("rank 3", "loader (8)", "torchrun (1)"))
     of = tree(((rank, THREAD, py("m")), 5), ((rank, loader, THREAD, py("m")), 2), ((launcher, THREAD), 1))
     assert rows(of, "rank") == {"rank 3": (7, 7), "torchrun (1)": (1, 1)}
@@ -84,7 +84,7 @@ def test_threads_and_processes_take_all_that_lies_in_them() -> None:
     assert rows(of, "process") == {"train.py (7)": (8, 8)}
 
 
-def test_kernels_are_listed_by_what_they_took_whoever_launched_them() -> None:
+def test_kernels_are_listed_by_their_time_over_all_launchers() -> None:
     kernel, boundary = Frame("matmul", Kind.GPU_KERNEL), Frame("-", Kind.BOUNDARY)
     of = tree(((py("a"), boundary, kernel), 5), ((py("b"), boundary, kernel, Frame("m.cu:3", Kind.GPU_LINE)), 3))
     assert rows(of, "kernel") == {"matmul": (8, 8)}
@@ -97,7 +97,7 @@ def test_copies_and_idle_time_are_listed_beside_kernels() -> None:
     assert rows(tree(((PROCESS, copy), 3)), "kernel") == {"[fill]": (3, 3)}
 
 
-def test_what_warps_waited_for_is_listed_over_all_kernels() -> None:
+def test_stall_reasons_are_listed_over_all_kernels() -> None:
     def at(kernel: str, instruction: str, reason: str) -> tuple[Frame, ...]:
         frames = Frame(kernel, Kind.GPU_KERNEL), Frame(instruction, Kind.GPU_INSTRUCTION), Frame(reason, Kind.GPU_STALL)
         return (*frames, Frame("+0x10", Kind.GPU_OFFSET))
@@ -137,7 +137,7 @@ def test_kernels_are_listed_with_their_launches_and_the_mean_of_one() -> None:
         ("line", "no source line is known in it"),
     ],
 )
-def test_what_cannot_be_listed_is_said_with_what_can(by: str, says: str) -> None:
+def test_a_list_that_does_not_exist_is_refused_with_the_lists_that_do(by: str, says: str) -> None:
     with pytest.raises(AiflameError, match=says):
         top(tree(((py("a"),), 1)), by)
 

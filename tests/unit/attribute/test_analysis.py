@@ -64,8 +64,8 @@ def test_stacks_are_read_once_for_all_that_a_report_asks(counting: Counting) -> 
     assert counting.reads["stacks"] == 1
 
 
-def test_symbols_are_looked_through_once_for_functions_and_once_for_what_torch_does(counting: Counting) -> None:
-    """Layers and ops both need what torch does: a dozen expressions that are matched with every symbol."""
+def test_symbols_are_searched_once_for_functions_and_once_for_torchs_frames(counting: Counting) -> None:
+    """Layers and ops both need torch's frames, found by a dozen expressions that are matched with every symbol."""
     of_devices(counting)
     assert counting.reads["symbols"] == 2
 
@@ -111,7 +111,7 @@ def test_an_analysis_of_devices_that_was_released_can_be_asked_for_again(countin
     assert profile_analysis(analysis).sites.equals(first.sites)
 
 
-def test_what_launches_are_of_goes_with_the_last_block_of_a_file_that_needs_it(tmp_path: Path) -> None:
+def test_the_classes_of_launches_are_freed_with_the_last_block_that_needs_them(tmp_path: Path) -> None:
     report = Report(with_symbols(training(tmp_path)))
     large = (of_devices, profile_analysis, work.part(BY_CODE_AND_MEANING), of_samples.part(0))
     there = [(name, *(part in report.analysis._parts for part in large)) for name, _ in _blocks(report)]

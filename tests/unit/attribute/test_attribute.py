@@ -96,7 +96,7 @@ def test_a_stack_whose_callers_were_lost_keeps_its_time(tmp_path: Path, damaged:
     assert lines(tree(recorded)) == {"train.py (4711);main thread;[unattributed: callers lost];work": 3}
 
 
-def test_threads_of_one_name_are_told_apart_by_their_number(tmp_path: Path) -> None:
+def test_threads_of_one_name_differ_by_their_number(tmp_path: Path) -> None:
     threads = [{"tid": tid, "name": name} for tid, name in ((4711, "python"), (4712, "pool"), (4713, "pool"), (4714, "loader"))]
     ends = [{"thread": 4, "name": "loader 0"}]
     samples = [sample(1, 1, thread=thread) for thread in (1, 2, 3, 4)]
@@ -179,7 +179,7 @@ def test_a_spinning_openmp_worker_is_waiting_though_it_runs(tmp_path: Path) -> N
     assert lines(tree(recorded)) == {"train.py (4711);main thread;main;gomp_team_barrier_wait_end;[OpenMP wait]": 3}
 
 
-def test_a_stack_that_says_what_it_waits_on_is_not_told_twice(tmp_path: Path) -> None:
+def test_a_stack_that_names_its_wait_gets_no_second_name(tmp_path: Path) -> None:
     samples = [sample(2, 3, state=SampleState.WAITING, clock=1)]
     recorded = profile(tmp_path, stacks=stack(MAIN, MARK), cpu_samples=samples)
     assert lines(tree(recorded), "wall-time") == {"train.py (4711);main thread;main;[OpenMP wait]": 3}
@@ -206,7 +206,7 @@ def test_inside_the_interpreter_the_line_is_that_of_the_python_function(tmp_path
 
 
 def test_a_layer_is_no_function(tmp_path: Path) -> None:
-    """What a layer's call does is done by the function that calls it, also where nothing lies inside of it."""
+    """The own time of a layer's call belongs to the function that calls the layer, also where nothing lies inside it."""
     recorded = profile(tmp_path, stacks=stack(MAIN, PYMAIN, LAYER, WORK), cpu_samples=[sample(4, 5), sample(3, 2)])
     under = "train.py (4711);main thread;main;py::run"
     assert lines(tree(recorded)) == {f"{under};work": 5, under: 2}
@@ -252,7 +252,7 @@ def test_the_default_metric_is_gpu_time_where_kernels_ran(tmp_path: Path) -> Non
         ({"detail": "atom"}, "unknown detail 'atom': use function, line, instruction"),
     ],
 )
-def test_what_cannot_be_had_is_said_with_what_can(tmp_path: Path, asked: dict[str, Any], says: str) -> None:
+def test_a_grouping_that_is_missing_is_refused_with_the_possible_ones(tmp_path: Path, asked: dict[str, Any], says: str) -> None:
     recorded = profile(tmp_path, stacks=stack(MAIN), cpu_samples=[sample(1)])
     with pytest.raises(AiflameError, match=says):
         tree(recorded, **asked)
@@ -264,7 +264,7 @@ def test_a_stack_of_thousands_of_frames_is_kept_whole(tmp_path: Path) -> None:
     assert lines(tree(recorded)) == {"train.py (4711);main thread;" + ";".join(["py::run", "main"] * 2500): 2}
 
 
-def test_a_profile_of_nothing_is_said_to_be_one(tmp_path: Path) -> None:
+def test_a_profile_of_nothing_says_so(tmp_path: Path) -> None:
     with pytest.raises(AiflameError, match="ended too soon to be sampled; record it for longer"):
         tree(profile(tmp_path))
 

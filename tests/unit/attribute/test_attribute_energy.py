@@ -1,4 +1,4 @@
-"""Energy: what a device took between two looks, divided over what ran there, and what it takes when nothing runs."""
+"""Energy: a device's joules between two looks, divided over the work that ran there, and the energy of an idle device."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def energies(of: Tree) -> dict[str, int]:
     return by_name
 
 
-def test_each_kernel_has_what_the_device_took_while_it_ran(tmp_path: Path) -> None:
+def test_each_kernel_has_the_devices_energy_while_it_ran(tmp_path: Path) -> None:
     recorded = profile(tmp_path, **TWO, **told(("nvidia", GPU, "energy", "J", counter(power, 6 * S))))
     stacks = lines(tree(recorded, "energy"), "energy")
     assert stacks == {f"{UNDER};-;a_[G]": 1000 * J, f"{UNDER};py::run;-;b_[G]": 100 * J, IDLE: 3 * 70 * J}
@@ -57,7 +57,7 @@ def test_all_adds_up_to_the_device_s_own_counter(tmp_path: Path) -> None:
 
 
 def test_without_a_counter_it_is_power_times_time(tmp_path: Path) -> None:
-    """Power is read in the middle of what goes on: 70 W, and 500 while the kernel runs, changing between two looks 50 ms apart."""
+    """The sensor is read while work goes on: 70 W, and 500 while the kernel runs, changing between two looks 50 ms apart."""
     watts = {time_ns: power(time_ns + 1) for time_ns in range(0, 6 * S + 1, 50 * MS)}
     recorded = profile(tmp_path, **TWO, **told(("nvidia", GPU, "power", "W", watts)))
     energies_tree = tree(recorded, "energy")
@@ -89,13 +89,13 @@ def test_a_counter_that_is_renewed_rarely_counts_when_it_grows(tmp_path: Path) -
     assert energies(tree(recorded, "energy")) == {"a_[G]": 20 * J, "b_[G]": 40 * J}
 
 
-def test_a_counter_that_was_set_back_costs_what_it_grew_there(tmp_path: Path) -> None:
+def test_a_counter_that_was_set_back_loses_its_growth_in_that_interval(tmp_path: Path) -> None:
     read = {0: 5.0, 50 * MS: 10.0, 100 * MS: 1.0, 150 * MS: 4.0}
     recorded = profile(tmp_path, **ran(kernel(1, 0, 150 * MS)), **told(("nvidia", GPU, "energy", "J", read)))
     assert energies(tree(recorded, "energy")) == {"gemm_[G]": 8 * J}
 
 
-def test_what_ran_outside_of_the_looks_is_told(tmp_path: Path) -> None:
+def test_work_outside_the_looks_is_noted(tmp_path: Path) -> None:
     """A quarter of the kernel's time lies before the first look."""
     recorded = profile(tmp_path, **ran(kernel(1, 0, 400 * MS)), **told(("nvidia", GPU, "energy", "J", {100 * MS: 0.0, 400 * MS: 30.0})))
     energies_tree = tree(recorded, "energy")
@@ -109,7 +109,7 @@ def test_each_device_has_its_own_energy(tmp_path: Path) -> None:
     assert energies(tree(profile(tmp_path, **kernels, **looks), "energy")) == {"a_[G]": 30 * J, "b_[G]": 10 * J}
 
 
-def test_a_device_that_cuda_numbers_otherwise_is_told_by_its_address(tmp_path: Path) -> None:
+def test_a_device_that_cuda_numbers_otherwise_is_matched_by_its_address(tmp_path: Path) -> None:
     """CUDA_VISIBLE_DEVICES=1: the program's device 0 is the machine's 1."""
     rows = told(("nvidia", GPU, "energy", "J", {0: 0.0, 100 * MS: 30.0}), ("nvidia", OTHER, "energy", "J", {0: 0.0, 100 * MS: 10.0}))
     for row, address in zip(rows["telemetry_series"], ("00000000:1B:00.0", "00000000:43:00.0"), strict=True):
@@ -130,7 +130,7 @@ def test_devices_of_several_hosts_may_have_one_address(tmp_path: Path) -> None:
     assert energies(tree(profile(tmp_path, **kernels, **rows, gpu_devices=addresses), "energy")) == {"a_[G]": 30 * J, "b_[G]": 10 * J}
 
 
-def test_a_device_that_was_not_looked_at_has_no_energy_and_that_is_told(tmp_path: Path) -> None:
+def test_a_device_without_looks_has_no_energy_and_a_note_says_so(tmp_path: Path) -> None:
     kernels = ran(kernel(1, 0, 100 * MS, "a"), kernel(1, 0, 300 * MS, "b", device="cpu-haswell [0]"))
     energies_tree = tree(profile(tmp_path, **kernels, **told(("nvidia", GPU, "energy", "J", {0: 0.0, 100 * MS: 30.0}))), "energy")
     assert energies(energies_tree) == {"a_[G]": 30 * J}
@@ -187,7 +187,7 @@ def test_a_profile_without_looks_says_how_to_have_energy(tmp_path: Path) -> None
         tree(recorded, "energy")
 
 
-def test_looks_that_tell_no_power_say_so(tmp_path: Path) -> None:
+def test_a_note_says_that_looks_have_no_power(tmp_path: Path) -> None:
     recorded = profile(tmp_path, **TWO, **told(("memory", "", "used", "bytes", {0: 1.0, S: 2.0})))
     with pytest.raises(AiflameError, match="driver reports its power"):
         tree(recorded, "energy")
@@ -247,7 +247,7 @@ def test_cpu_energy_can_be_grouped(tmp_path: Path, by: str) -> None:
     assert tree(cpu(tmp_path, PACKAGE), "energy", by).total("energy") == 27 * J
 
 
-def test_families_are_of_kernels_alone(tmp_path: Path) -> None:
+def test_only_kernels_have_families(tmp_path: Path) -> None:
     with pytest.raises(AiflameError, match="families"):
         tree(cpu(tmp_path, PACKAGE), "energy", "family")
 

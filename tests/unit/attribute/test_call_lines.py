@@ -19,7 +19,7 @@ def recorded(tmp_path: Path) -> Profile:
     return profile(tmp_path)
 
 
-def test_a_line_has_the_time_of_what_it_calls(recorded: Profile) -> None:
+def test_a_line_has_the_time_of_the_functions_that_it_calls(recorded: Profile) -> None:
     shown = hide_interpreter_noise(tree(recorded, detail="call-line"))
     rows = {name: (own // MS, total // MS) for name, own, total in top(shown, "line").select("name", "self", "total").rows()}
     assert rows == {"work.c:30": (40, 40), "prog.py:9": (30, 30), "prog.py:3": (20, 20), "prog.py:10": (10, 50), "prog.py:5": (0, 80)}

@@ -58,7 +58,7 @@ def test_points_keep_their_samples_and_sites_get_their_part(
         assert all(abs(sites[site] - part) <= 3 for site, part in expected.items())
 
 
-def test_who_did_not_run_gets_nothing() -> None:
+def test_a_site_that_did_not_run_gets_nothing() -> None:
     executions = [(site, 0, 10) for site in range(3)] + [(site, 1, 10) for site in range(3, 5)]
     parts = divided([(point, 0, 1) for point in range(1000)], executions)
     assert {site for site, _ in parts} == {0, 1, 2}

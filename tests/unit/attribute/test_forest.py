@@ -11,7 +11,7 @@ from aiflame.profile.schema.kinds import Kind
 
 
 def forest(*chains: str) -> tuple[Forest, list[int]]:
-    """Of paths such as `a/b`; and the node of each."""
+    """A forest of paths such as `a/b`, and the node of each."""
     paths = sorted({path[: path.rindex("/")] if at else path for path in chains for at in (0, 1) if "/" in path or not at}, key=len)
     numbers = {path: number for number, path in enumerate(paths)}
     parent = np.array([numbers.get(path.rpartition("/")[0], -1) for path in paths], dtype=np.int64)
@@ -29,7 +29,7 @@ def path(of: Forest, node: int) -> str:
     return "/".join(reversed(labels))
 
 
-def test_inner_paths_stand_on_outer_ones_without_what_both_share() -> None:
+def test_inner_paths_stand_on_outer_ones_without_the_shared_part() -> None:
     planted, (step, backward, layer, frame) = forest("step", "step/backward", "layer", "step/frame")
     outer = np.array([backward, backward, 0, layer, backward, step, backward])
     inner = np.array([layer, 0, layer, layer, frame, backward, layer])

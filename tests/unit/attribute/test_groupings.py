@@ -28,7 +28,7 @@ def test_a_tree_can_be_grouped_by_each(profile: Profile, by: str) -> None:
 
 
 @pytest.mark.parametrize("by", [name for name in LISTS if name != RANK])
-def test_each_list_is_made_or_says_what_is_lacking(profile: Profile, by: str) -> None:
+def test_each_list_is_made_or_names_the_missing_data(profile: Profile, by: str) -> None:
     of = tree(profile, "gpu-time", by=by if LISTS[by].grouped else "code")
     try:
         assert int(top(of, by)["self"].sum()) == of.total("gpu-time")
@@ -43,7 +43,7 @@ def test_the_report_has_the_groupings_with_segments(profile: Profile) -> None:
     assert on_cpus == [row.name for row in GROUPING_ROWS if row.on_cpus and row.name != RANK]
 
 
-def test_what_is_compared_comes_the_most_telling_first(profile: Profile) -> None:
+def test_comparisons_come_in_the_order_of_their_evidence(profile: Profile) -> None:
     assert compared_by("gpu-time") == ("kernel", "op", "layer", "line", "phase", "family")
     assert compared_by("gpu-latency") == ("kernel", "stall", "layer", "line", "op", "phase", "family")
     assert compared_by("bytes") == ("copy", "op", "layer", "line", "phase")

@@ -40,7 +40,7 @@ def test_plumbing_between_own_functions_goes_and_leaves_are_their_package() -> N
     assert shown(of) == {"main;Net.forward": 5, "main;Net.forward;[torch]": 60, "main;[torch]": 7, "main;[json]": 8, "main;[libc]": 2}
 
 
-def test_what_is_no_code_of_a_package_stays_where_it_was() -> None:
+def test_code_outside_all_packages_stays_where_it_was() -> None:
     wait, kernel = Frame("[lock]", Kind.WAIT), Frame("gemm", Kind.GPU_KERNEL)
     of = tree(
         ((PROCESS, THREAD, MAIN, CALL, wait), 3),

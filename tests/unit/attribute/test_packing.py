@@ -12,7 +12,7 @@ WIDE = st.sampled_from([0, 1, 2, -1, 2**31, 2**40, 2**61, -(2**61)])
 
 
 @given(st.lists(st.tuples(WIDE, WIDE, WIDE, st.booleans()), max_size=12))
-def test_rows_are_told_apart_as_by_all_their_columns(rows: list[tuple[int, int, int, bool]]) -> None:
+def test_rows_differ_by_all_their_columns(rows: list[tuple[int, int, int, bool]]) -> None:
     """Also where the columns together take more bits than a number has."""
     columns = [np.array([row[place] for row in rows], dtype=np.int64) for place in range(3)]
     flags = np.array([row[3] for row in rows], dtype=np.bool_)

@@ -1,4 +1,4 @@
-"""Transforms of the tree: what each does, and that none loses or makes time."""
+"""Transforms of the tree: the effect of each, and that none loses or adds time."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_behind_a_graph_s_replay_the_captured_call_stays_as_well() -> None:
     assert visible(*replay, *captured) == ("replay", "cudaGraphLaunch", "[graph replay]", "forward", "cudaLaunchKernel")
 
 
-def test_what_a_driver_waits_for_stays_and_of_nameless_functions_one() -> None:
+def test_a_drivers_wait_stays_and_one_of_its_nameless_functions() -> None:
     wait = Frame("[lock]", Kind.WAIT)
     nameless = (c("[unknown] a", CUDA), c("[unknown] b", CUDA), c("poll", "libc.so.6"), wait)
     assert visible(c("cudaDeviceSynchronize", CUDART), *nameless) == ("cudaDeviceSynchronize", "poll", "[lock]")
@@ -96,7 +96,7 @@ def test_idle_time_can_be_left_out() -> None:
 
 
 @given(TREES, st.sampled_from(["^a$", "f|kernel", "train", "nowhere"]))
-def test_what_is_focused_on_and_what_is_left_out_make_the_whole(of: Tree, pattern: str) -> None:
+def test_the_focused_part_and_the_rest_make_the_whole(of: Tree, pattern: str) -> None:
     inside, outside = focus(of, pattern), without(of, pattern)
     assert is_sound(inside)
     assert is_sound(outside)
@@ -118,7 +118,7 @@ def test_inverting_twice_gives_the_tree_back(of: Tree) -> None:
 
 
 @given(TREES)
-def test_inverted_the_totals_below_the_root_are_what_functions_took_themselves(of: Tree) -> None:
+def test_inverted_the_totals_below_the_root_are_functions_own_times(of: Tree) -> None:
     turned = invert(of)
     first = np.flatnonzero(turned.parent == 0)
     names = turned.frames["name"].to_list()
@@ -128,7 +128,7 @@ def test_inverted_the_totals_below_the_root_are_what_functions_took_themselves(o
     assert totals == Counter({name: value for name, value in functions(of).items() if name})
 
 
-def test_read_from_the_leaves_samples_begin_with_what_was_waited_for() -> None:
+def test_read_from_the_leaves_samples_begin_with_the_stall_reason() -> None:
     """An offset means nothing without its kernel, and those of different kernels would be one frame."""
 
     def inside(kernel: str) -> tuple[Frame, ...]:
@@ -250,7 +250,7 @@ def test_noise_is_hidden(frame: Frame) -> None:
 
 
 @pytest.mark.parametrize("name", ["list_contains", "long_richcompare", "[unknown] libpython3.11.so.1.0+0x1f"])
-def test_what_the_interpreter_does_counts_for_the_function_that_it_runs(name: str) -> None:
+def test_the_interpreters_work_counts_for_the_function_that_it_runs(name: str) -> None:
     inner = libpython(name)
     of = tree(((PROCESS, inner, py("a"), inner, py("b"), inner, inner), 2), ((PROCESS, inner, py("a"), inner), 3))
     assert paths(hide_interpreter_noise(of)) == {("train.py (7)", "a", "b"): 2, ("train.py (7)", "a"): 3}
@@ -300,7 +300,7 @@ def test_focus_makes_the_outermost_matches_the_new_beginning() -> None:
     assert paths(focus(of, "^f$")) == {("f", "g", "f"): 4, ("f",): 1}
 
 
-def test_what_is_hidden_leaves_its_time_with_its_caller() -> None:
+def test_a_hidden_frame_leaves_its_time_with_its_caller() -> None:
     of = tree(((py("m"), py("f"), py("g")), 4), ((py("m"), py("f")), 2))
     assert paths(hide(of, "^f$")) == {("m", "g"): 4, ("m",): 2}
 
@@ -325,7 +325,7 @@ def test_grouped_by_thread_the_thread_comes_first_and_once() -> None:
     assert paths(group(of, "thread")) == {("main thread", "train.py (7)", "m"): 4, ("[unattributed: no thread]", "train.py (7)"): 1}
 
 
-def test_one_cannot_group_by_what_is_not_there() -> None:
+def test_one_cannot_group_by_something_absent() -> None:
     with pytest.raises(AiflameError, match="cannot group by 'mood': use process, thread, module, file, kind"):
         group(tree(((py("a"),), 1)), "mood")
 

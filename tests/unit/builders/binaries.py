@@ -1,4 +1,4 @@
-"""Small programs, compiled when a test needs them, that print what the resolver has to find out."""
+"""Small programs, compiled when a test needs them, that print the names and lines which the resolver has to find."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ int main(int argc, char**) {
 
 @dataclass(frozen=True, slots=True)
 class Binary:
-    """A compiled program; `marks` are return addresses that it printed, `symbols` what `nm` says, as (start, size)."""
+    """A compiled program; `marks` are return addresses that it printed, `symbols` those of `nm`, as (start, size)."""
 
     path: Path
     build_id: bytes

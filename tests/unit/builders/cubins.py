@@ -17,7 +17,7 @@ def cubin(name: str) -> bytes:
 
 
 def without(data: bytes, *names: str) -> bytes:
-    """The file with these sections empty: what a stripped cubin has left."""
+    """The file with these sections empty, as `strip` leaves a cubin."""
     changed = bytearray(data)
     table = struct.unpack_from("<Q", data, 40)[0]
     for index, section in enumerate(ElfFile(data).sections):

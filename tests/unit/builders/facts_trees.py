@@ -35,7 +35,7 @@ def stacks_of_facts(facts: SiteTable, metric: str, by: str, detail: str, also: s
         for site in sites:
             none = (Frame(f"[no {name}]", Kind.UNATTRIBUTED),) if place[site] in shared and not node[site] else ()
             place[site] = (*place[site], *none, *chains[name][node[site]])
-    # Without detail, GPU time is that of whole kernels, whatever they called.
+    # Without detail, GPU time belongs to whole kernels: functions that they call are no frames.
     hidden = DEEPER[detail] | ({Kind.GPU_KERNEL} if metric == "gpu-time" and detail == "function" else set())
     values: Counter[Chain] = Counter()
     value = facts.leaves[metric].to_list()

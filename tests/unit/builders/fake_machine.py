@@ -1,4 +1,4 @@
-"""Machines made of files: /proc, /sys and /dev as sources read them. What they show is known, and can be changed between two looks."""
+"""Machines made of files: /proc, /sys and /dev as sources read them. Tests choose the values, and change them between two looks."""
 
 from __future__ import annotations
 
@@ -92,8 +92,8 @@ int nvmlDeviceGetFieldValues(void* device, int count, Field* fields) {
 
 
 def fake_nvml(folder: Path) -> str:
-    """NVML of two devices: the first counts its energy, 1.5 J from one question to the next, and tells its power of the moment; the second
-    tells a mean of power alone."""
+    """NVML of two devices: the first counts its energy, 1.5 J more at each call, and reports its present power; the second reports only
+    a mean of power."""
     source, library = folder / "nvml.c", folder / "libnvidia-ml.so.1"
     source.write_text(NVML)
     compiler = (sysconfig.get_config_var("CC") or "cc").split()[0]

@@ -19,7 +19,7 @@ class Part:
     kind: int = PROGBITS
     flags: int = 0
     size: int | None = None
-    """What the header says, if that is something else."""
+    """The size in the header, if that is a lie."""
     link: int = 0
 
 

@@ -23,7 +23,7 @@ CUBIN = 7
 
 
 def unsealed(path: Path, kind: type[ProcessFiles] = ProcessFiles, behind: str = "") -> Path:
-    """A recording that ended, with a file of every kind that a recorder and its program leave. `behind`: what stands behind the texts in
+    """A recording that ended, with a file of every kind that a recorder and its program leave. `behind`: bytes behind the texts in
     files other than tables."""
     files = kind(100, 1_000, command="python\0a.py", exe="/usr/bin/python3", cwd="/")
     module = files.add("modules", path="/gone/libx.so", inode=INODE, device=DEVICE, base=0, low=0, high=1 << 20)
@@ -92,7 +92,7 @@ FOREIGN: dict[Plant, str] = {link: "is a symbolic link", hard_link: "hard link",
 
 
 def replaced(profile: Path, part: str, plant: Plant, outside: Path) -> Path:
-    """The canary: what was there, moved out of the profile, to which it leads now."""
+    """Replaces a part of a profile. The canary is the original, moved outside, where the planted link leads."""
     outside.mkdir(parents=True)
     canary = outside / "canary"
     (profile / part).rename(canary)
@@ -101,7 +101,7 @@ def replaced(profile: Path, part: str, plant: Plant, outside: Path) -> Path:
 
 
 class Watch:
-    """What is done to files that nobody may touch: by inotify, so that not even a look at their content is missed."""
+    """Notes each touch of files that nobody may touch: by inotify, which reports even a look at their content."""
 
     _EVENTS = 0x1 | 0x2 | 0x4 | 0x20 | 0x40 | 0x80 | 0x100 | 0x200 | 0x400 | 0x800
     """IN_ACCESS, MODIFY, ATTRIB, OPEN, MOVED_FROM, MOVED_TO, CREATE, DELETE, DELETE_SELF, MOVE_SELF"""

@@ -1,4 +1,4 @@
-"""Profiles in which each text ends with what a terminal, Rich or a browser would obey; and all commands over them, on a terminal.
+"""Profiles in which each text ends with codes that a terminal, Rich or a browser would obey; and all commands over them, on a terminal.
 
 python hostile_texts.py COMMANDS.json      runs them one after another, a line with MARK behind each
 """
@@ -89,13 +89,13 @@ class HostileFiles(ProcessFiles):
 
 
 def profiles(folder: Path) -> dict[str, Path]:
-    """By what they are for; their folders' names are hostile, too."""
+    """Profiles by their purpose; their folders' names are hostile, too."""
     place = folder / FILE_NAME
     place.mkdir()
     return {
         "training": with_hostile_texts(training(place / "training.aiflame").path),
         "before": with_hostile_texts(training(place / "before.aiflame", kernels=5).path),
-        # Words that we know (launchers, kinds of files, reasons of stalls) as they are, so that what comes of them is shown.
+        # Words that aiflame knows (launchers, kinds of files, reasons of stalls) stay as they are, so that outputs made of them are shown.
         "kernels": with_hostile_texts(
             _sealed(unsealed(place / "kernels.aiflame", behind=PAYLOAD)),
             lambda column: column not in ("kept_files.kind", "stall_reasons.name"),
@@ -132,7 +132,7 @@ def _serving_nobody() -> Iterator[None]:
 
 
 def on_a_terminal(commands: list[list[str]], folder: Path, width: int = 400, /, **environment: str) -> list[bytes]:
-    """What each command writes to its terminal, byte for byte."""
+    """The output of each command on its terminal, byte for byte."""
     (folder / "commands.json").write_text(json.dumps(commands))
     ours, theirs = pty.openpty()
     terminal = {"TERM": "xterm-256color", "COLUMNS": str(width), "LINES": "50"}

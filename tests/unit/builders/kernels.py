@@ -21,7 +21,7 @@ class Outputs:
     stdout: str = ""
     stderr: str = ""
     values: list[dict[str, str]] = field(default_factory=list)
-    """Of each value and picture: MIME type → data."""
+    """For each value and picture: MIME type → data."""
     error: tuple[str, str, str] | None = None
     """Class, message, and traceback without colours."""
     status: str = ""
@@ -50,8 +50,16 @@ class Kernel:
             elif kind == "error":
                 outputs.error = (content["ename"], content["evalue"], _COLOR.sub("", "\n".join(content["traceback"])))
             elif kind == "status" and content["execution_state"] == "idle":
-                outputs.status = self.client.get_shell_msg(timeout=60)["content"]["status"]
+                outputs.status = self._reply(asked)["status"]
                 return outputs
+
+    def _reply(self, asked: str) -> dict[str, str]:
+        """Answers to other questions are left from the kernel's start: until it answers, it is asked once a second whether it is there."""
+        while True:
+            message = self.client.get_shell_msg(timeout=60)
+            if message["parent_header"].get("msg_id") == asked:
+                content: dict[str, str] = message["content"]
+                return content
 
 
 @contextmanager

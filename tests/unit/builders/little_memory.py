@@ -9,11 +9,11 @@ import sys
 from pathlib import Path
 
 SECONDS = 120
-"""Of CPU time; what is refused takes none to speak of, and a machine may be slow."""
+"""Seconds of CPU time. A refusal takes hardly any, but a machine may be slow."""
 
 
 def said(script: str, *arguments: Path | str, megabytes: int = 256, seconds: int = SECONDS) -> str:
-    """What a script prints; `limit()` in it begins the bounds, when all is imported. What ends it otherwise fails the test."""
+    """The output of a script that calls `limit()` when all is imported: the limits hold from there on. The test fails if they end it."""
     command = [sys.executable, "-c", f"from little_memory import limit\n{script}", *map(str, arguments)]
     variables = {
         **os.environ,

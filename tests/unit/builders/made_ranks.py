@@ -1,5 +1,5 @@
 """Ranks of a training without devices, written down moment by moment, in milliseconds: three layers, forwards and backwards, and an
-all-reduce of each layer's gradients, begun as soon as they are there. What each rank does, and how long, is given."""
+all-reduce of each layer's gradients, begun as soon as they are there. The test gives each rank's work and its duration."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from aiflame.profile.tables.store import Profile
 MS = 1_000_000
 LAYERS = (0, 1, 2)
 WORK, OPTIMIZER, REDUCE = 10, 5, 2
-"""What a layer takes in each direction, the optimizer, and an all-reduce once all have come."""
+"""Durations of a layer in each direction, of the optimizer, and of an all-reduce once all ranks have come."""
 BEGIN = 1_000
 ENGINE = ("torch::autograd::Engine::evaluate_function", "torch::autograd::Node::operator()")
 
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """What ranks do otherwise: `sleeps[2, 1]`: rank 2, before the backward work of layer 1; the others likewise."""
+    """Ranks' deviations. `sleeps[2, 1]`: rank 2 sleeps before the backward work of layer 1; the others likewise."""
 
     ranks: int = 4
     steps: int = 6
@@ -34,7 +34,7 @@ class Made:
     loads: Mapping[int, int] = field(default_factory=dict)
     """A rank waits for data before each step."""
     skew: Mapping[int, int] = field(default_factory=dict)
-    """What a rank's clock is ahead; then each rank is on a host of its own."""
+    """How far a rank's clock is ahead; each rank is then on a host of its own."""
     samples: bool = True
 
     @property

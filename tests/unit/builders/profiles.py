@@ -1,8 +1,8 @@
-"""Sealed profiles made from lists of rows: what is behind the tables needs no recording to be tested.
+"""Sealed profiles made from lists of rows: code that reads tables is tested without a recording.
 
     profile = sealed(tmp_path / "p.aiflame", processes=[{"pid": 7}], stacks=[{"parent": 0, "frame": native(1, 0x1040)}])
 
-A row says what matters: its process is 0 and its id its place unless given, other columns are 0 or empty.
+A row names the columns that matter. Unless given, process is 0, id is the row's position, and other columns are 0 or empty.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def sealed(path: Path, meta: Meta | None = None, /, **tables: list[Row]) -> Prof
 
 
 def this_machine(*debug_roots: Path, began: float | None = None) -> Outside:
-    """As for a profile that this user has just recorded here: files beside it may be read."""
+    """Files that may be read for a profile that this user has just recorded here."""
     now = time.time()
     return Outside(allowed=True, began=now if began is None else began, ended=now, debug_roots=debug_roots)
 

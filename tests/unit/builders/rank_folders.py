@@ -30,7 +30,7 @@ def a_rank(rank: int, host: Host = HERE, started: Clocks | None = None, size: in
 
 
 def working(*, pid: int = 7, ticks: int = 1, time_ns: int = 101 * S, name: str = "work") -> dict[str, list[Row]]:
-    """A process with one thread that was met `ticks` times in a function."""
+    """A process with one thread that has `ticks` samples in a function."""
     return {
         "processes": [{"pid": pid, "start_ns": 100 * S, "command": "train"}],
         "threads": [{"tid": pid, "start_ns": 100 * S}],

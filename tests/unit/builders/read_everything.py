@@ -46,7 +46,7 @@ COMMANDS = (
 
 
 def run(arguments: list[str]) -> str:
-    """What a command says, its error with it. Other errors than those for people are errors of the test."""
+    """The output of a command, with its error. An error that is no AiflameError fails the test."""
     said = io.StringIO()
     with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said), contextlib.suppress(SystemExit):
         guarded(commands.run, arguments)
@@ -92,7 +92,7 @@ def _asked(address: str, path: str) -> bytes:
 
 
 def read_everything(path: Path, output: Path, other: Path | None = None) -> dict[str, str]:
-    """What each way of reading said."""
+    """The output of each way of reading."""
     said = {}
     for command in COMMANDS:
         name, *options = (each.format(output=output) for each in command)

@@ -69,7 +69,7 @@ def code(kernel: str, file: str, text: str) -> dict[str, list[Row]]:
 
 
 def with_symbols(profile: Profile) -> Profile:
-    """Of one that names no frame: sealing would have looked for them."""
+    """Adds symbols to a profile that names no frame; sealing would have looked for them."""
     columns = {"process": pl.UInt32, "frame": pl.UInt64, "depth": pl.UInt16, "name": pl.String, "full_name": pl.String, "kind": pl.UInt8}
     more = {"module": pl.String, "file": pl.String, "line": pl.UInt32, "offset": pl.UInt64, "approximate": pl.Boolean}
     profile.write_table("symbols", pl.DataFrame(schema=columns | more))

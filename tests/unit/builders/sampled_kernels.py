@@ -1,4 +1,4 @@
-"""Profiles of sampled kernels, made by hand: what annotate reads is written down, so its answer is known."""
+"""Profiles of sampled kernels, made by hand: the samples are written down, so annotate's answer is known."""
 
 from __future__ import annotations
 

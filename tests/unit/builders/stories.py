@@ -1,4 +1,4 @@
-"""Programs on a device written down moment by moment, in microseconds: launches, when their work ran, what threads did meanwhile."""
+"""Programs on a device written down moment by moment, in microseconds: launches, their work's times, and threads' stacks meanwhile."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ MS = 1_000_000
 
 
 def told(*series: tuple[str, str, str, str, dict[int, float]], identity: str = "") -> dict[str, list[Row]]:
-    """The tables of series: source, device, name, unit, and what was read when."""
+    """The tables of series: source, device, name, unit, and the readings by time."""
     rows = [
         {"series": number, "source": source, "device": device, "name": name, "unit": unit, "identity": identity}
         for number, (source, device, name, unit, _) in enumerate(series)
@@ -25,7 +25,7 @@ def told(*series: tuple[str, str, str, str, dict[int, float]], identity: str = "
 
 
 def counter(power: Callable[[int], float], until: int, every: int = 50 * MS, begin: int = 0) -> dict[int, float]:
-    """What a counter of energy shows (J) in looks at a device that takes `power` (W) at a moment, which changes at looks alone."""
+    """Readings (J) of an energy counter of a device that takes `power` (W) at a moment; the power changes only at readings."""
     read, energy = {}, 1234.0
     for time_ns in range(begin, until + 1, every):
         read[time_ns] = energy

@@ -49,7 +49,7 @@ class Read:
         return [self.columns["name"][name] for name in self.columns["slice.name"][rows]]
 
     def facts(self, row: int) -> dict[str, Any]:
-        """Of a slice: key → text or number, or the list of several."""
+        """The facts of a slice: key → text or number, or the list of several."""
         texts = ["", *self.columns["text"]]
         facts: dict[str, Any] = {}
         for at in np.flatnonzero(self.columns["fact.set"] == self.columns["slice.facts"][row]).tolist():
@@ -59,13 +59,13 @@ class Read:
         return facts
 
     def place(self, track: int) -> str:
-        """The names of a track and of what it stands below."""
+        """The names of a track and of those above it."""
         above = int(self.columns["track.parent"][track]) - 1
         name: str = self.columns["track.name"][track]
         return f"{self.place(above)} › {name}" if above >= 0 else name
 
     def slices(self) -> list[tuple[Any, ...]]:
-        """All that is told of each slice, in an order that does not depend on what else is there."""
+        """All columns of each slice, in an order that does not depend on other slices."""
         begin, end = (times + self.head["origin_ns"] for times in self.times)
         _, first = np.unique(self.columns["slice.facts"], return_index=True)
         facts = {int(self.columns["slice.facts"][row]): self.facts(row) for row in first.tolist()}

@@ -1,4 +1,4 @@
-"""Profiles of a program that launches kernels from layers and ops, and what their timelines show.
+"""Profiles of a program that launches kernels from layers and ops, and their timelines.
 
 A launch's place is a list: `["layers.0", "mm"]` is a call of that module, which calls that op.
 """
@@ -141,7 +141,7 @@ class Shown:
         )
 
     def facts(self, name: str) -> dict[str, Any]:
-        """Of the only slices with that name: key → text, number, or the list of texts."""
+        """The facts of the only slices with that name: key → text, number, or the list of texts."""
         sets = self.table.filter(pl.col("name") == name)["facts"].unique().to_list()
         assert len(sets) == 1
         facts: dict[str, Any] = {}
@@ -162,6 +162,6 @@ def check_nesting(drawn: Timeline) -> None:
             while around and around[-1] <= begin:
                 around.pop()
             assert end >= begin
-            assert not around or end <= around[-1], "inside of what is around it"
-            assert depth == len(around) or begin == end  # what takes no time may be the last in what ends then
+            assert not around or end <= around[-1], "inside the slice around it"
+            assert depth == len(around) or begin == end  # a slice without a duration may be the last in one that ends then
             around.append(end)

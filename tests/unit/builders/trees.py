@@ -50,7 +50,7 @@ def functions(of: Tree, metric: str = "cpu-time") -> Counter[str]:
 
 
 def is_sound(of: Tree) -> bool:
-    """What every tree promises: parents first, siblings distinct, every frame in use and there once."""
+    """Checks the promises of every tree: parents first, siblings distinct, every frame in use and there once."""
     siblings = set(zip(of.parent.tolist(), of.frame.tolist(), strict=True))
     return (
         of.parent[0] == -1

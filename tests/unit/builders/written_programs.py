@@ -1,4 +1,4 @@
-"""Profiles of programs that train or infer with torch, written down step by step: what ran when, from which stack, is given."""
+"""Profiles of programs that train or infer with torch, written down step by step: each piece of work with its time and stack."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TRAIN = ("train", "/app/train.py")
 
 
 class Program:
-    """Time goes on by 10 ns with each thing that is done. A kernel runs 1 ns; it is launched on the thread that is told."""
+    """Each action takes 10 ns. A kernel runs 1 ns; the given thread launches it."""
 
     def __init__(self) -> None:
         self.now = 1000
@@ -108,7 +108,7 @@ class Program:
         return self.launch(TRAIN, *called, op, thread=thread, **more)
 
     def backward(self, nodes: int = 1, thread: int = 1, of: int = 1) -> None:
-        """The newest nodes are worked off: by an own thread of torch's, when one is told; `of` is torch's number of the thread."""
+        """The engine works off the newest nodes, on a thread of torch's own if one is given; `of` is torch's number of that thread."""
         engine = ["torch::autograd::Engine::evaluate_function", "torch::autograd::Node::operator()"]
         start = [TRAIN, TENSOR_BACKWARD, *engine] if thread == 1 else engine
         for back in range(nodes):

@@ -1,4 +1,4 @@
-"""The command line: one parser for all commands, help, and errors of one line that name what was probably meant."""
+"""The command line: one parser for all commands, help, and errors of one line that name the option that was probably meant."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_help_of_a_command_says_how_it_is_called_and_gives_an_example() -> None:
         (["record", "--wall", "python"], "record --wall: 'python' is not a number of samples per second; the command stands behind --"),
     ],
 )
-def test_a_wrong_call_is_one_line_that_names_what_is_near(arguments: list[str], says: str) -> None:
+def test_a_wrong_call_is_one_line_that_names_similar_words(arguments: list[str], says: str) -> None:
     result = run_aiflame(*arguments)
     assert (result.status, result.out) == (2, "")
     assert result.err.startswith(f"aiflame: {says}")
@@ -116,7 +116,7 @@ def test_arguments_may_stand_before_and_behind_options() -> None:
         assert (str(options.profile), options.kernel, options.rows) == ("p", "k", 3)
 
 
-def test_what_stands_behind_the_recorded_command_is_its_own() -> None:
+def test_arguments_behind_the_recorded_command_are_the_commands_own() -> None:
     options = parser("record", load("record")).parse(["--wall", "-q", "--", "python", "train.py", "--wal", "--", "-h"])
     assert (options.wall, options.command[-5:]) == (49, ["python", "train.py", "--wal", "--", "-h"])
 
@@ -134,7 +134,7 @@ def test_the_commands_are_imported_when_they_are_called() -> None:
 
 
 def test_a_package_that_is_missing_is_one_line() -> None:
-    """As on a machine that records only."""
+    """A machine that records only lacks such packages."""
     code = "import sys; sys.path.insert(0, sys.argv.pop(1)); from aiflame.cli.main import main; sys.exit(main())"
     process = subprocess.run([sys.executable, "-I", "-S", "-c", code, str(SOURCE), "top"], capture_output=True, text=True, check=False)
     assert process.returncode == 1
@@ -146,12 +146,12 @@ def test_python_runs_the_package_as_the_command() -> None:
     assert process.stdout == f"aiflame {VERSION}\n"
 
 
-def test_the_page_of_commands_has_what_the_parsers_say() -> None:
+def test_the_page_of_commands_equals_the_parsers_help() -> None:
     page = (DOCS / "commands.md").read_text()
     assert page == renewed(page), "run `python -m aiflame.cli.describe docs/commands.md`"
 
 
-def test_the_pages_that_tell_more_exist() -> None:
+def test_the_pages_that_findings_link_exist() -> None:
     assert set(PAGES) <= set(COMMANDS)
     assert {page for pages in PAGES.values() for page in pages if not (DOCS / f"{page}.md").is_file()} == set()
 
@@ -180,7 +180,7 @@ def test_bash_completes_commands_options_values_and_files(tmp_path: Path, words:
     assert set(process.stdout.split()) == offered
 
 
-def test_zsh_is_told_each_command_s_line_of_help() -> None:
+def test_zsh_gets_each_commands_line_of_help() -> None:
     pytest.importorskip("shtab")
     script = run_aiflame("completion", "zsh").out
     assert script.startswith("#compdef aiflame\n")

@@ -37,7 +37,7 @@ def call(*arguments: str) -> int:
         return int(end.code or 0)
 
 
-def test_what_got_slower_is_printed(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_slower_functions_are_printed(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert call("1.aiflame", "2.aiflame", "--by", "kernel") == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line.split() for line in lines[:2]] == [

@@ -101,9 +101,9 @@ def test_a_reader_that_leaves_early_does_not_change_the_status(folder: Path, mon
 @pytest.mark.parametrize(
     ("arguments", "status", "says"),
     [
-        ((), 2, "gate needs runs of before and of now: aiflame gate BASE NEW"),
-        (("base0.aiflame",), 2, "gate needs runs of before and of now"),
-        (("--new", "new0.aiflame"), 2, "gate needs runs of before and of now"),
+        ((), 2, "gate needs profiles of both versions: aiflame gate BASE NEW"),
+        (("base0.aiflame",), 2, "gate needs profiles of both versions"),
+        (("--new", "new0.aiflame"), 2, "gate needs profiles of both versions"),
         (("base0.aiflame", "./base0.aiflame"), 2, "gate got base0.aiflame twice: each run counts once"),
         (("base0.aiflame", "new0.aiflame", "--json", "--junit", "-"), 2, "gate prints one of --json, --markdown - and --junit -"),
         (("base0.aiflame", "new0.aiflame", "--threshold", "kernels=5"), 2, "'kernels=5' is no threshold: write METRIC=PERCENT"),

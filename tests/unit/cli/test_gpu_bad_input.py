@@ -1,4 +1,4 @@
-"""GPU profiles with something missing, damaged or odd, opened where there is no GPU: every command says or shows what it can."""
+"""GPU profiles with something missing, damaged or odd, opened where there is no GPU: every command shows the rest, or an error."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_damaged_samples_leave_the_times_of_kernels(tmp_path: Path, call: Call) 
 def test_without_device_code_and_disassembler_the_kernel_and_its_reasons_are_shown(tmp_path: Path, call: Call) -> None:
     path = recorded(tmp_path, gemm(sass=""))
     assert not (path / "cubins").exists()
-    assert write_gpu_tables(profile(tmp_path / "again.aiflame", gemm()), lambda _: None, nvdisasm=[]), "nothing said what is missing"
+    assert write_gpu_tables(profile(tmp_path / "again.aiflame", gemm()), lambda _: None, nvdisasm=[]), "no note names the missing part"
     status, out, _ = call("annotate", "run.aiflame", "gemm")
     assert status == 0
     assert "long_scoreboard" in out

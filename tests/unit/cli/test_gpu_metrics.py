@@ -1,4 +1,4 @@
-"""Time, samples and bytes of GPUs in every command that takes a metric: each tells the same amounts."""
+"""Time, samples and bytes of GPUs in every command that takes a metric: all report the same amounts."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from aiflame.cli.commands import run as run_command
 from aiflame.cli.main import guarded
 
 AMOUNTS = {"gpu-time": 160_000, "gpu-stalls": 40, "bytes": 5000}
-"""Of the story, in ns, samples and bytes."""
+"""The story's amounts, in ns, samples and bytes."""
 
 
 @pytest.fixture
 def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
-    """Runs a command on the story's profile: what it prints."""
+    """Runs a command on the story's profile, and returns its output."""
     story = Story()
     story.work(0, 0, 100, MAIN, ("much", "/app/train.py", 11), name="sgemm")
     story.work(0, 100, 150, MAIN, ("little", "/app/train.py", 12), name="softmax")

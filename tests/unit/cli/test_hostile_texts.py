@@ -1,4 +1,4 @@
-"""No text of a profile, and no name of a file, controls the terminal that it is printed on, whatever the command."""
+"""No text of a profile, and no name of a file, controls the terminal that a command prints it on."""
 
 from __future__ import annotations
 
@@ -85,12 +85,12 @@ COMMANDS: Mapping[str, list[list[str]]] = {
 OUR_OWN = re.compile(
     rb"\x1b\[(?:[0-49]|[39]\d|38;5;\d+|38;2;\d+;\d+;\d+)(?:;(?:[0-49]|[39]\d))*m|\x1b\[\?25[lh]|\x1b\[\d?[AK]|\r+\n|\r(?=\x1b\[\d?[AK])"
 )
-"""What a command may send: colours, the lines of its progress, ends of lines."""
+"""Codes that a command may send: colours, its progress lines, line ends."""
 MOVES = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
 
 def raw_in(written: bytes) -> list[str]:
-    """What of a command's output a terminal would obey, beside what is the command's own."""
+    """The parts of a command's output that a terminal would obey, beside the command's own codes."""
     text = OUR_OWN.sub(b"\n", written).decode("utf-8", "replace")
     return [text[max(move.start() - 20, 0) : move.end() + 20] for move in MOVES.finditer(text)]
 
@@ -101,7 +101,7 @@ def test_each_command_has_its_runs() -> None:
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
-    """What each run wrote to its terminal."""
+    """The output of each run on its terminal."""
     folder = tmp_path_factory.mktemp("texts")
     places = {name: str(path) for name, path in profiles(folder).items()} | {"place": str(folder / FILE_NAME)}
     names = [argument.strip("{}") for runs in COMMANDS.values() for run in runs for argument in run]
@@ -157,9 +157,9 @@ def _has(value: object) -> list[bool]:
 
 
 @pytest.mark.parametrize("text", OBEYED, ids=OBEYED.values())
-def test_what_a_terminal_obeys_is_found(text: str) -> None:
+def test_codes_that_a_terminal_obeys_are_found(text: str) -> None:
     assert raw_in(f"name {text}".encode())
 
 
-def test_what_commands_send_themselves_is_not() -> None:
+def test_codes_that_commands_send_themselves_are_allowed() -> None:
     assert raw_in(b"\x1b[1;31mred\x1b[0m \x1b[38;5;12mblue\x1b[0m\r\n\r\x1b[Kaiflame: sealing\r\x1b[K") == []

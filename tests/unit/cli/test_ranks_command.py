@@ -80,7 +80,7 @@ def test_sizes_are_read(size: str, bytes_: int) -> None:
 
 
 @pytest.mark.parametrize("size", ["", "much", "0", "-1G", "2X"])
-def test_what_is_no_size_is_refused(size: str, path: Path) -> None:
+def test_a_text_that_is_no_size_is_refused(size: str, path: Path) -> None:
     result = run_aiflame("ranks", str(path), f"--memory={size}")
     assert (result.status, result.err) == (1, f"aiflame: --memory {size}: name a size like 2G or 500M\n")
 

@@ -56,7 +56,7 @@ def test_the_path_is_all_that_goes_to_stdout(folder: Path, capsys: pytest.Captur
         (("p.aiflame", "--nothing"), 2, "aiflame: report has no option --nothing: see aiflame report -h"),
     ],
 )
-def test_what_is_wrong_is_one_line(
+def test_an_error_is_one_line(
     folder: Path, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], status: int, message: str
 ) -> None:
     assert call(*arguments) == status

@@ -62,7 +62,7 @@ def test_steps_are_those_of_the_scope_beside_all_of_them_by_the_clock(trained: s
     assert whole["steps"][0]["steps"] == STEPS
 
 
-def test_a_metric_without_values_in_the_scope_is_told(tmp_path: Path) -> None:
+def test_a_metric_without_values_in_the_scope_is_noted(tmp_path: Path) -> None:
     path = str(training(tmp_path / "p.aiflame").path)  # its CPU samples lie before its steps
     answer = said("top", path, "--metric", "cpu-time")
     assert "There is no CPU time in these steps: --whole-run lists that of the whole run" in answer
@@ -70,7 +70,7 @@ def test_a_metric_without_values_in_the_scope_is_told(tmp_path: Path) -> None:
     assert document("top", path, "--metric", "cpu-time", "--whole-run")["rows"]
 
 
-def test_steps_of_a_cpu_program_that_no_sample_fell_into_are_told_as_in_the_report(tmp_path: Path) -> None:
+def test_steps_of_a_cpu_program_without_samples_are_counted_as_in_the_report(tmp_path: Path) -> None:
     story = Story()
     for number in range(8):
         story.now = 1000 * (number + 1) * US

@@ -55,7 +55,7 @@ def test_every_kind_has_its_mark() -> None:
     assert written(WHOLE) == GOLDEN.read_text()
 
 
-def test_marks_tell_the_kinds_again() -> None:
+def test_marks_name_the_kinds_again() -> None:
     of = collapsed.read(GOLDEN)
     kinds = dict(of.frames.select("name", "kind").rows())
     assert {name: Kind(kind).name for name, kind in kinds.items() if name not in ("all", "[unknown]", "odd:name of two lines")} == {
@@ -80,7 +80,7 @@ def test_marks_tell_the_kinds_again() -> None:
     }
 
 
-def test_what_is_read_is_written_the_same() -> None:
+def test_a_collapsed_file_is_written_as_it_was_read() -> None:
     assert written(collapsed.read(GOLDEN)) == GOLDEN.read_text()
 
 
@@ -130,12 +130,12 @@ def test_an_empty_file_is_an_empty_tree(tmp_path: Path) -> None:
         ("a 99999999999999999999999\n", "line 1: ends with '9999"),
     ],
 )
-def test_what_is_no_collapsed_stack_is_said_with_its_line(tmp_path: Path, text: str, says: str) -> None:
+def test_a_line_that_is_no_collapsed_stack_is_named_in_the_error(tmp_path: Path, text: str, says: str) -> None:
     with pytest.raises(AiflameError, match=says):
         read(tmp_path, text)
 
 
-def test_a_file_that_cannot_be_read_is_said(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_read_is_reported(tmp_path: Path) -> None:
     with pytest.raises(AiflameError, match="cannot read"):
         collapsed.read(tmp_path / "none")
 
@@ -155,7 +155,7 @@ def test_a_file_that_cannot_be_read_is_said(tmp_path: Path) -> None:
         Frame("+0x1f0", Kind.GPU_OFFSET),
     ],
 )
-def test_what_a_gpu_did_keeps_its_kind(frame: Frame, tmp_path: Path) -> None:
+def test_work_of_a_gpu_keeps_its_kind(frame: Frame, tmp_path: Path) -> None:
     file = tmp_path / "stacks.txt"
     with file.open("w", encoding="utf-8") as text:
         collapsed.write(from_stacks([((frame,), 1)], CPU_TIME), CPU_TIME.name, text)

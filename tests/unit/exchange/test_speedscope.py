@@ -1,4 +1,4 @@
-"""speedscope's format, as https://www.speedscope.app/file-format-schema.json tells it."""
+"""speedscope's format, as https://www.speedscope.app/file-format-schema.json defines it."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_every_stack_is_a_sample_and_its_value_the_weight(of: Tree) -> None:
 
 
 @given(TREES)
-def test_it_has_what_the_schema_requires(of: Tree) -> None:
+def test_it_has_the_fields_that_the_schema_requires(of: Tree) -> None:
     file = loaded(of)
     assert file["$schema"] == "https://www.speedscope.app/file-format-schema.json"
     (profile,) = file["profiles"]

@@ -13,7 +13,7 @@ import pytest
 ROOT = Path(__file__).parents[3]
 PAGE = ROOT / "docs" / "frames.md"
 LABEL = re.compile(r"\[[A-Za-z{…][^\[\]\\]*\]")
-"""Brackets in a string of the sources; `{}` in it stands for what is put in at run time."""
+"""Brackets in a string of the sources; `{}` in it stands for a value that is put in at run time."""
 
 NO_LABELS = {
     *("[KMGT]", "[ST]", "[abeprs]", "[kmgt]", "[lu]", "[nt]", "[pousr]", "[rVK]", "[suf]"),  # characters in regular expressions

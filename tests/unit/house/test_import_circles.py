@@ -82,11 +82,11 @@ def folders_included(native: Path) -> Imports:
     return included
 
 
-def test_no_module_imports_what_imports_it() -> None:
+def test_no_module_imports_a_module_that_imports_it() -> None:
     assert circles(imports_of(modules(SOURCE))) == []
 
 
-def test_no_native_folder_includes_what_includes_it() -> None:
+def test_no_native_folder_includes_a_folder_that_includes_it() -> None:
     folders = folders_included(NATIVE)
     assert {".", "base", "hooks/cuda", "hooks/libc"} <= set(folders)
     assert circles(folders) == []

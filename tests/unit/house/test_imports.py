@@ -1,4 +1,4 @@
-"""Data goes one way: what each room of the house may import (docs/architecture.md)."""
+"""Data goes one way: which rooms each room of the house may import (docs/architecture.md)."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ MADE_BY_THE_COLLECTOR = {"_aiflame"}
 """Modules that exist in the profiled program alone."""
 
 RECORDING = ("aiflame", "aiflame.cli.main", "aiflame.cli.record", "aiflame.recorder.inside")
-"""What `aiflame record` and `aiflame.record()` import."""
+"""Modules that `aiflame record` and `aiflame.record()` import."""
 
 NOT_BEFORE_THE_PROGRAM = {
     *("dataclasses", "inspect", "typing", "threading", "subprocess", "shutil", "tempfile", "hashlib", "ctypes", "socket", "logging"),
@@ -129,14 +129,14 @@ NOT_BEFORE_THE_PROGRAM = {
         "aiflame.profile.folder.typed_json",
     ),
 }
-"""What takes long to import, while a person waits for the program to start."""
+"""Modules that take long to import, while a person waits for the program to start."""
 
 FILES = sorted(PACKAGE.rglob("*.py"))
 
 NATIVE = SOURCE.parent / "native"
 NATIVE_FILES = sorted(path for suffix in ("*.cpp", "*.hpp") for path in NATIVE.rglob(suffix))
 GENERATED = "aiflame_schema.hpp"
-"""What a profile's tables are: whoever may import the spool may have it."""
+"""Defines a profile's tables: each folder that may import the spool may include it."""
 
 
 def room_of(path: Path) -> str:
@@ -147,7 +147,7 @@ def room_of(path: Path) -> str:
 
 
 def room_of_module(name: str) -> str:
-    """Of a module or package, by its name without `aiflame.`."""
+    """The room of a module or package, by its name without `aiflame.`."""
     parts = name.split(".")
     within = ".".join(parts[:2])
     return within if within in MAY_IMPORT else parts[0]
@@ -225,7 +225,7 @@ def test_recording_needs_the_standard_library_alone(module: str) -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_the_program_is_started_before_what_takes_long_is_imported(tmp_path: Path, version: str) -> None:
+def test_the_program_starts_before_slow_modules_are_imported(tmp_path: Path, version: str) -> None:
     code = (
         "import os, sys\n"
         f"sys.path.insert(0, {str(SOURCE)!r})\n"
@@ -258,7 +258,7 @@ def test_help_imports_little(arguments: tuple[str, ...], version: str) -> None:
 
 
 def modules_of(version: str, code: str, *arguments: str) -> set[str]:
-    """What that Python has imported, as the code prints it."""
+    """Names of the modules that this Python has imported, as the code prints them."""
     python = interpreter(version)
     if python is None:
         pytest.skip(f"no CPython {version} here")
@@ -283,7 +283,7 @@ def modules_of(version: str, code: str, *arguments: str) -> set[str]:
         ("target/x.py", "import os, polars", ["line 1: polars"]),
     ],
 )
-def test_the_rules_find_what_breaks_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str, text: str, wrong: list[str]) -> None:
+def test_the_rules_find_a_broken_rule(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str, text: str, wrong: list[str]) -> None:
     monkeypatch.setattr(sys.modules[__name__], "PACKAGE", tmp_path)
     for room in MAY_IMPORT:
         (tmp_path / room.replace(".", "/")).mkdir(parents=True, exist_ok=True)
@@ -336,7 +336,7 @@ def test_every_native_room_is_in_the_table() -> None:
         ("hooks/x/x.cpp", '#include "records/x.hpp"', []),
     ],
 )
-def test_the_native_rules_find_what_breaks_them(tmp_path: Path, file: str, text: str, wrong: list[str]) -> None:
+def test_the_native_rules_find_a_broken_rule(tmp_path: Path, file: str, text: str, wrong: list[str]) -> None:
     (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
     (tmp_path / file).write_text(text)
     assert forbidden_in_native(tmp_path / file, tmp_path, NATIVE_ROOMS) == wrong

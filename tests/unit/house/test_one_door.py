@@ -19,7 +19,7 @@ PARTS = frozenset(
         "kept", "telemetry", "intra", "ranks", "index.json",
     }
 )  # fmt: skip
-"""What lies in a profile."""
+"""Things in a profile."""
 PROFILES = frozenset({"path", "profile", "whole", "store"})
 """How values are called that are profiles, or paths of one."""
 METHODS = frozenset(
@@ -29,9 +29,9 @@ METHODS = frozenset(
         "rmtree", "copyfile", "copytree", "scan_parquet", "read_parquet", "sink_parquet", "write_parquet", "read_csv", "scan_csv",
     }
 )  # fmt: skip
-"""Functions and methods that take a path, or are of one."""
+"""Functions and methods that take a path or belong to one."""
 MODULES = frozenset({"os", "shutil", "tempfile"})
-"""Of these everything that takes a path counts."""
+"""Of these modules, every function that takes a path counts."""
 OF_MODULES = frozenset({"remove", "rename", "replace", "link", "symlink", "walk", "access", "truncate", "utime", "copy", "move", "chown"})
 OPENERS = frozenset({"Folder", "ControlPage"})
 """Their `open` goes through the door."""
@@ -66,7 +66,7 @@ WHAT_OTHERS_OPEN = {
     "recorder/checkup_cuda.py": "this machine",
     "recorder/command.py": "the program that is recorded",
     "recorder/hand_over.py": "/proc/self/fd",
-    "recorder/keep.py": "/proc, and what the recorded program has mapped or written",
+    "recorder/keep.py": "/proc, and files that the recorded program has mapped or written",
     "recorder/library.py": "our own library",
     "recorder/place.py": "the folder that the user named, before it is a profile; /proc",
     "recorder/sources/base.py": "/proc and /sys",
@@ -85,7 +85,7 @@ WHAT_OTHERS_OPEN = {
     "render/output.py": "the file that the user named",
     "render/flame_svg/svg.py": "our own page",
     "resolve/native/debug_lines.py": "a descriptor, by /proc/self/fd",
-    "resolve/files/elf_file.py": "what outside.py asks for",
+    "resolve/files/elf_file.py": "files for outside.py",
     "resolve/jit/dumps.py": "names for outside.py",
     "resolve/files/code_files.py": "/proc/self; names for outside.py",
     "resolve/device/nvdisasm.py": "NVIDIA's tools, and files of our own for them",
@@ -164,13 +164,13 @@ def test_the_list_of_files_that_open_something_is_no_longer_than_needed():
 
 
 def test_sealed_tables_are_opened_in_one_place():
-    """Whatever is to be read goes through `opening.py`: it is sealed, has its derived tables, and its clocks are aligned."""
+    """Reading goes through `opening.py`, which seals the profile, adds derived tables and aligns clocks."""
     makes = {name for name, text in ours().items() if "SealedTables(" in text}
     assert makes == {"profile/opening.py"}
 
 
-def test_the_security_page_says_of_each_what_was_checked():
-    page = (SOURCE.parents[1] / "docs/security.md").read_text(encoding="utf-8").partition("## What was read")[2]
+def test_the_security_page_lists_every_file_that_was_checked():
+    page = (SOURCE.parents[1] / "docs/security.md").read_text(encoding="utf-8").partition("## Files that were checked")[2]
     opening = {*DOOR, *WHAT_OTHERS_OPEN} - ONLY_OPEN_A_PROFILE
     assert sorted(name for name in opening if f"`{name}`" not in page) == []
     assert sorted(name for name in re.findall(r"`(\w+/[\w/]+\.py)`", page) if not (SOURCE / name).is_file()) == []
@@ -209,12 +209,12 @@ def test_nobody_puts_a_path_of_a_profile_together():
         "ElfFile.open(path)",
     ],
 )
-def test_what_opens_a_path_is_found(source):
+def test_a_call_that_opens_a_path_is_found(source):
     assert len(list(opened(source))) == 1
 
 
 @pytest.mark.parametrize("source", ["Folder.open(path)", "profile.folder('jit').file(name)", "text.replace('a', 'b')", "words.copy()"])
-def test_what_opens_none_is_not(source):
+def test_a_call_that_opens_no_path_is_not_found(source):
     assert list(opened(source)) == []
 
 
@@ -230,10 +230,10 @@ def test_what_opens_none_is_not(source):
         "profile.path.joinpath(*names)",
     ],
 )
-def test_what_joins_a_path_of_a_profile_is_found(source):
+def test_a_call_that_joins_a_path_of_a_profile_is_found(source):
     assert len(list(joined(source))) == 1
 
 
 @pytest.mark.parametrize("source", ["f'{profile.path / name} is missing'", "root / 'proc/meminfo'", "total / count"])
-def test_what_joins_none_is_not(source):
+def test_a_call_that_joins_no_path_is_not_found(source):
     assert list(joined(source)) == []

@@ -28,7 +28,7 @@ MAY_IMPORT: dict[str, set[str]] = {
 """Folder below `render/web/` → folders that it may import, beside itself. Both pages share `flame/` and the files in no folder."""
 
 SCRIPTS = {"flame_svg/main.js", "report/page/main.js", "report/worker/worker.js"}
-"""Where a script begins. Each is bundled with what it imports."""
+"""Entry scripts. Each is bundled with the modules that it imports."""
 
 MOST_FILES = 30
 IMPORT = re.compile(r'^import\b.*? from "([^"]+)";$', re.MULTILINE)
@@ -56,7 +56,7 @@ def forbidden(graph: Mapping[str, set[str]]) -> list[str]:
 
 
 def reached(graph: Mapping[str, set[str]], entry: str) -> set[str]:
-    """What a script is bundled of."""
+    """The modules in a script's bundle."""
     seen, ahead = {entry}, [entry]
     while ahead:
         new = graph[ahead.pop()] - seen
@@ -68,7 +68,7 @@ def reached(graph: Mapping[str, set[str]], entry: str) -> set[str]:
 GRAPH = imports(WEB)
 
 
-def test_worker_page_and_what_they_share_import_only_what_they_may() -> None:
+def test_worker_page_and_shared_modules_keep_to_their_imports() -> None:
     assert forbidden(GRAPH) == []
 
 
@@ -80,7 +80,7 @@ def test_no_folder_may_import_one_that_may_import_it() -> None:
     assert circles(MAY_IMPORT) == []
 
 
-def test_no_script_imports_what_imports_it() -> None:
+def test_no_script_imports_a_script_that_imports_it() -> None:
     assert circles(GRAPH) == []
 
 
@@ -88,19 +88,19 @@ def test_every_script_is_bundled() -> None:
     assert {name for entry in SCRIPTS for name in reached(GRAPH, entry)} == set(GRAPH)
 
 
-def test_what_is_shared_is_used_by_both_sides() -> None:
+def test_shared_modules_are_used_by_both_sides() -> None:
     shared = {name for name in GRAPH if posixpath.dirname(name) == "report/shared"}
     assert shared <= reached(GRAPH, "report/worker/worker.js")
     assert shared <= reached(GRAPH, "report/page/main.js")
 
 
-def test_both_flame_graphs_have_what_they_share() -> None:
+def test_both_flame_graphs_have_the_shared_parts() -> None:
     shared = {name for name in GRAPH if posixpath.dirname(name) == "flame"}
     assert shared <= reached(GRAPH, "flame_svg/main.js")
     assert shared <= reached(GRAPH, "report/page/main.js") | reached(GRAPH, "report/worker/worker.js")
 
 
-def test_what_runs_in_the_worker_asks_for_nothing_of_the_page() -> None:
+def test_the_workers_modules_import_nothing_of_the_page() -> None:
     texts = {name: (WEB / name).read_text(encoding="utf-8") for name in reached(GRAPH, "report/worker/worker.js")}
     assert {name: PAGE_ONLY.findall(text) for name, text in texts.items() if PAGE_ONLY.search(text)} == {}
 
@@ -123,7 +123,7 @@ def test_no_folder_of_scripts_is_too_full(folder: Path) -> None:
         ("report/worker/x.js", 'import { a } from "../shared/sorted.js";', []),
     ],
 )
-def test_the_rules_find_what_breaks_them(tmp_path: Path, name: str, line: str, wrong: list[str]) -> None:
+def test_the_rules_find_a_broken_rule(tmp_path: Path, name: str, line: str, wrong: list[str]) -> None:
     (tmp_path / name).parent.mkdir(parents=True)
     (tmp_path / name).write_text(line + "\n")
     assert forbidden(imports(tmp_path)) == wrong

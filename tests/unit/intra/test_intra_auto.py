@@ -1,4 +1,4 @@
-"""What `auto` times of the suite's kernels, as they are compiled for three devices: what their warps wait for, with few records."""
+"""The scopes that `auto` chooses in the suite's kernels, compiled for three devices: few records show what the warps wait for."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def chosen(target: str) -> dict[str, list[tuple[str, str, str, bool, int]]]:
 
 
 @pytest.mark.parametrize("kernel", IN_LOOPS)
-def test_in_loops_it_times_what_arrives_and_what_is_multiplied(kernel: str) -> None:
+def test_in_loops_it_times_arrivals_and_multiplications(kernel: str) -> None:
     assert [name for name, _, _, in_loop, _ in chosen("cuda:90")[kernel] if in_loop] == IN_LOOPS[kernel]
 
 
@@ -54,7 +54,7 @@ def test_each_kernel_of_the_suite_was_looked_at() -> None:
 
 @pytest.mark.parametrize("target", ["cuda:90", "cuda:100", "hip:gfx942"])
 def test_a_load_is_never_timed_by_its_issue_alone(target: str) -> None:
-    """A kernel in roles is another thing: there, others wait for what is issued."""
+    """A kernel in roles is different: other warps wait for the loads that one warp issues."""
     for kernel, scopes in chosen(target).items():
         waited = any(kind == "wait" for _, kind, *_ in scopes)
         assert waited, kernel
@@ -64,25 +64,25 @@ def test_a_load_is_never_timed_by_its_issue_alone(target: str) -> None:
 
 
 def test_without_loops_loads_are_one_scope() -> None:
-    """What is inlined from Triton's library is called by what it is for."""
+    """Code inlined from Triton's library is named by its purpose."""
     assert [name for name, *_ in chosen("cuda:90")["rotary"]] == ["kernel", "load cos, sin, first, second"]
     assert [name for name, *_ in chosen("cuda:90")["softmax"]] == ["kernel", "load x", "reduce e"]
 
 
-def test_what_only_works_out_indices_is_no_part() -> None:
+def test_code_that_only_computes_indices_is_no_part() -> None:
     names = {name for name, *_ in chosen("cuda:90")["gemm-1"]}
     assert "prologue" not in names
     assert {"kernel", "loop at 25", "epilogue"} <= names
     assert "prologue" in {name for name, *_ in chosen("cuda:90")["gemm"]}, "there the first copies are made"
 
 
-def test_roles_are_called_by_what_they_do() -> None:
+def test_roles_are_named_by_their_work() -> None:
     roles = [name for name, kind, *_ in chosen("cuda:90")["gemm_specialized"] if kind == "role"]
     assert roles == ["producer", "consumer", "consumer"]
 
 
 def test_where_values_stay_in_registers_the_end_waits_for_them() -> None:
-    """The assembler keeps what goes to memory on its side of a mark, but not arithmetic."""
+    """The assembler keeps memory accesses on their side of a mark, but not arithmetic."""
     needs = {kernel: [count for _, kind, _, _, count in scopes if kind == "wait"] for kernel, scopes in chosen("cuda:90").items()}
     assert needs["layer_norm"] == [1, 3]
     assert needs["rotary"] == [4]

@@ -1,4 +1,4 @@
-"""Launches with more CTAs than there is memory for: what is left of a ring that they went round in, laid out byte by byte."""
+"""Launches with more CTAs than the ring's memory holds: the records that remain, laid out byte by byte."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def cta(number: int, *, begin: int | None = None, end: int | None = None) -> Cta
 
 
 class Ring:
-    """Memory that CTAs write one after the other, and who wrote each byte last."""
+    """Memory that CTAs write one after the other; it notes the last writer of each byte."""
 
     def __init__(self, kernel_of_ring: Kernel, size: int) -> None:
         self.kernel, self.memory, self.owner = kernel_of_ring, bytearray(size), np.full(size, -1)
@@ -66,8 +66,8 @@ class Ring:
 
 
 @given(st.integers(1, 9), st.integers(1, 40), st.integers(1, 300))
-def test_what_is_left_is_what_nobody_has_written_over(blocks: int, units: int, ctas: int) -> None:
-    """Of any size in a ring of any size: those across its end, and those that are half overwritten, included."""
+def test_records_that_nobody_has_written_over_remain(blocks: int, units: int, ctas: int) -> None:
+    """For CTAs of any size in a ring of any size, also for those across its end and those half overwritten."""
     ring = Ring(kernel(blocks), 128 * units)
     for number in range(ctas if units >= blocks else 0):
         ring.write(cta(number))
@@ -83,7 +83,7 @@ def test_one_lies_across_the_end() -> None:
     assert ring.owner[-1] == 2
 
 
-def test_what_writes_little_leaves_old_headers_which_count_for_nothing() -> None:
+def test_old_headers_behind_few_records_count_for_nothing() -> None:
     """A ring that was not filled is not copied: the head of an earlier CTA stays within it."""
     small_kernel = kernel(3, ring=32)
     ring = Ring(small_kernel, 128 * 7)
@@ -110,14 +110,14 @@ def test_as_many_heads_as_there_is_room_for_are_looked_through_in_no_time() -> N
     assert left.view("<u4").reshape(-1, 32 * units)[:, 1].tolist() == list(range(places - places // units, places))
 
 
-def test_who_was_not_done_when_another_came_by_has_spoiled_it() -> None:
+def test_a_cta_that_overlaps_the_next_in_time_spoils_its_records() -> None:
     """1 lies over the end of 3."""
     ring = Ring(kernel(3), 128 * 8)
     ring.write(cta(3))
     ring.write(cta(1, begin=cta(1).begin, end=cta(3).begin + 1))
     assert ring.left(8) == []
     ring.write(cta(1, begin=cta(1).begin, end=cta(3).begin - 200))
-    assert ring.left(8) == [3], "it was done before, and only what 3 did not write is still there"
+    assert ring.left(8) == [3], "CTA 1 was done before CTA 3, so only bytes that 3 did not write remain"
 
 
 def test_a_number_that_does_not_fit_its_place_is_none() -> None:
@@ -168,18 +168,18 @@ class TestTables:
     def made_of(self, tmp_path: Path, times: LaunchTimes | None = None, frames: Sequence[bytes] = ()) -> IntraTables:
         return tables(0, read_written(tmp_path / "7.captures", *(frames or self.frames())), lambda kernel, launch: times)
 
-    def test_tell_how_many_of_the_launchs_ctas_were_read(self, tmp_path: Path) -> None:
+    def test_count_the_launchs_ctas_that_were_read(self, tmp_path: Path) -> None:
         intra_tables = self.made_of(tmp_path)
         assert intra_tables.tables["intra_launches"].select("grid", "ctas", "bad_ctas").row(0) == (self.CTAS, 50, 0)
         assert intra_tables.tables["intra_ctas"]["cta"].to_list() == list(range(self.CTAS - 50, self.CTAS))
         assert intra_tables.notes == ["950 CTAs of large launches were overwritten by later ones: the last are kept"]
 
     def test_end_when_the_kernel_did(self, tmp_path: Path) -> None:
-        """Where nothing else tells what the device's timer is in the profile's clock: the last CTA's end is the kernel's."""
+        """Nothing else relates the device's timer to the profile's clock: the last CTA's end is the kernel's."""
         intra_tables = self.made_of(tmp_path, LaunchTimes(40_000, 2_000_000))
         assert intra_tables.tables["intra_ctas"]["end_ns"].max() == 2_000_000
 
-    def test_keep_to_what_other_launches_tell(self, tmp_path: Path) -> None:
+    def test_keep_to_the_clock_of_other_launches(self, tmp_path: Path) -> None:
         first = Cta(0, begin=BEGIN_NS + 10**7, end=BEGIN_NS + 10**7 + 500, warps=cta(0).warps)
         kernel, ring = self.frames()
         shift = 77_000 - BEGIN_NS

@@ -1,4 +1,4 @@
-"""What kernels recorded inside themselves, from memory made by hand: rings, clocks, pairs, nests."""
+"""Decodes kernels' records from memory made by hand: rings, clocks, pairs, nests."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_multiprocessors_have_clocks_of_their_own() -> None:
     assert decoded(kernel, here, there)[0] == [(0, 0, LOAD, 0, 7), (1, 0, LOAD, 0, 7)]
 
 
-def test_a_ring_that_wrapped_is_turned_before_pairing_and_what_it_lost_is_counted() -> None:
+def test_a_ring_that_wrapped_is_turned_before_pairing_and_its_losses_are_counted() -> None:
     kernel = Kernel("k", SCOPES, warps=1, ring=4)
     cta = Cta(0, warps={0: spans((LOAD, 10, 20), (DOT, 30, 45), (LOAD, 50, 65))})
     data = np.frombuffer(kernel.memory(cta), np.uint8)
@@ -197,7 +197,7 @@ def test_marks_and_values_of_later_versions_are_no_records_of_scopes() -> None:
     assert recorded.clock[both.end].tolist() == [4]
 
 
-def test_scopes_lie_in_each_other_by_time_and_what_crosses_lies_beside_them() -> None:
+def test_scopes_nest_by_time_and_crossing_scopes_lie_beside_each_other() -> None:
     kernel = Kernel("k", [*SCOPES, scope(3, "copy in flight", "user")], warps=1)
     scopes = [(LOOP, 0, 100), (LOAD, 10, 20), (DOT, 30, 60), (3, 15, 55)]
     data = np.frombuffer(kernel.memory(Cta(0, warps={0: spans(*scopes)})), np.uint8)
@@ -209,8 +209,8 @@ def test_scopes_lie_in_each_other_by_time_and_what_crosses_lies_beside_them() ->
     assert nest.paths.tolist() == [[-1, LOOP], [0, LOAD], [0, DOT]]
 
 
-def test_what_a_span_holds_is_not_its_own_and_records_cost_what_they_cost(tmp_path: Path) -> None:
-    kernel = Kernel("k", SCOPES, warps=1, told={"record_cycles": 5})
+def test_time_inside_a_span_is_not_its_own_and_records_cost_their_time(tmp_path: Path) -> None:
+    kernel = Kernel("k", SCOPES, warps=1, header={"record_cycles": 5})
     cycles = spans((LOOP, 100, 1100), (LOAD, 200, 300), (DOT, 400, 600))
     ctas = [Cta(n, sm=0, begin=1_000_000 + 1000 * n, end=1_000_600 + 1000 * n, warps={0: _later(cycles, 2000 * n)}) for n in range(4)]
     times = made(tmp_path, kernel.frame(), kernel.launch(*ctas))["intra_times"]
@@ -223,7 +223,7 @@ def test_what_a_span_holds_is_not_its_own_and_records_cost_what_they_cost(tmp_pa
 
 
 def test_a_records_cost_is_the_smallest_distance_that_is_common(tmp_path: Path) -> None:
-    kernel = Kernel("k", SCOPES, warps=1, told={"record_cycles": None})
+    kernel = Kernel("k", SCOPES, warps=1, header={"record_cycles": None})
     cta = Cta(0, warps={0: spans(*((LOAD, at, at + 17) for at in range(0, 1000, 100)))})
     assert made(tmp_path, kernel.frame(), kernel.launch(cta))["intra_kernels"]["record_cycles"].to_list() == [17]
     far = Cta(0, warps={0: spans(*((LOAD, at, at + 41) for at in range(0, 1000, 100)))})
@@ -235,7 +235,7 @@ def _later(records: list[Record], cycles: int) -> list[Record]:
 
 
 def test_cycles_become_nanoseconds_by_ctas_that_followed_each_other(tmp_path: Path) -> None:
-    """1.6 GHz, 3 µs from a CTA's begin to its first record: the CTA alone would tell a pace that is far too slow."""
+    """1.6 GHz, 3 µs from a CTA's begin to its first record: the CTA alone would give a pace that is far too slow."""
     kernel = Kernel("k", SCOPES, warps=1)
     ctas = [
         Cta(n, sm=n % 2, begin=10**9 + at, end=10**9 + at + 9000, warps={0: spans((LOAD, clock, clock + 1600))})
@@ -248,7 +248,7 @@ def test_cycles_become_nanoseconds_by_ctas_that_followed_each_other(tmp_path: Pa
     assert launch["intra_times"]["took_ns"].to_list() == [pytest.approx(8000, rel=1e-3)]
 
 
-def test_one_cta_a_multiprocessor_is_told_by_the_launch_after_it(tmp_path: Path) -> None:
+def test_one_cta_a_multiprocessor_is_placed_by_the_next_launch(tmp_path: Path) -> None:
     kernel = Kernel("k", SCOPES, warps=1)
 
     def launch(at: int) -> bytes:
@@ -304,7 +304,7 @@ class TestFiles:
             captures = found_in(tmp_path, whole[:-cut])
             assert (len(captures.launches), captures.torn, captures.damaged) == (0, 1, 0)
 
-    def test_what_lies_between_frames_costs_nothing_else(self, tmp_path: Path) -> None:
+    def test_bytes_between_frames_cost_nothing_else(self, tmp_path: Path) -> None:
         captures = found_in(tmp_path, self.kernel.frame(), b"garbage!" * 5, self.kernel.launch(self.cta))
         assert (len(captures.launches), captures.damaged) == (1, 1)
 
@@ -327,7 +327,7 @@ class TestFiles:
         ],
     )  # fmt: skip
     def test_a_kernel_that_cannot_be_is_left_out_with_its_launches(self, tmp_path: Path, wrong: dict[str, object]) -> None:
-        frame = Kernel("k", SCOPES, warps=1, told=wrong).frame()
+        frame = Kernel("k", SCOPES, warps=1, header=wrong).frame()
         captures = found_in(tmp_path, frame, self.kernel.launch(self.cta))
         assert (len(captures.kernels), len(captures.launches), captures.damaged) == (0, 0, 2)
 

@@ -14,7 +14,7 @@ from intra_program import Program  # noqa: E402
 from aiflame.intra import device, runtime  # noqa: E402
 
 
-def test_what_was_launched_is_not_launched_again(program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_launched_kernel_is_not_launched_again(program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(device.Pool, "copy_out", lambda *_: 1 // 0)
     program.record(every=1)
     assert program.launch(times=2) == [True, True]
@@ -82,7 +82,7 @@ class TestHooksOfTheProgramsOwn:
         assert program.cuda.calls.count("cuMemAlloc_v2") == 1
 
 
-def test_what_a_launcher_raises_behind_a_launch_is_the_programs(program: Program) -> None:
+def test_an_error_that_a_launcher_raises_after_a_launch_reaches_the_program(program: Program) -> None:
     program.record(every=1)
     program.driver.after_launch = ZeroDivisionError("late")
     with pytest.raises(ZeroDivisionError, match="late"):

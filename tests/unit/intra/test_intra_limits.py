@@ -1,4 +1,4 @@
-"""What Triton's marks cannot do: more than 256 scopes in a kernel, and versions that are not known."""
+"""Limits of Triton's marks: more than 256 scopes in a kernel, and versions that are not known."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def three_hundred_in_a_loop_and_one_around_it(kernel: Kernel) -> None:
     kernel.wrap(loop, "outer")
 
 
-def test_of_more_scopes_than_a_record_can_tell_apart_the_outermost_are_kept() -> None:
+def test_of_more_scopes_than_a_record_can_number_the_outermost_are_kept() -> None:
     plain = intra_add.sums.warmup(torch.float32, torch.float32, 4096, BLOCK=256, grid=(1,))
     twin = compile_hook.twin(plain, compile_hook.Recipe((("many", three_hundred_in_a_loop_and_one_around_it),)))
     said = compile_hook.description(twin)

@@ -54,7 +54,7 @@ def of(target: str, kernel: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("kernel", KERNELS)
-def test_each_preset_finds_what_it_is_for(target: str, kernel: str) -> None:
+def test_each_preset_finds_its_scopes(target: str, kernel: str) -> None:
     presets = of(target, kernel)["presets"]
     for preset in ("auto", "loads", "stores", "regions"):
         assert presets[preset] > 0, preset
@@ -63,7 +63,7 @@ def test_each_preset_finds_what_it_is_for(target: str, kernel: str) -> None:
     assert (presets["roles"] > 0) == (kernel == "gemm_specialized")
     if target.startswith("cuda"):
         assert (presets["pipeline"] > 0) == (kernel in WITH_DOTS)
-        assert presets["barriers"] > 0 or kernel not in DESCRIPTORS, "descriptors' copies tell barriers that they are done"
+        assert presets["barriers"] > 0 or kernel not in DESCRIPTORS, "copies by descriptors signal a barrier at their end"
 
 
 @pytest.mark.parametrize("target", TARGETS)
@@ -91,7 +91,7 @@ def test_each_record_is_one_store(target: str, kernel: str) -> None:
 
 @pytest.mark.parametrize("target", TARGETS[:2])
 @pytest.mark.parametrize("kernel", KERNELS)
-def test_records_in_shared_memory_take_what_is_spare_and_are_not_written_at_once(target: str, kernel: str) -> None:
+def test_records_in_shared_memory_use_spare_memory_and_are_written_late(target: str, kernel: str) -> None:
     row = of(target, kernel)["in_shared_memory"]
     assert (row["shared"], row["stores"]) == (True, 0)
     assert row["bytes"] <= 8192 and row["bytes"] + 40 <= row["scratch"]

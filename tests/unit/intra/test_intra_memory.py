@@ -56,7 +56,7 @@ def test_a_driver_that_knows_no_numbers_of_contexts_is_asked_for_addresses_alone
 
 @pytest.mark.parametrize("failing", MADE_BESIDE)
 def test_where_memory_cannot_be_made_ready_it_is_given_back(program: Program, failing: str) -> None:
-    """And what comes later never goes to the program's own stream."""
+    """And later copies never use the program's own stream."""
     program.cuda.failing = failing
     program.record(every=1)
     assert program.launch(times=3) == [False] * 3
@@ -65,7 +65,7 @@ def test_where_memory_cannot_be_made_ready_it_is_given_back(program: Program, fa
     assert program.launch() == [True]
 
 
-def test_a_launch_that_there_is_no_memory_for_is_told_of(program: Program) -> None:
+def test_a_launch_without_memory_for_its_records_is_noted(program: Program) -> None:
     program.record(memory=0)
     assert program.launch(times=4) == [False] * 4
     assert program.notes == ["inside kernels: there is no memory for the records of add with 4 blocks"]
@@ -100,7 +100,7 @@ class TestMoreBlocksThanThereIsMemoryFor:
 
     BLOCKS, FIT = 40_000, 16_384
 
-    def test_go_round_in_what_there_is_and_the_last_are_left(self, program: Program) -> None:
+    def test_share_the_memory_in_turn_and_the_last_remain(self, program: Program) -> None:
         program.cuda.has_virtual_memory = True
         program.record(every=1, memory=8 << 20)
         assert program.launch(times=2, blocks=self.BLOCKS) == [True, True]

@@ -1,4 +1,4 @@
-"""How many CTAs fit on a multiprocessor, and what shared memory each can spare."""
+"""How many CTAs fit on a multiprocessor, and how much shared memory each can spare."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ def test_how_many_ctas_fit(capability: str, threads: int, registers: int, shared
         (255, 0, 228 * 256),
         (255, 57_000, 228 * 256),
         (255, 60_000, 232_448 - 60_032),
-        # What one CTA may have at most is used already.
+        # One CTA uses all the memory that it may have.
         (255, 232_448, 0),
         # As many as there are warps for: 8 with 7,296 bytes each, a quarter of 228 KiB.
         (32, 0, 7296),
         (-1, 0, 0),
     ],
 )
-def test_what_each_can_spare(registers: int, shared: int, spare: int) -> None:
+def test_shared_memory_that_each_can_spare(registers: int, shared: int, spare: int) -> None:
     assert spare_shared("90", 256, registers, shared) == spare
 
 

@@ -48,7 +48,7 @@ def test_a_file_brings_passes_of_its_own(tmp_path: Path, monkeypatch: pytest.Mon
         ("lo ads", "is none of"),
     ],
 )
-def test_what_makes_no_sense_is_said_before_anything_runs(text: str, why: str) -> None:
+def test_options_that_contradict_are_refused_before_anything_runs(text: str, why: str) -> None:
     with pytest.raises(AiflameError, match=why.replace("(", r"\(")):
         parse_intra(text)
 
@@ -66,13 +66,13 @@ def test_warps_are_numbers() -> None:
 
 
 def test_the_recorder_knows_the_presets_by_name() -> None:
-    """It must not import what runs in programs."""
+    """The recorder must not import modules that run in programs."""
     from aiflame.intra import presets
 
     assert set(PRESETS) == {name for name, one in known().items() if one.__module__ in (presets.__name__, "aiflame.intra.auto")}
 
 
-def test_the_program_is_told_only_when_asked() -> None:
+def test_the_programs_variables_are_set_only_when_asked() -> None:
     assert intra_variables(RecordOptions()) == {}
     asked = parse_intra("auto")
     assert intra_variables(RecordOptions(intra=asked)) == {VARIABLE: asked, "TORCHINDUCTOR_USE_STATIC_CUDA_LAUNCHER": "0"}

@@ -30,7 +30,7 @@ def test_room_for_records_gets_smaller_where_there_are_many_blocks(program: Prog
 
 
 class TestRoom:
-    """Of 12 blocks with 4 warps and 40 registers each that fit, a quarter of 228 KiB is for records."""
+    """If 12 blocks with 4 warps and 40 registers each fit, a quarter of 228 KiB is for records."""
 
     @pytest.mark.parametrize(
         ("kernel", "bytes_each"),
@@ -42,7 +42,7 @@ class TestRoom:
             (loaded(arch=42), 0),
         ],
     )
-    def test_in_shared_memory_is_what_costs_no_block_its_place(self, kernel: Any, bytes_each: int) -> None:
+    def test_shared_memory_holds_only_records_that_cost_no_block_its_place(self, kernel: Any, bytes_each: int) -> None:
         assert compile_hook.fitting(recipe_of("loop"), kernel, 4, 1 << 26).shared_bytes == bytes_each
 
     def test_is_none_where_none_is_wanted_and_all_that_there_is_where_it_must_be(self) -> None:

@@ -1,4 +1,4 @@
-"""Launches with records inside, on a machine without a device: which are taken, what is written, and what is left alone."""
+"""Instrumented launches on a machine without a device: which launches are recorded, the records, and the launches left alone."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import intra_add  # noqa: E402
 from intra_program import Program  # noqa: E402
 
 
-def test_launches_one_two_four_and_so_on_are_of_the_twin(program: Program) -> None:
+def test_launches_one_two_four_and_so_on_run_the_twin(program: Program) -> None:
     program.record()
     assert program.launch(times=9) == [number in (1, 2, 4, 8) for number in range(1, 10)]
     captures = program.end()
@@ -52,7 +52,7 @@ def test_a_further_recording_counts_anew_and_takes_no_more_memory(program: Progr
     assert len(program.end().launches) == 4
 
 
-def test_a_launch_into_a_graph_is_of_the_kernel_itself(program: Program) -> None:
+def test_a_launch_into_a_graph_is_a_launch_of_the_kernel_itself(program: Program) -> None:
     program.record(every=1)
     program.launch()
     program.cuda.capturing = True
@@ -88,7 +88,7 @@ def test_a_driver_that_fails_is_no_matter_of_the_programs(program: Program) -> N
     program.cuda.failing = "cuEventRecord"
     assert program.launch(times=2) == [True, True], "the launch was made; its records are lost"
     program.cuda.failing = "cuStreamIsCapturing"
-    assert program.launch() == [False], "where it cannot be told, a graph may be captured"
+    assert program.launch() == [False], "where the driver does not say, a graph may be captured"
     assert any("cuEventRecord" in note for note in program.notes)
 
 

@@ -47,7 +47,7 @@ def crossing(kernel: Kernel) -> None:
         (intra_add.sums, ("crossing",), "not one behind the other in the same block"),
     ],
 )
-def test_a_kernel_that_cannot_be_instrumented_stays_as_it_is_and_that_is_said_once(
+def test_a_kernel_that_cannot_be_instrumented_runs_unchanged_with_one_note(
     program: Program, kernel: Any, passes: tuple[str, ...], why: str
 ) -> None:
     program.record(passes=passes, every=1)
@@ -95,7 +95,7 @@ def test_the_same_pass_has_the_same_twin_in_every_process_and_a_changed_one_anot
 
     first = mode(PASSES, "small")
     assert first == mode(PASSES, "small")
-    assert first != mode(PASSES.replace("LIMIT = 1", "LIMIT = 2"), "small"), "what it calls or names counts, too"
+    assert first != mode(PASSES.replace("LIMIT = 1", "LIMIT = 2"), "small"), "values that the pass refers to count, too"
     assert mode(PASSES, "to(1)") == mode(PASSES, "to(1)") != mode(PASSES, "to(2)")
 
 

@@ -127,7 +127,7 @@ def test_an_interrupted_cell_shows_where_it_was(running: Kernel) -> None:
         ),
     ],
 )
-def test_what_cannot_be_recorded_is_one_line_and_does_not_run(running: Kernel, cell: str, line: str) -> None:
+def test_a_command_that_cannot_be_recorded_is_one_line_and_does_not_run(running: Kernel, cell: str, line: str) -> None:
     shown = running.run(cell)
     assert (shown.stdout, shown.stderr.strip(), shown.status, shown.error) == ("", f"UsageError: {line}", "error", None)
 

@@ -1,4 +1,4 @@
-"""What an earlier process that could not seal a profile leaves to be said."""
+"""Notes that an earlier process leaves when it could not seal a profile."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ def test_nothing_is_said_of_a_profile_that_nobody_tried_to_seal(path: Path) -> N
     assert take_failures(Folder.open(path)) == []
 
 
-def test_a_failure_is_said_once(path: Path) -> None:
+def test_a_failure_is_reported_once(path: Path) -> None:
     leave_failure(Folder.open(path), AiflameError("no space \x1b[2J left"))
     assert take_failures(Folder.open(path)) == [f"sealing {path} in the background failed (no space ?[2J left): it is done again now"]
     assert take_failures(Folder.open(path)) == []
 
 
-def test_a_process_that_was_killed_while_it_sealed_is_said(path: Path) -> None:
+def test_a_process_that_was_killed_while_it_sealed_is_reported(path: Path) -> None:
     (path / "seal.lock").write_text("0.4300")
     (line,) = take_failures(Folder.open(path))
     assert line.startswith(f"sealing {path} was broken off at 43%")

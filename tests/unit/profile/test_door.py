@@ -1,4 +1,4 @@
-"""What lies in a profile is opened by descriptor and component: nothing outside is read, changed or removed through it."""
+"""Files of a profile are opened by descriptor and component: nothing outside is read, changed or removed through a profile."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def device(path: Path, outside: Path) -> None:
 FOREIGN = {link: "a symbolic link", hard_link: "a hard link", pipe: "a pipe", unix_socket: "a socket", device: "a device"}
 
 
-def test_a_file_is_read_and_what_is_missing_is_none(profile):
+def test_a_file_is_read_and_a_missing_one_is_none(profile):
     folder = Folder.open(profile)
     assert folder.read("tables", "codes", "0.parquet", limit=100) == b"rows"
     assert folder.read("tables", "none", "0.parquet", limit=100) is None
@@ -92,7 +92,7 @@ def test_a_file_is_read_and_what_is_missing_is_none(profile):
 
 
 @pytest.mark.parametrize("plant", FOREIGN, ids=lambda plant: plant.__name__)
-def test_what_is_no_plain_file_is_neither_read_nor_written_nor_locked(profile, outside, plant):
+def test_only_a_plain_file_is_read_written_or_locked(profile, outside, plant):
     plant(profile / "control", outside / "canary")
     folder = Folder.open(profile)
     for use in (folder.file, folder.existing, folder.locked):
@@ -104,7 +104,7 @@ def test_what_is_no_plain_file_is_neither_read_nor_written_nor_locked(profile, o
 
 
 @pytest.mark.parametrize("plant", FOREIGN, ids=lambda plant: plant.__name__)
-def test_a_new_file_takes_the_place_of_a_link_and_leaves_what_it_led_to(profile, outside, plant):
+def test_a_new_file_replaces_a_link_and_leaves_its_target(profile, outside, plant):
     plant(profile / "control", outside / "canary")
     Folder.open(profile).write("control", b"new")
     assert (profile / "control").read_bytes() == b"new"
@@ -129,7 +129,7 @@ def test_a_link_in_the_place_of_a_folder_leads_nowhere(profile, outside):
     assert (outside / "canary").read_text() == SECRET
 
 
-def test_removing_a_tree_removes_links_and_not_what_they_lead_to(profile, outside):
+def test_removing_a_tree_removes_links_and_not_their_targets(profile, outside):
     (profile / "tables" / "codes" / "link").symlink_to(outside)
     (profile / "tables" / "to file").symlink_to(outside / "canary")
     os.mkfifo(profile / "tables" / "pipe")
@@ -181,7 +181,7 @@ def test_the_profile_stays_the_same_when_its_path_leads_elsewhere(profile, outsi
 
 
 @pytest.mark.parametrize("umask", [0o000, 0o022, 0o777])
-def test_what_is_made_is_its_owners_alone_whatever_the_umask(tmp_path, umask):
+def test_new_files_belong_to_their_owner_alone_whatever_the_umask(tmp_path, umask):
     before = os.umask(umask)
     try:
         folder = Folder.new(tmp_path / "new")
@@ -225,7 +225,7 @@ def test_a_file_of_its_own_is_appended_to(profile):
     assert (profile / "records").read_bytes() == b"onetwo"
 
 
-def test_what_is_too_large_is_an_error(profile):
+def test_a_file_larger_than_the_limit_is_an_error(profile):
     (profile / "meta.json").write_bytes(bytes(11))
     assert Folder.open(profile).read("meta.json", limit=11) == bytes(11)
     with pytest.raises(AiflameError, match="larger than"):

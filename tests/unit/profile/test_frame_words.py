@@ -1,4 +1,4 @@
-"""What is packed into frame words and into `autograd`, taken apart again."""
+"""Packs and unpacks frame words and the column `autograd`."""
 
 from __future__ import annotations
 

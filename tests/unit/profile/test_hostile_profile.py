@@ -40,7 +40,7 @@ def own_places(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Mon
 
 @pytest.fixture(autouse=True)
 def patience() -> Iterator[None]:
-    """Who opens a pipe waits for ever."""
+    """Fails a test that opens a pipe: it would wait for ever."""
     before = signal.signal(signal.SIGALRM, lambda *_: pytest.fail("it waits for somebody"))
     signal.alarm(900)
     yield
@@ -55,7 +55,7 @@ def some_of(profile: Path) -> list[str]:
 
 
 def copies(whole: Path, folder: Path, plant: Plant, parts: list[str] | None = None) -> Iterator[tuple[str, Path, Path]]:
-    """For each part of a profile: its name, a copy in which it was replaced, and what it leads to."""
+    """For each part of a profile: its name, a copy in which it was replaced, and the file that the replacement leads to."""
     for number, part in enumerate(parts or everything_in(whole)):
         place = folder / str(number)
         profile = place / "p.aiflame"
@@ -81,7 +81,7 @@ def test_every_command_refuses_a_profile_with_a_foreign_entry_and_leaves_it_as_i
 @pytest.mark.parametrize("state", ["unsealed", "sealed"])
 @pytest.mark.parametrize("plant", [link, pipe], ids=lambda plant: plant.__name__)
 def test_in_a_profile_of_somebody_else_nothing_leads_outside_and_nothing_is_changed(tmp_path, whole, plant, state):
-    """Such a profile is only read: what of it is sound is shown."""
+    """Such a profile is only read: its sound parts are shown."""
     readable = 0
     for part, profile, canary in copies(whole[state], tmp_path, plant, some_of(whole[state])):
         for path in [profile, *profile.rglob("*")]:
@@ -143,7 +143,7 @@ def _read(profile: Path, part: str) -> None:
 
 
 def test_reading_everything_reads_something(tmp_path, whole):
-    """What the other tests run does come to its end where nothing is wrong."""
+    """The commands that the other tests run do end where nothing is wrong."""
     said = read_everything(whole["sealed"], tmp_path, other=whole["sealed"])
     assert {command: text for command, text in said.items() if text.startswith("aiflame: ")} == {}
     assert "scale<float,4>" in said["top"]

@@ -39,7 +39,7 @@ for number, part in enumerate(parts):
 
 
 @pytest.mark.parametrize("number", [0xFFFFFFFF, 1 << 30])
-def test_no_file_makes_a_command_take_what_it_says(tmp_path: Path, number: int) -> None:
+def test_no_file_makes_a_command_take_the_memory_that_the_file_claims(tmp_path: Path, number: int) -> None:
     whole = unsealed(tmp_path / "whole.aiflame")
     (tmp_path / "place").mkdir()
     answers = said(READ, whole, tmp_path / "place", str(number), megabytes=1024).splitlines()

@@ -1,4 +1,4 @@
-"""What commands open while they read profiles, as the kernel sees it: below a profile by descriptors alone, and nothing outside."""
+"""The files that commands open while they read profiles, as the kernel sees it: by descriptors below a profile, and none outside."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Call:
     path: str
     flags: str
     opened: str
-    """what its result is"""
+    """The path that its result refers to."""
 
 
 def calls(log: Path) -> Iterator[Call]:
@@ -55,7 +55,7 @@ def calls(log: Path) -> Iterator[Call]:
 
 
 def faults(log: Path, profiles: list[Path], allowed: list[str]) -> list[str]:
-    """Calls that reach into a profile otherwise than from its descriptor, follow a link there, or open what they should not."""
+    """Calls that reach into a profile without its descriptor, follow a link there, or open a file that they should not."""
     lines = []
     for call in calls(log):
         if call.name == "readlink":
@@ -118,7 +118,7 @@ def traced(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Path], 
 
 
 def allowed(folder: Path) -> list[str]:
-    """What belongs to Python, to us and to the system; what the user named; and our own cache."""
+    """The files of Python, aiflame and the system; those that the user named; and our own cache."""
     system = ["/usr/", "/lib", "/etc/", "/proc/", "/sys/", "/dev/", str(SOURCE)]
     python = [sys.prefix, sys.base_prefix, *(path for path in map(os.path.realpath, sys.path) if path)]
     own = [str(folder / name) for name in ("output", "cwd", "cache", "state", "tmp")]
@@ -154,7 +154,7 @@ def test_the_commands_did_read_the_profiles(traced):
         'openat(3</p>, "meta.json", O_RDONLY|O_NOFOLLOW) = 4</home/reader/.ssh/key>',
     ],
 )
-def test_what_should_not_be_opened_is_found(tmp_path, line):
+def test_a_forbidden_open_is_found(tmp_path, line):
     (tmp_path / "log").write_text(line + "\n")
     assert faults(tmp_path / "log", [Path("/p")], ["/p", "/usr"]) == [line]
 
@@ -170,6 +170,6 @@ def test_what_should_not_be_opened_is_found(tmp_path, line):
         'openat(AT_FDCWD</cwd>, "/home/reader/none", O_RDONLY|O_CLOEXEC) = -1 ENOENT (No such file or directory)',
     ],
 )
-def test_what_may_be_opened_is_not(tmp_path, line):
+def test_an_allowed_open_is_not_found(tmp_path, line):
     (tmp_path / "log").write_text(line + "\n")
     assert faults(tmp_path / "log", [Path("/p")], ["/p", "/usr"]) == []

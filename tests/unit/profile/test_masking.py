@@ -39,7 +39,7 @@ SHAPES = [
 @pytest.mark.parametrize(
     "around", ["{}", "--anything={}", "x={}", "run with {} here", "'{}'", "https://host/path?x={}&y=1", '{{"a": "{}"}}']
 )
-def test_what_has_the_shape_of_a_secret_is_hidden_wherever_it_stands(secret: str, around: str) -> None:
+def test_texts_with_the_shape_of_a_secret_are_hidden_everywhere(secret: str, around: str) -> None:
     assert secret not in masked(around.format(secret))
 
 
@@ -104,7 +104,7 @@ S = "correct-Horse7"
     ],
     ids=" ".join,
 )  # fmt: skip
-def test_what_is_called_a_secret_is_hidden(arguments: list[str]) -> None:
+def test_values_with_the_name_of_a_secret_are_hidden(arguments: list[str]) -> None:
     shown = masked_arguments(arguments)
     assert not any(S in argument or "4f9aB2" in argument or "123456" in argument for argument in shown)
     assert any(MASK in argument for argument in shown)
@@ -138,7 +138,7 @@ def test_what_is_called_a_secret_is_hidden(arguments: list[str]) -> None:
         "accelerate launch --mixed_precision=bf16 --main_process_port=0 run_clm.py --block_size=1024 --push_to_hub_token=$HF_TOKEN",
     ],
 )
-def test_what_programs_are_usually_given_is_shown(command: str) -> None:
+def test_usual_arguments_of_programs_are_shown(command: str) -> None:
     assert masked_arguments(command.split(" ")) == tuple(command.split(" "))
     assert masked(command) == command
 
@@ -147,7 +147,7 @@ def test_what_programs_are_usually_given_is_shown(command: str) -> None:
 def test_any_arguments_are_looked_at_and_their_number_stays(arguments: list[str]) -> None:
     shown = masked_arguments(arguments)
     assert len(shown) == len(arguments)
-    assert masked_arguments(shown) == shown, "what is masked stays as it is"
+    assert masked_arguments(shown) == shown, "masked arguments stay as they are"
 
 
 def test_a_long_argument_takes_no_long_time() -> None:

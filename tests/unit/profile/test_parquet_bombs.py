@@ -87,7 +87,7 @@ def test_columns_in_columns_are_refused(tmp_path: Path, frame: pl.DataFrame) -> 
         pl.DataFrame({"n": pl.int_range(3_000_000, eager=True)}),
     ],
 )
-def test_what_is_in_a_file_is_counted(frame: pl.DataFrame) -> None:
+def test_rows_and_texts_of_a_file_are_counted(frame: pl.DataFrame) -> None:
     data = io.BytesIO()
     frame.write_parquet(data, compression="zstd")
     counted = sizes(data, len(data.getbuffer()))
@@ -115,7 +115,7 @@ def test_damage_is_an_error_of_its_own(seed: int) -> None:
 @pytest.mark.parametrize(
     "data", [b"", b"\x19", b"\x19\xff\xff\xff\xff\x0f", b"\x1c" * 100, b"\x18\xff\xff\xff\xff\xff\x7f", b"\x16" + b"\xff" * 11, b"\x1d\x00"]
 )
-def test_what_is_no_thrift_is_refused(data: bytes) -> None:
+def test_bytes_that_are_no_thrift_are_refused(data: bytes) -> None:
     with pytest.raises(NotThrift):
         Reader(data, 100).structure()
 

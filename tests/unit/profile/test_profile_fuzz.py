@@ -1,4 +1,4 @@
-"""Whatever happened to a profile, opening it gives an AiflameError or a sound profile.
+"""However a profile was damaged, opening it gives an AiflameError or a sound profile.
 
 `benchmarks/profiles/fuzz_profiles.py` does more of the same.
 """

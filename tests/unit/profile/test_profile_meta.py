@@ -1,4 +1,4 @@
-"""`meta.json` and the control page: what the recorder and its processes tell each other and a person."""
+"""`meta.json` and the control page, by which the recorder and its processes inform each other and people."""
 
 from __future__ import annotations
 

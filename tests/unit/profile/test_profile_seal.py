@@ -85,7 +85,7 @@ def test_progress_goes_from_nothing_to_all(tmp_path):
     assert shares == [0.25, 0.5, 0.75, 1.0]
 
 
-def test_damage_and_an_early_stop_are_told_in_the_notes(tmp_path):
+def test_damage_and_an_early_stop_are_in_the_notes(tmp_path):
     path = ended_profile(tmp_path / "a.aiflame", busy_process())
     table = path / "spool/100.1000/cpu_samples.table"
     data = bytearray(table.read_bytes())
@@ -200,7 +200,7 @@ def test_a_live_recording_is_left_alone_until_its_recorder_is_gone(tmp_path, sle
     assert not (path / "spool").exists()
 
 
-def test_what_was_shown_of_a_live_recording_leaves_nothing_behind(tmp_path, sleeper, monkeypatch):
+def test_showing_a_live_recording_leaves_nothing_behind(tmp_path, sleeper, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     path = recording_by(tmp_path / "a.aiflame", Recorder(sleeper.pid), Host.here())
     now = open_profile(path)
@@ -238,7 +238,7 @@ def test_a_recording_on_another_host_is_left_alone_while_it_changes(tmp_path):
     assert seal(Folder.open(path)).processes == 1
 
 
-def test_sealing_tells_processes_that_outlived_the_recorder_to_stop(tmp_path):
+def test_sealing_stops_processes_that_outlived_the_recorder(tmp_path):
     path = recording_by(tmp_path / "a.aiflame", Recorder(0), Host.here())
     with ControlPage.open(Folder.open(path)) as page:
         seal(Folder.open(path))

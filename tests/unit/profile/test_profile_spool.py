@@ -206,7 +206,7 @@ def test_times_and_sizes_that_cannot_be_are_left_out(tmp_path, table, column):
     assert damage_of(folder) == {f"records of {table} with impossible values left out": 1}
 
 
-def test_references_to_what_is_not_there_become_none(tmp_path):
+def test_references_to_missing_rows_become_none(tmp_path):
     files = busy_process(samples=1)
     files.add("cpu_samples", thread=9, stack=1 << 31)
     files.add("launches", thread=0xFFFFFFFF, stack=5)
@@ -248,14 +248,14 @@ def test_cut_strings_leave_the_other_columns(tmp_path, size):
     assert tables["kernels"].select("shape", "correlation").rows() == [(1, 7)]
 
 
-@pytest.mark.parametrize("what", ["pipe", "folder", "link"])
-def test_what_is_no_file_is_not_read(tmp_path, what):
+@pytest.mark.parametrize("kind", ["pipe", "folder", "link"])
+def test_a_table_that_is_no_plain_file_is_not_read(tmp_path, kind):
     folder = busy_process().write(tmp_path)
     path = folder / "cpu_samples.table"
     path.unlink()
-    if what == "pipe":
+    if kind == "pipe":
         os.mkfifo(path)
-    elif what == "folder":
+    elif kind == "folder":
         path.mkdir()
     else:
         path.symlink_to("/dev/zero")

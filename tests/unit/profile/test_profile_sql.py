@@ -70,8 +70,8 @@ def test_no_function_that_reads_a_file_is_answered(profile: Profile, folder: Pat
     assert "hunter2" not in str(refused.value)
 
 
-def test_what_the_words_do_not_show_the_plan_does(profile: Profile, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As if Polars had a name for reading that we do not know."""
+def test_the_plan_shows_the_effects_that_the_words_do_not(profile: Profile, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The test acts as if Polars had a name for reading that we do not know."""
     monkeypatch.setattr(sql, "_refuse_what_reads_files", lambda query: None)
     for form in ("plain", "cte", "scalar", "in", "union", "join"):
         with pytest.raises(AiflameError, match="reads no other file"):

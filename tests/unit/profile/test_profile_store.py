@@ -78,7 +78,7 @@ def test_a_derived_table_cannot_take_any_name(path, name):
         of_one_recorder(path).write_table(name, pl.DataFrame({"a": [1]}))
 
 
-def test_notes_are_each_told_once(tmp_path):
+def test_each_note_is_shown_once(tmp_path):
     files = busy_process()
     files.add("notes", text="something was not possible")
     path = ended_profile(tmp_path / "a.aiflame", files, meta=Meta(degraded=("from the recorder",)))
@@ -96,7 +96,7 @@ def test_notes_are_each_told_once(tmp_path):
     ],
     ids=["nothing", "empty folder", "file", "other folder", "circular link"],
 )
-def test_what_is_no_profile_is_said_to_be_none(tmp_path, make, message):
+def test_a_folder_that_is_no_profile_is_an_error(tmp_path, make, message):
     path = tmp_path / "a.aiflame"
     make(path)
     with pytest.raises(AiflameError, match=message):
@@ -109,7 +109,7 @@ def test_a_name_that_no_file_can_have_is_an_error_too(name):
         open_profile(name)
 
 
-def test_a_recording_that_is_only_beginning_is_not_sealed_by_who_opens_it(tmp_path):
+def test_opening_a_recording_that_is_just_beginning_does_not_seal_it(tmp_path):
     path = tmp_path / "a.aiflame"
     Meta(recorder=Recorder.this()).put(Folder.new(path))  # no folder for spools yet, and no control page
     assert "is still being recorded" in open_profile(path).unfinished()[0]
@@ -252,7 +252,7 @@ def test_without_a_cache_of_ones_own_derived_tables_stay_in_memory_and_nothing_i
     assert [path.name for path in tmp_path.rglob("*") if path.name == "profiles"] == []
 
 
-def test_what_was_derived_of_another_users_profile_is_not_taken_for_that_of_a_later_one(tmp_path, of_root):
+def test_tables_derived_from_another_users_profile_are_not_reused_for_a_later_one(tmp_path, of_root):
     cache = tmp_path / "cache"
     cache.mkdir(0o700)
     os.chown(cache, 65534, 65534)

@@ -45,10 +45,10 @@ def test_the_tree_of_all_ranks_has_all_their_time(tmp_path: Path) -> None:
     profile = aiflame.open(four(tmp_path / "p.aiflame"))
     whole = profile.tree("cpu-time")
     assert whole.total("cpu-time") == (1 + 2 + 3 + 4) * 1000
-    assert {f"rank {rank}: train (7)" for rank in range(4)} <= set(whole.frames["name"])  # told apart, though alike in name and number
+    assert {f"rank {rank}: train (7)" for rank in range(4)} <= set(whole.frames["name"])  # distinct, though alike in name and number
 
 
-def test_grouped_by_rank_the_rank_stands_for_its_process_and_what_it_started_stands_below(tmp_path: Path) -> None:
+def test_grouped_by_rank_the_rank_replaces_its_process_with_children_below(tmp_path: Path) -> None:
     def tables(rank: int) -> dict[str, list[Row]]:
         one = working(ticks=rank + 1)
         loader = {"pid": 8, "ppid": 7, "start_ns": 101 * S, "command": "loader"}
@@ -78,7 +78,7 @@ def test_without_ranks_grouping_by_them_is_an_error_and_not_offered(tmp_path: Pa
     assert "rank" not in [grouping.name for grouping in cpu_sites(profile.store, "cpu-time").groupings]
 
 
-def test_ranks_against_ranks_differ_by_what_they_did(tmp_path: Path) -> None:
+def test_ranks_against_ranks_differ_by_their_work(tmp_path: Path) -> None:
     path = four(tmp_path / "p.aiflame")
     before, now = aiflame.open(path, ranks={0}), aiflame.open(path, ranks={3})
     difference = diff(before.tree("cpu-time"), now.tree("cpu-time"), "cpu-time")
@@ -119,7 +119,7 @@ def test_devices_of_several_hosts_are_called_by_their_host(tmp_path: Path) -> No
     assert opened(one).table("kernel_shapes")["device"].to_list() == ["H200 [0]", "H200 [0]"]
 
 
-def test_what_is_known_of_code_is_told_once(tmp_path: Path) -> None:
+def test_facts_about_code_are_sent_once(tmp_path: Path) -> None:
     path = job(tmp_path / "p.aiflame", *(a_rank(rank) for rank in range(4)))
     for rank in (1, 2):
         store = open_profile(rank_folder(path, rank))

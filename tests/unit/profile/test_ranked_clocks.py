@@ -42,7 +42,7 @@ def test_readings_of_the_clocks_go_before_the_recorders_one(tmp_path: Path) -> N
     assert store.parts[1].shift.offset_ns == -10 * S
 
 
-def test_a_clock_of_which_nothing_is_known_is_told_of(tmp_path: Path) -> None:
+def test_a_clock_that_cannot_be_aligned_is_noted(tmp_path: Path) -> None:
     store = opened(job(tmp_path / "p.aiflame", a_rank(0), Meta(host=THERE, job_rank=JobRank(1, 2, job="run1")), size=2))
     assert any("no clock readings relate rank 1 to rank 0" in note for note in store.notes())
 
@@ -67,10 +67,10 @@ def test_drift_moves_late_moments_more() -> None:
     assert shift.moments(np.array([0, 10_000, 20_000])).tolist() == [90, 10_100, 20_110]
 
 
-def test_hosts_whose_ranks_met_in_traced_calls_are_put_together_by_them(tmp_path: Path) -> None:
+def test_hosts_are_aligned_by_their_ranks_traced_calls(tmp_path: Path) -> None:
     def tables(rank: int) -> dict[str, list[Row]]:
         calls = [
-            # Rank 1's clock is 7 ms ahead of what the time of day says.
+            # Rank 1's clock is 7 ms ahead of the time of day.
             {"name": 1, "thread": 1, "group": 1, "kind": int(CallKind.BLOCKING), "begin_ns": at, "end_ns": at + 30_000}
             for at in range(101 * S + rank * 7_000_000, 101 * S + rank * 7_000_000 + 20 * 1_000_000, 1_000_000)
         ]
@@ -85,6 +85,6 @@ def test_hosts_whose_ranks_met_in_traced_calls_are_put_together_by_them(tmp_path
     assert store.notes() == []
 
 
-def test_hosts_whose_ranks_are_not_known_to_have_met_are_told_of(tmp_path: Path) -> None:
+def test_hosts_without_common_collectives_are_noted(tmp_path: Path) -> None:
     path = job(tmp_path / "p.aiflame", a_rank(0, size=2), a_rank(1, THERE, size=2), size=2)
     assert any("by the time of day alone" in note for note in aiflame.open(path).store.notes())

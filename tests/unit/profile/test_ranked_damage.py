@@ -47,7 +47,7 @@ def test_a_table_that_is_damaged_in_one_rank_is_missing_in_that_rank_alone(tmp_p
     assert store.table("processes")["process"].to_list() == [0, 1, 2, 3]
 
 
-def test_a_rank_that_recorded_nothing_is_told_of(tmp_path: Path) -> None:
+def test_a_rank_that_recorded_nothing_is_noted(tmp_path: Path) -> None:
     path = job(tmp_path / "p.aiflame", a_rank(0), size=2)
     (rank_folder(path, 1) / "spool").mkdir(parents=True)
     a_rank(1, size=2).with_notes("nothing was recorded: …").write(Folder.open(rank_folder(path, 1)))
@@ -94,7 +94,7 @@ def test_without_one_rank_that_can_be_read_it_is_an_error(tmp_path: Path) -> Non
         open_profile(tmp_path / "empty.aiflame")
 
 
-def test_notes_say_which_ranks_they_are_of_unless_they_are_of_all(tmp_path: Path) -> None:
+def test_notes_name_their_ranks_unless_they_concern_all(tmp_path: Path) -> None:
     metas = [a_rank(rank).with_notes("of all", *(["of some"] if rank in (0, 1, 3) else [])) for rank in range(4)]
     assert opened(job(tmp_path / "p.aiflame", *metas)).notes() == ["of all", "ranks 0-1,3: of some"]
 

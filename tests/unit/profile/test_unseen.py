@@ -31,7 +31,7 @@ def test_without_a_known_reason_that_is_said():
     )
 
 
-def test_time_of_processes_that_nothing_was_recorded_of_is_said():
+def test_time_of_processes_without_records_is_noted():
     (note,) = notes_on([CpuTime(pid=7, command="sh", cpu_ns=S, samples=200, sampled_ns=S)], 5 * S, 199, None)
     assert note.startswith("3.9 s of CPU time were used by processes that aiflame could not record")
 
@@ -45,7 +45,7 @@ def test_time_of_processes_that_nothing_was_recorded_of_is_said():
     ],
     ids=["no samples were asked for", "it used little", "all was seen"],
 )
-def test_what_is_as_it_should_be_needs_no_note(process: CpuTime, total: int, rate: int):
+def test_a_setting_as_expected_needs_no_note(process: CpuTime, total: int, rate: int):
     assert notes_on([process], total, rate, None) == []
 
 

@@ -1,4 +1,4 @@
-"""What `aiflame doctor` says of CUDA, on machines that are folders."""
+"""`aiflame doctor` on CUDA, on machines that are folders."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_whatever_does_not_work_comes_with_a_mend(tree: Tree) -> None:
 # The driver
 
 
-def test_a_gpu_without_a_driver_is_told_from_no_gpu(tmp_path: Path) -> None:
+def test_a_gpu_without_a_driver_differs_from_no_gpu(tmp_path: Path) -> None:
     tree = Tree(tmp_path)
     tree.write("sys/bus/pci/devices/0000:18:00.0/vendor", "0x10de\n")
     tree.write("sys/bus/pci/devices/0000:18:00.0/class", "0x030200\n")
@@ -224,7 +224,7 @@ def test_a_file_that_is_no_library_has_no_version(tmp_path: Path) -> None:
     assert cupti_version(tmp_path / "missing") == 0
 
 
-def test_a_real_cupti_tells_its_version() -> None:
+def test_a_real_cupti_has_its_version() -> None:
     libraries = [path for folder in sys.path for path in Path(folder).glob("nvidia/cu13/lib/libcupti.so.13")]
     if not libraries:
         pytest.skip("the wheel nvidia-cuda-cupti is not installed")
@@ -268,7 +268,7 @@ def test_newer_drivers_take_perfmon_too(tree: Tree, driver: str, state: State) -
     assert restricted(tree, f"{1 << 38:016x}")[0] is state
 
 
-def test_a_driver_that_does_not_tell_is_not_called_restricted(tree: Tree) -> None:
+def test_a_driver_that_does_not_say_is_not_called_restricted(tree: Tree) -> None:
     tree.remove("proc/driver/nvidia/params")
     assert tree.found("stall samples")[0] is State.WORKS
 
@@ -316,7 +316,7 @@ def test_the_disassembler_is_looked_for_in_the_places_of_resolving(monkeypatch: 
     ("library", "state"),
     [("", State.WORKS), ("/aiflame/agent.so", State.WORKS), ("/opt/nsight/libToolsInjection64.so", State.LIMITED)],
 )
-def test_a_hook_that_another_tool_took_is_said(tree: Tree, library: str, state: State) -> None:
+def test_a_hook_that_another_tool_took_is_noted(tree: Tree, library: str, state: State) -> None:
     tree.environment["CUDA_INJECTION64_PATH"] = library
     line = tree.found("CUDA hook")
     assert (line[0], bool(line[2])) == (state, state is State.LIMITED)

@@ -1,4 +1,4 @@
-"""What the checkup says of telemetry and energy, on made machines."""
+"""`aiflame doctor` on telemetry and energy, on made-up machines."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ def test_a_machine_without_power(tmp_path: Path) -> None:
     assert "memory" in telemetry.text
 
 
-def test_cpus_that_tell_their_energy(tmp_path: Path) -> None:
+def test_cpus_with_readable_energy(tmp_path: Path) -> None:
     _, energy = telemetry_findings(write(tmp_path, {"proc/meminfo": MEMINFO, f"{ZONE}/name": "package-0", f"{ZONE}/energy_uj": 7}))
     assert energy.state is State.WORKS
     assert "rapl" in energy.text
 
 
-def test_cpus_that_tell_root_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cpus_whose_energy_only_root_can_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(tmp_path, {"proc/meminfo": MEMINFO, f"{ZONE}/name": "package-0", f"{ZONE}/energy_uj": 7})
 
     class Refused(base.OpenFile):

@@ -1,4 +1,4 @@
-"""What the recorder keeps for the time when names are looked up, and what it does not let itself be talked into."""
+"""The files that the recorder keeps for looking up names later, and those that a hostile program cannot make it keep."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SECRET = b"PRIVATE KEY MATERIAL"
 
 @pytest.fixture
 def profile(tmp_path: Path) -> Path:
-    """Of a recording whose one process is this one."""
+    """A profile of a recording whose one process is this one."""
     path = tmp_path / "p.aiflame"
     (path / "spool" / f"{os.getpid()}.1").mkdir(parents=True)
     return path
@@ -114,7 +114,7 @@ def test_a_perf_map_is_kept(keeper: Keeper, profile: Path, perf_map: Path) -> No
 
 
 @pytest.mark.parametrize("planted", ["symbolic link", "hard link", "pipe", "folder", "another user's"])
-def test_what_is_planted_at_its_name_is_not(keeper: Keeper, profile: Path, perf_map: Path, tmp_path: Path, planted: str) -> None:
+def test_a_file_planted_at_its_name_is_not_used(keeper: Keeper, profile: Path, perf_map: Path, tmp_path: Path, planted: str) -> None:
     secret = Path("/tmp") / f"secret-{os.getpid()}"
     secret.write_bytes(SECRET)
     try:

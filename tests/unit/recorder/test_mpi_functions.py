@@ -1,4 +1,4 @@
-"""The table of MPI's functions says the same as an MPI's own header: how many arguments, and which of them is what."""
+"""Our table of MPI's functions agrees with an MPI's own header: the number of arguments, and the meaning of each."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_each_function_is_there_once_under_names_that_agree() -> None:
     assert {row[4] for row in rows()} <= set(SHAPES)
 
 
-def test_shapes_point_at_what_they_say() -> None:
+def test_shapes_point_at_the_arguments_that_they_name() -> None:
     declared, checked = prototypes(), 0
     for name, _, _, words, shape, _ in rows():
         if name not in declared:  # files: in another header

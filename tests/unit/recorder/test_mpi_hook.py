@@ -48,13 +48,13 @@ def test_other_programs_go_without() -> None:
     assert not uses_mpi({}, [])
 
 
-def test_what_a_person_asks_for_counts() -> None:
+def test_a_persons_own_choice_counts() -> None:
     assert preloaded({}, ["./program"], "mpi") == BOTH
     assert preloaded({}, ["./program"], "opencl") == ALONE
     assert preloaded({"PMI_RANK": "0"}, ["mpirun"], "opencl") == ALONE
 
 
-def test_what_was_preloaded_stays_behind_ours() -> None:
+def test_preloaded_libraries_stay_behind_ours() -> None:
     assert preloaded({"LD_PRELOAD": "a.so:b.so"}, ["mpirun"]) == [*BOTH, "a.so", "b.so"]
     assert preloaded({"LD_PRELOAD": "a.so:b.so"}, ["./program"]) == [*ALONE, "a.so", "b.so"]
 

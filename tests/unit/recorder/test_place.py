@@ -36,7 +36,7 @@ TORCHRUN = {"RANK": "3", "WORLD_SIZE": "4", "LOCAL_RANK": "1", "TORCHELASTIC_RUN
         (TORCHRUN | SLURM, "torchrun", "5f2c.1"),
     ],
 )
-def test_every_launcher_tells_rank_and_job(variables: dict[str, str], launcher: str, job: str) -> None:
+def test_every_launcher_gives_rank_and_job(variables: dict[str, str], launcher: str, job: str) -> None:
     assert rank_here(variables) == JobRank(3, 4, 1, launcher, job)
 
 
@@ -50,7 +50,7 @@ def test_every_launcher_tells_rank_and_job(variables: dict[str, str], launcher: 
         {"PMI_RANK": "three", "PMI_SIZE": "4"},
     ],
 )
-def test_what_no_launcher_started_has_no_rank(variables: dict[str, str]) -> None:
+def test_a_process_without_a_launcher_has_no_rank(variables: dict[str, str]) -> None:
     assert rank_here(variables) is None
 
 
@@ -133,7 +133,7 @@ def test_a_profile_of_no_job_is_left_alone_and_replaced_on_demand(tmp_path: Path
     assert list(rank_folders(Folder.open(whole))) == [0, 1, 2]
 
 
-def test_what_is_no_profile_is_never_replaced(tmp_path: Path) -> None:
+def test_a_folder_that_is_no_profile_is_never_replaced(tmp_path: Path) -> None:
     (tmp_path / "p.aiflame").mkdir()
     (tmp_path / "p.aiflame" / "thesis.tex").write_text("years of work")
     with pytest.raises(AiflameError, match="is no profile"):
@@ -168,7 +168,7 @@ def test_ranks_that_come_at_once_make_one_profile(tmp_path: Path, overwrite: boo
     assert not list((tmp_path / "p.aiflame" / "ranks").glob("*.partial"))
 
 
-def test_what_is_of_a_host_is_recorded_once_on_it(tmp_path: Path) -> None:
+def test_telemetry_of_a_host_is_recorded_once_on_it(tmp_path: Path) -> None:
     one, two = made(tmp_path, 0), made(tmp_path, 1)
     assert one.first_on_host()
     assert not two.first_on_host()
@@ -191,7 +191,7 @@ def test_ranks_are_written_as_numbers_and_runs(text: str, ranks: set[int]) -> No
 
 
 @pytest.mark.parametrize("text", ["", "a", "3-1", "-1", "1;2", "0-99999999", "1,,2"])
-def test_what_names_no_ranks_is_an_error(text: str) -> None:
+def test_a_text_that_names_no_ranks_is_an_error(text: str) -> None:
     with pytest.raises(AiflameError, match="name ranks like 0,7 or 0-3"):
         parse_ranks(text)
 

@@ -1,4 +1,4 @@
-"""Values of `aiflame record`'s options, from what a person types."""
+"""Values of `aiflame record`'s options, as a person types them."""
 
 from __future__ import annotations
 
@@ -27,6 +27,6 @@ def test_a_period_of_gpu_sampling_is_the_nearest_power_of_two(text: str, asked: 
 
 
 @pytest.mark.parametrize("text", ["", "on", "31", "-64", "6.4", "2147483649"])
-def test_what_is_no_period_is_said_with_what_would_be_one(text: str) -> None:
+def test_a_wrong_period_is_refused_with_an_example_of_a_right_one(text: str) -> None:
     with pytest.raises(AiflameError, match="use off, auto, or a period of 32 to 2147483648 cycles"):
         parse_sampling(text)

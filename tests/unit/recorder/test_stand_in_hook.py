@@ -35,7 +35,7 @@ def test_each_where_it_is_asked_for() -> None:
     assert {"libaiflame_level_zero.so", "libaiflame_hip.so"} < set(preloaded(",".join(BACKENDS)))
 
 
-def test_what_was_preloaded_stays_behind_ours() -> None:
+def test_preloaded_libraries_stay_behind_ours() -> None:
     assert preloaded("hip", {"LD_PRELOAD": "a.so"}) == ["libaiflame.so", "libaiflame_hip.so", "a.so"]
 
 

@@ -1,4 +1,4 @@
-"""The recorder's looks: when they are taken, what they cost, what is left when something goes wrong."""
+"""The recorder's looks at telemetry: their times, their cost, and the readings that remain when something goes wrong."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ MS = 1_000_000
 
 @dataclass(eq=False)
 class Made:
-    """A source that counts its looks; what it does in one can be chosen."""
+    """A source that counts its looks; a test chooses the action of a look."""
 
     name: str = "made"
     every: int = 1
@@ -102,7 +102,7 @@ def test_a_look_that_never_ends_holds_nobody_up_but_its_own(profile: Path) -> No
     assert len(values(profile)) == other.looks
 
 
-def test_a_source_that_fails_ends_alone_and_is_told_of(profile: Path) -> None:
+def test_a_source_that_fails_ends_alone_with_a_note(profile: Path) -> None:
     def fails(number: int) -> None:
         if number == 2:
             raise OSError(19, "No such device")
@@ -157,7 +157,7 @@ def test_looks_of_a_driver_that_takes_two_milliseconds_are_taken_as_often_as_ask
     assert judged.budget.notes() == []
 
 
-def test_what_costs_too_much_is_looked_at_more_rarely_and_that_is_said() -> None:
+def test_a_costly_source_is_read_more_rarely_and_a_note_says_so() -> None:
     """A twentieth of a core: 20 ms of every 50 is 8 times too much, 0.1 ms every 50 stays."""
     judged = Judged(Made("heavy"), Made("light"))
     assert judged.second(20, 0.1) == [800, 50]
@@ -173,7 +173,7 @@ def test_up_to_200_milliseconds_are_not_worth_a_line(interval_ms: int, took_ms: 
     assert judged.budget.notes() == []
 
 
-def test_what_was_to_be_looked_at_rarely_is_not_said_to_be_rare() -> None:
+def test_no_note_calls_a_source_rare_that_was_meant_to_be_read_rarely() -> None:
     judged = Judged(Made("frequencies", every=20))
     assert judged.second(80) == [2_000]
     assert judged.budget.notes() == []
@@ -232,7 +232,7 @@ def test_a_file_that_is_cut_off_anywhere_keeps_its_whole_records(profile: Path) 
         assert len(telemetry.values.filter(pl.col("series") == 1)) == (end - len(HEADER)) // len(RECORDS[0])
 
 
-def test_a_record_that_was_changed_is_left_out_and_told_of(profile: Path) -> None:
+def test_a_record_that_was_changed_is_left_out_with_a_note(profile: Path) -> None:
     for at in range(len(RECORDS[1])):
         changed = bytearray(RECORDS[1])
         changed[at] ^= 0x40
@@ -282,7 +282,7 @@ def test_a_damaged_file_does_not_keep_a_profile_from_being_sealed(profile: Path)
 
 
 def test_a_killed_recorder_loses_nothing_that_it_wrote(profile: Path) -> None:
-    """The process that looks is killed; who opens the profile finds all of its looks but, perhaps, the one being written."""
+    """The process that looks is killed; the profile then has all of its looks but, perhaps, the one being written."""
     page = ControlPage.create(Folder.open(profile), recorder_pid=1 << 22)
     ready, tells = os.pipe()
     child = os.fork()

@@ -1,4 +1,4 @@
-"""What each source reads of a machine, as a person reads it: files go in, tables come out."""
+"""The values that each source reads of a machine, in a person's units: files go in, tables come out."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def root(tmp_path: Path) -> Path:
 
 
 def test_cpu_time_is_a_share_of_all_cores(root: Path) -> None:
-    """Of 100 ticks a second and core, 75 in user code and 25 idle."""
+    """A core has 100 ticks a second: 75 in user code and 25 idle."""
     write(root, {"proc/stat": stat(0, 0)})
     values = readings(root, cpu.CpuTimes(root, cores=False), lambda: write(root, {"proc/stat": stat(75, 25)}))
     assert values == {("", "user"): [75.0], ("", "system"): [0.0], ("", "iowait"): [0.0], ("", "idle"): [25.0]}
@@ -178,7 +178,7 @@ def test_whole_disks_alone(root: Path) -> None:
 
 
 def test_networks_and_one_that_is_set_back(root: Path) -> None:
-    """A device that is taken away and comes again counts from 0: that second tells nothing."""
+    """A device that is taken away and comes again counts from 0: that second gives no value."""
     write(root, {"proc/net/dev": net(1000, 500)})
     steps = [lambda: write(root, {"proc/net/dev": net(3000, 600)}), lambda: write(root, {"proc/net/dev": net(10, 610)}),
              lambda: write(root, {"proc/net/dev": net(50, 620)})]  # fmt: skip
@@ -251,7 +251,7 @@ def test_rapl_goes_on_where_its_counter_begins_again(root: Path) -> None:
     assert values["package-0 dram", "energy"] == pytest.approx([77e-6] * 3)
 
 
-def test_what_may_not_be_read_is_named_and_has_no_values(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_forbidden_source_is_named_and_has_no_values(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Only root may read RAPL; tests may be root."""
     rapl(root, 1)
     from aiflame.recorder.sources import base
@@ -280,7 +280,7 @@ def test_infiniband_counts_words(root: Path) -> None:
     assert values == {(port, "received"): [4000.0], (port, "sent"): [0.0], (port, "waited to send"): [9.0]}
 
 
-def test_slingshot_tells_a_time_beside_each_value(root: Path) -> None:
+def test_slingshot_gives_a_time_beside_each_value(root: Path) -> None:
     path = "sys/class/cxi/cxi0/device/telemetry/hni_sts_tx_ok_octets"
     write(root, {path: "100@1760000000.25"})
     values = readings(root, SysfsSource("cxi", vendors.slingshot(root)), lambda: write(root, {path: "2100@1760000001.25"}))
@@ -327,7 +327,7 @@ def test_a_device_that_counts_its_energy(root: Path, nvml: str) -> None:
                       "NVLink sent": [0.0]}  # fmt: skip
 
 
-def test_what_a_device_does_not_answer_is_left_out(root: Path, nvml: str) -> None:
+def test_values_that_a_device_does_not_give_are_left_out(root: Path, nvml: str) -> None:
     values = {name: value for (_, name), value in of_device(root, nvml, 1).items()}
     assert "energy" not in values
     assert values["power"] == [70.0] * 2

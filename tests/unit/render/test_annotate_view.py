@@ -51,7 +51,7 @@ def gemm(tmp_path: Path) -> Profile:
     return profile(tmp_path / "gemm", GEMM, sources={CODE: TEXT})
 
 
-def test_the_header_tells_what_the_kernel_is(gemm: Profile) -> None:
+def test_the_header_describes_the_kernel(gemm: Profile) -> None:
     assert shown(gemm)[:8] == [
         "gemm<4>",
         "  full name    void gemm<4>(float*)",
@@ -72,7 +72,7 @@ def test_reasons_have_all_samples_those_without_issue_and_a_meaning(gemm: Profil
 
 
 @pytest.mark.parametrize(("many", "folded"), [(9, False), (10, True)])
-def test_of_many_reasons_the_rare_ones_are_told_together(tmp_path: Path, many: int, folded: bool) -> None:
+def test_of_many_reasons_the_rare_ones_are_summed(tmp_path: Path, many: int, folded: bool) -> None:
     waits = {f"reason_{at}": 100 - at for at in range(many)}
     of = shown(profile(tmp_path / "p", replace(GEMM, code=[(0, "NOP", line(4), waits)])))
     assert bool(rows(of, "2 more")) is folded
@@ -132,7 +132,7 @@ def test_inlined_code_shows_its_chain(tmp_path: Path, width: int) -> None:
     of = shown(profile(tmp_path / "p", INLINED), "softmax", width)
     chain = next(place for place, row in enumerate(of) if "← attn.py:5 ← attn.py:3" in row)
     assert "FMNMX" in of[chain + 1]
-    assert ["40.0%", "3"] in [row.split("│")[0].split() for row in of], "line 3: nothing of its own, 40% with what was inlined"
+    assert ["40.0%", "3"] in [row.split("│")[0].split() for row in of], "line 3: nothing of its own, 40% with inlined code"
 
 
 def test_the_order_of_the_code_shows_each_instruction_with_its_line(gemm: Profile) -> None:
@@ -143,13 +143,13 @@ def test_the_order_of_the_code_shows_each_instruction_with_its_line(gemm: Profil
     assert code[1][:6] == ["►", "0010", "65.0%", "650", "500", "attn.py:4"]
 
 
-def test_it_is_said_that_samples_stand_behind_what_they_wait_for(gemm: Profile, tmp_path: Path) -> None:
-    hint = "samples stand at the instruction that waits to be issued; what it waits for (a load, a barrier) lies before it"
+def test_a_hint_says_that_the_load_lies_before_the_waiting_instruction(gemm: Profile, tmp_path: Path) -> None:
+    hint = "samples stand at the instruction that waits to be issued; the load or barrier that it waits for lies before it"
     assert hint in shown(gemm, width=120)
     assert hint not in shown(profile(tmp_path / "p", replace(GEMM, code=[])), width=120)
 
 
-def test_cold_instructions_are_told_not_shown(tmp_path: Path) -> None:
+def test_cold_instructions_are_counted_not_shown(tmp_path: Path) -> None:
     cold = [(16 * place, f"NOP {place}", line(4), {"wait": 1} if place % 2 else {}) for place in range(10)]
     opened = profile(tmp_path / "p", replace(GEMM, code=[*cold, (0x100, "BRA", line(4), {"wait": 995})]), sources={CODE: TEXT})
     folded = shown(opened, least=0.5)
@@ -157,7 +157,7 @@ def test_cold_instructions_are_told_not_shown(tmp_path: Path) -> None:
     assert rows(folded, "10 instructions") == ["⋮  0.50%         5           10 instructions"]
     assert len(rows(shown(opened, least=0), "NOP")) == 10
     around = rows(shown(opened, least=0.5, by_code=True), "NOP")
-    assert [row.split()[0] for row in around] == ["0080", "0090"], "the order of the code shows what is around a hot one"
+    assert [row.split()[0] for row in around] == ["0080", "0090"], "by the code's order, a hot instruction's neighbours are shown"
 
 
 def test_an_instruction_with_just_the_least_share_is_shown(tmp_path: Path) -> None:
@@ -188,7 +188,7 @@ def test_a_missing_text_is_said(tmp_path: Path) -> None:
     assert rows(shown(profile(tmp_path / "p", GEMM)), "source not in the profile: --source-path DIR")
 
 
-def test_without_samples_there_is_the_header_and_what_to_do(tmp_path: Path) -> None:
+def test_without_samples_there_is_the_header_and_advice(tmp_path: Path) -> None:
     of = shown(profile(tmp_path / "p", replace(GEMM, code=())))
     assert rows(of, "3 in 3 ms of GPU time")
     assert "--gpu-sampling auto" in of[-2]
@@ -199,7 +199,7 @@ def test_others_that_match_are_named_with_their_shares(tmp_path: Path) -> None:
     assert rows(shown(profile(tmp_path / "p", GEMM, other)), "also matches") == ["also matches (share of all samples): gemm2 20.0%"]
 
 
-def test_others_with_the_same_short_name_are_told_apart(tmp_path: Path) -> None:
+def test_others_with_the_same_short_name_get_longer_names(tmp_path: Path) -> None:
     other = replace(GEMM, name="_Z4gemmILi4EEvPd", full="void gemm<4>(double*)", code=[(0, "EXIT", (), {"wait": 250})])
     assert rows(shown(profile(tmp_path / "p", GEMM, other)), "also matches")[0].endswith(": void gemm<4>(double*) 20.0%")
 

@@ -1,4 +1,4 @@
-"""Blocks of a report: what is written into one is what the page reads from it."""
+"""Blocks of a report: the page reads from a block the values that were written into it."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ numbers = st.lists(st.integers(0, 300) | st.integers(0, (1 << 33)) | st.integers
 
 
 @given(plain=numbers, delta=numbers, texts=st.lists(st.sampled_from(HOSTILE[3:]) | st.text(max_size=9), max_size=9))
-def test_what_is_written_is_read(plain: list[int], delta: list[int], texts: list[str]) -> None:
+def test_written_values_are_read_back(plain: list[int], delta: list[int], texts: list[str]) -> None:
     columns: dict[str, Ints | pl.Series] = {
         "plain": np.array(plain, dtype=np.int64),
         "text": pl.Series(texts, dtype=pl.String),
@@ -75,7 +75,7 @@ def test_a_column_takes_no_more_planes_than_its_numbers_need() -> None:
     assert [row[:4] for row in head["columns"]] == [["small", "plain", 2, 1], ["larger", "plain", 1, 2], ["falling", "delta", 3, 2]]
 
 
-def test_what_cannot_be_said_exactly_is_cut_off() -> None:
+def test_numbers_beyond_the_limits_are_clamped() -> None:
     _, read_columns = opened(block({}, {"n": np.array([-5, 1 << 60])}))
     assert read_columns["n"] == [0, MOST]
 

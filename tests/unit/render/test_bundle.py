@@ -26,7 +26,7 @@ def printed(folder: Path, files: Mapping[str, str]) -> str:
 
 
 @pytest.mark.skipif(NODE is None, reason="node is not installed")
-def test_modules_see_what_they_import_and_nothing_else(tmp_path: Path) -> None:
+def test_modules_see_their_imports_and_nothing_else(tmp_path: Path) -> None:
     files = {
         "main.js": 'import { twice, one as other } from "./low/math.js";\nconst one = 5;\nconsole.log(twice(one), other, typeof hidden);\n',
         "low/math.js": 'import { base } from "../base.js";\nconst hidden = 2;\nexport const one = base;\n'

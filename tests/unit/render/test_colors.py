@@ -1,4 +1,4 @@
-"""Colours: readable, told apart, and the same for a name everywhere."""
+"""Colours: readable, distinct, and the same for a name everywhere."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_a_kind_keeps_to_its_hue(kind: Kind, low: float, high: float, theme: str
 
 
 @pytest.mark.parametrize("kind", [Kind.BOUNDARY, Kind.UNATTRIBUTED])
-def test_what_is_nobodys_is_gray(kind: Kind) -> None:
+def test_a_frame_without_a_kind_is_gray(kind: Kind) -> None:
     assert all(hue(fill(kind, shade, "light"))[1] < 0.03 for shade in range(SHADES))
 
 

@@ -1,4 +1,4 @@
-"""The blocks of facts: what the contract of the page says, and no more."""
+"""The blocks of facts: all that the page's contract says, and no more."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ def test_names_in_markdown_are_code_without_markup(name: str) -> None:
     assert {row.count("|") for row in rows} == {8}
 
 
-def test_markdown_says_what_got_slower_before_all_else() -> None:
+def test_markdown_begins_with_the_slower_functions() -> None:
     lines = markdown(answer()).splitlines()
     assert lines[0] == "## 🔴 aiflame gate: 1 regression" or re.fullmatch("## 🔴 aiflame gate: [0-9]+ regressions", lines[0])
     assert lines.index("### Slower") < next(number for number, line in enumerate(lines) if "<details>" in line)

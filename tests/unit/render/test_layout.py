@@ -43,7 +43,7 @@ def test_totals_are_the_trees_and_come_depth_first(tree: Tree) -> None:
     assert (layout.parent[1:] < np.arange(1, len(layout))).all()
     for node in range(1, len(layout)):
         assert layout.depth[node] == layout.depth[layout.parent[node]] + 1
-        # The caller is the last one before it that is one row lower: what depth-first order means.
+        # In depth-first order, the caller is the last node before it that is one row lower.
         assert layout.parent[node] == max(at for at in range(node) if layout.depth[at] == layout.depth[node] - 1)
 
 
@@ -76,7 +76,7 @@ def test_numbers_in_names_count_as_numbers_and_idle_time_comes_last() -> None:
 
 
 @given(trees(), some.floats(0, 1), some.integers(1, 20))
-def test_what_is_folded_stays_in_the_totals(tree: Tree, min_share: float, max_nodes: int) -> None:
+def test_folded_rows_stay_in_the_totals(tree: Tree, min_share: float, max_nodes: int) -> None:
     whole = lay_out(tree, ("cpu-time",))
     layout = lay_out(tree, ("cpu-time",), max_nodes, min_share)
     assert len(layout) <= max(max_nodes, 1)

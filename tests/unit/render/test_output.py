@@ -20,7 +20,7 @@ def test_a_file_is_its_owners_alone_and_appears_whole(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_when_it_fails_what_was_there_stays(tmp_path: Path) -> None:
+def test_when_it_fails_the_old_file_stays(tmp_path: Path) -> None:
     path = tmp_path / "r.html"
     path.write_bytes(b"old")
     with pytest.raises(ZeroDivisionError), new_file(path) as file:
@@ -30,7 +30,7 @@ def test_when_it_fails_what_was_there_stays(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_what_ones_own_link_leads_to_is_replaced(tmp_path: Path) -> None:
+def test_the_target_of_ones_own_link_is_replaced(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to("real")
     with new_file(tmp_path / "link") as file:
         file.write(b"x")

@@ -1,4 +1,4 @@
-"""A timeline as Perfetto's packets, read again by what the format's documents say. The real viewer reads it in tests/web."""
+"""A timeline as Perfetto's packets, decoded here by the format's documents. The real viewer reads it in tests/web."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def test_each_arrow_begins_and_ends_once(tmp_path: Path) -> None:
     assert len(begins) == 5
 
 
-def test_all_times_are_of_the_monotonic_clock(tmp_path: Path) -> None:
+def test_all_times_are_those_of_the_monotonic_clock(tmp_path: Path) -> None:
     first, second, *_ = packets(written(timeline(Program().profile(tmp_path))))
     snapshot = decode(first[6])  # type: ignore[arg-type]
     clocks = [dict(decode(value)) for number, value in snapshot if number == 1]  # type: ignore[arg-type]
@@ -165,7 +165,7 @@ def test_facts_are_written_as_texts_numbers_and_lists(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("most", "annotated"), [(1000, 1), (0, 0)])
-def test_kernels_tell_their_step_unless_there_are_too_many(
+def test_kernels_name_their_step_unless_there_are_too_many(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int, annotated: int
 ) -> None:
     program = Program()

@@ -1,4 +1,4 @@
-"""The report as a file: what is in it, that nothing gets out of its place, and that it is written whole or not at all."""
+"""The report as a file: its contents; texts stay within their elements; it is written whole or not at all."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from aiflame.render.report.page import harmless, page
 
 
 class Elements(HTMLParser):
-    """The elements of a page, and what lies in those that have an id or hold a block."""
+    """The elements of a page, and the text in those that have an id or hold a block."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -143,7 +143,7 @@ def test_a_lone_surrogate_becomes_a_replacement() -> None:
     assert harmless({"a": ("\ud800b", [1, None])}) == {"a": ["?b", [1, None]]}
 
 
-def test_the_policy_allows_exactly_what_is_in_the_page(trained: Profile, tmp_path: Path) -> None:
+def test_the_policy_allows_nothing_outside_the_page(trained: Profile, tmp_path: Path) -> None:
     elements = written(trained, tmp_path / "r.html")
     policy = next(value for name, value in elements.attributes if value.startswith("default-src"))
     assert "default-src 'none'" in policy
@@ -195,7 +195,7 @@ def test_kept_files_are_texts_and_none_from_outside_the_profile(tmp_path: Path) 
     assert set(dict(head_of(code.block("code.0"))["kept"]).values()) == {0, -1}
 
 
-def test_what_a_report_has_not_is_an_error(trained: Profile) -> None:
+def test_a_block_that_the_report_lacks_is_an_error(trained: Profile) -> None:
     with pytest.raises(AiflameError, match="no data called nothing"):
         Report(trained).block("nothing")
 
@@ -255,7 +255,7 @@ def test_an_error_inside_leaves_the_old_report(trained: Profile, tmp_path: Path,
     assert (path.read_text(), names_in(tmp_path)) == ("old", ["r.html"])
 
 
-def test_what_a_link_leads_to_is_replaced(trained: Profile, tmp_path: Path) -> None:
+def test_the_target_of_a_link_is_replaced(trained: Profile, tmp_path: Path) -> None:
     (tmp_path / "there").mkdir()
     (tmp_path / "r.html").symlink_to(tmp_path / "there" / "real.html")
     write(trained, tmp_path / "r.html")

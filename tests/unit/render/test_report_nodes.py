@@ -135,7 +135,7 @@ def test_focus_keeps_the_stacks_through_a_frame_whole(ask: Ask, stacks: Stacks) 
     assert stacks_of(ask(facts_of(stacks), focus="b")) == {stack: value for stack, value in stacks.items() if "b" in stack}
 
 
-def test_focus_on_two_names_keeps_what_goes_through_both(ask: Ask, stacks: Stacks) -> None:
+def test_focus_on_two_names_keeps_the_stacks_with_both(ask: Ask, stacks: Stacks) -> None:
     assert stacks_of(ask(facts_of(stacks), focus="b;c")) == {stack: value for stack, value in stacks.items() if {"b", "c"} <= set(stack)}
 
 
@@ -195,7 +195,7 @@ def test_siblings_stand_in_the_order_asked_for(ask: Ask, order: str, names: list
     assert children_of_root(ask(block, order=order, idle="1")) == names
 
 
-def test_a_grouping_puts_what_has_no_layer_apart_only_where_others_have_one(ask: Ask) -> None:
+def test_work_without_a_layer_is_a_group_only_beside_work_with_one(ask: Ask) -> None:
     def site(process: str, layer: str | None, value: int) -> facts.Site:
         paths = {"process": facts.process(process), "op": (Frame("aten::mm", Kind.OP),), "kernel": facts.kernel("gemm")}
         if layer:
@@ -250,7 +250,7 @@ def test_parts_of_whole_numbers_stay_whole_and_add_up(ask: Ask) -> None:
     assert all(value == int(value) for value in graph["own"][0])
 
 
-def test_steps_group_what_fell_into_them(ask: Ask) -> None:
+def test_steps_group_the_work_within_them(ask: Ask) -> None:
     by_stack = stacks_of(ask(facts.facts(facts.small()), by="step", hide="kind:layer;kind:op;kind:phase", idle="0"))
     assert {stack[1:]: value for stack, value in by_stack.items()} == {
         ("Step.1", "gemm"): 200, ("Step.1", "softmax"): 250, ("Step.2", "gemm"): 400,
@@ -263,7 +263,7 @@ def test_chosen_steps_alone(ask: Ask) -> None:
 
 
 def compared(answer: Any) -> dict[str, tuple[float, float]]:
-    """By the names of leaves: what they have, and what they have in what they are compared with."""
+    """By the names of leaves: their value, and their value in the nodes that they are compared with."""
     by_name: dict[str, tuple[float, float]] = {}
     for column in (0, 2):
         for stack, value in stacks_of(answer, column).items():
@@ -280,7 +280,7 @@ def ran(name: str, **when: Any) -> facts.Site:
 
 
 def test_a_range_compared_with_the_rest_is_scaled_to_its_length(ask: Ask) -> None:
-    """2 bins of 10 against the 8 others: what ran evenly is the same for each second of both."""
+    """2 bins of 10 against the 8 others: a function that ran evenly has the same time for each second of both."""
     block = facts.facts(
         [ran("even", moments=dict.fromkeys(range(10), 40)), ran("burst", moments={4: 100}), ran("gone", moments={9: 80})], bins=10
     )
@@ -296,7 +296,7 @@ def test_a_range_compared_with_the_rest_by_shares(ask: Ask) -> None:
 
 
 def test_steps_are_compared_with_the_other_steps_but_the_first_which_warms_up(ask: Ask) -> None:
-    """Step 3 against 1, 2 and 4; what no step has is not compared."""
+    """Step 3 against 1, 2 and 4; work outside all steps is not compared."""
     even = ran("even", slots={(step, 10): 30 for step in range(5)})
     slow = ran("slow", slots={(3, 50): 90})
     compiles = ran("compiles", slots={(0, 5): 1000})

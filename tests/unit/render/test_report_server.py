@@ -45,14 +45,14 @@ def test_all_that_the_first_screen_names_can_be_had(served: Served) -> None:
         assert len(gzip.decompress(block.body)) > 4
 
 
-def test_what_is_no_http_ends_without_noise(served: Served, capfd: pytest.CaptureFixture[str]) -> None:
+def test_bytes_that_are_no_http_end_without_noise(served: Served, capfd: pytest.CaptureFixture[str]) -> None:
     served.raw(b"\x16\x03\x01\x00\xa5\x01\x00\x00")
     served.raw(b"GET " + b"a" * 100_000 + b" HTTP/1.1\r\n\r\n")
     assert served.ask().status == 200
     assert capfd.readouterr() == ("", "")
 
 
-def test_a_browser_that_leaves_is_nothing_to_tell(served: Served, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_browser_that_leaves_is_not_reported(served: Served, capfd: pytest.CaptureFixture[str]) -> None:
     for _ in range(5):
         with socket.create_connection(("127.0.0.1", served.port)) as connection:
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")  # reset, not closed
@@ -129,7 +129,7 @@ def test_a_stretch_with_too_much_in_it_is_refused(tmp_path: Path, monkeypatch: p
         assert served.ask("closer?begin=0&end=1").status == 200
 
 
-def test_what_nobody_waits_for_any_more_is_not_read(tmp_path: Path) -> None:
+def test_a_stretch_that_nobody_waits_for_any_more_is_not_read(tmp_path: Path) -> None:
     report = Report(training(tmp_path))
     begun, go_on, read_closer = threading.Event(), threading.Event(), list[int]()
 
@@ -176,7 +176,7 @@ def test_the_command_prints_the_address_and_ends_quietly(tmp_path: Path) -> None
     assert (process.returncode, output, errors.strip()) == (0, "", "")
 
 
-def test_without_a_screen_no_browser_is_started_but_the_way_there_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_screen_no_browser_starts_and_a_line_says_how_to_reach_the_page(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in browser.SCREENS:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr("webbrowser.open", lambda *_: pytest.fail("started a browser"))

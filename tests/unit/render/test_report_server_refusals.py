@@ -41,7 +41,7 @@ def test_without_the_token_there_is_nothing(served: Served) -> None:
         "etc/passwd",
     ],
 )
-def test_what_the_report_has_not_is_not_found(served: Served, path: str) -> None:
+def test_a_page_that_the_report_lacks_is_not_found(served: Served, path: str) -> None:
     assert served.ask(path).status == 404
 
 
@@ -76,7 +76,7 @@ FOREIGN = [
     {"Origin": "null"},
     {"Origin": "https://127.0.0.1:{port}", "Sec-Fetch-Site": "same-origin"},
 ]
-"""What browsers say when a page of another's asks."""
+"""Headers that browsers send when another site's page asks."""
 
 
 @pytest.mark.parametrize("headers", FOREIGN)
@@ -123,7 +123,7 @@ def test_a_request_of_two_meanings_is_refused(served: Served, more: str) -> None
     ],
     ids=range(7),
 )
-def test_what_is_refused_has_the_same_headers_and_repeats_nothing(served: Served, request_line: bytes) -> None:
+def test_refusals_have_the_same_headers_and_repeat_nothing(served: Served, request_line: bytes) -> None:
     answer = served.raw(request_line + b"\r\nHost: localhost\r\n\r\n")
     assert re.match(rb"HTTP/1.1 (4\d\d|505) ", answer), answer[:100]
     assert b"default-src 'none'" in answer and b"X-Content-Type-Options: nosniff" in answer
@@ -170,7 +170,7 @@ def test_every_answer_has_the_headers_that_keep_it_in(served: Served, path: str)
     assert "python" not in headers["server"].lower()
 
 
-def test_the_header_allows_what_the_page_allows(served: Served) -> None:
+def test_the_header_and_the_page_have_the_same_policy(served: Served) -> None:
     answer = served.ask()
     in_page = re.search(rb'Content-Security-Policy" content="([^"]+)"', answer.body)
     assert in_page is not None

@@ -121,7 +121,7 @@ def test_steps_of_a_difference() -> None:
     assert svg.diff_steps(base, new).tolist() == [0, -6, 5, -5, 6, 0, 0]
 
 
-def test_a_difference_draws_the_new_and_tells_both() -> None:
+def test_a_difference_draws_the_new_run_and_names_both_values() -> None:
     out = io.StringIO()
     svg.write_diff(trees.difference(), out, "T", "")
     _, columns = data_of(out.getvalue())

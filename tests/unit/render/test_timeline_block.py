@@ -1,4 +1,4 @@
-"""The block of the report's timeline: what it has of a timeline, and what gives way where that is too much."""
+"""The timeline block of the report: the parts of a timeline that it holds, and the parts that it leaves out where they are too many."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_a_kernel_knows_how_long_ago_it_was_launched() -> None:
     assert set(block.columns["slice.delay"][block.rows(SliceKind.COPY)].tolist()) == {0}, "its call is not known"
 
 
-def test_facts_are_told_of_the_slices_that_have_them() -> None:
+def test_facts_stand_at_the_slices_that_have_them() -> None:
     block = read(timeline_block(training(steps=1, kernels=4)))
     kernels = block.rows(SliceKind.KERNEL)
     facts = [block.facts(row) for row in kernels.tolist()]
@@ -131,7 +131,7 @@ def test_a_merged_span_has_the_name_of_its_longest_slice() -> None:
     assert set(block.names(np.arange(len(block.columns["slice.name"])))) == {"long"}
 
 
-def test_what_fits_is_not_merged_and_calls_go_before_kernels_do() -> None:
+def test_slices_that_fit_are_not_merged_and_calls_are_dropped_before_kernels() -> None:
     timeline = training(steps=4, kernels=50)
     assert read(timeline_block(timeline)).head["merged"] is None
     few = read(timeline_block(timeline, most=250))
@@ -140,7 +140,7 @@ def test_what_fits_is_not_merged_and_calls_go_before_kernels_do() -> None:
     assert len(few.rows(SliceKind.KERNEL)) == 200
 
 
-def test_a_window_has_what_runs_in_it_alone() -> None:
+def test_a_window_has_only_the_work_that_runs_in_it() -> None:
     window = (ORIGIN + 3 * MS, ORIGIN + 5 * MS)
     block = read(timeline_block(training(), window=window))
     begin, end = block.times

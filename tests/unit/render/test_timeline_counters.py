@@ -1,4 +1,4 @@
-"""Counters of the report's timeline: what is kept of very many points, and on which scale."""
+"""Counters of the report's timeline: which of very many points are kept, and on which scale."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def made(*of: tuple[str, str, dict[int, float]], machine: bool = True) -> Timeli
 
 
 def points(read_counters: Counters, at: int = 0) -> list[tuple[int, float]]:
-    """Of a counter: (ns after the beginning, value)."""
+    """The points of a counter: (ns after the beginning, value)."""
     first = sum(int(str(one["count"])) for one in read_counters.head[:at])
     rows = slice(first, first + int(str(read_counters.head[at]["count"])))
     floor, top = float(str(read_counters.head[at]["floor"])), float(str(read_counters.head[at]["top"]))
@@ -48,7 +48,7 @@ def test_a_stretch_begins_with_the_value_that_holds_there() -> None:
     assert points(counters(whole, 20 * MS, 30 * MS)) == [(0, 100.0)]
 
 
-def test_what_is_counted_after_the_stretch_is_not_in_it() -> None:
+def test_values_counted_after_the_stretch_are_not_in_it() -> None:
     assert counters(made(("power", "W", {200 * MS: 1.0})), 0, END).head == []
 
 
@@ -86,6 +86,6 @@ def test_the_scale_of_a_counter(unit: str, values: tuple[float, float], scale: t
     assert (one["floor"], one["top"]) == scale
 
 
-def test_what_is_of_a_process_says_so() -> None:
+def test_counters_of_a_process_name_it() -> None:
     (one,) = counters(made(("resident memory", "bytes", {0: 1.0}), machine=False), 0, END).head
     assert (one["group"], one["label"], one["machine"]) == ("Processes", "python train.py: resident memory", False)

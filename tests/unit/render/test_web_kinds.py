@@ -24,7 +24,7 @@ NODE = shutil.which("node")
 
 
 def run(folder: Path, script: str) -> Any:
-    """What a script prints as JSON that imports the pages' modules from `./web/`."""
+    """The JSON that a script prints; it imports the page's modules from `./web/`."""
     shutil.copytree(WEB, folder / "web")
     (folder / "package.json").write_text('{"type": "module"}')
     (folder / "ask.js").write_text(script)

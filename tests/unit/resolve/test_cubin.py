@@ -1,4 +1,4 @@
-"""Cubins: their functions, and the source lines of each instruction with what was inlined."""
+"""Cubins: their functions, and the source lines of each instruction with inlined calls."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_without_names_inlined_calls_keep_their_lines():
 
 
 @pytest.mark.parametrize("data", [b"", b"\x7fELF", bytes(64), Path("/bin/sh").read_bytes()[:4096]])
-def test_what_is_no_cubin_is_refused(data: bytes):
+def test_a_file_that_is_no_cubin_is_refused(data: bytes):
     with pytest.raises(NotElf):
         Cubin(data)
 
@@ -119,7 +119,7 @@ def test_a_large_file_is_read_in_parts(monkeypatch: pytest.MonkeyPatch):
 
 
 def survives(data: bytes) -> None:
-    """Whatever the bytes: an answer, or a clear no."""
+    """Any bytes give an answer or a clear error."""
     try:
         code = Cubin(data)
     except NotElf:
@@ -132,13 +132,13 @@ def survives(data: bytes) -> None:
             code.relocations(".text." + name)
 
 
-def test_a_cubin_cut_short_anywhere_gives_what_is_left():
+def test_a_cubin_cut_short_anywhere_gives_its_remaining_functions():
     data = cubin("lines")
     for length in range(0, len(data), 7):
         survives(data[:length])
 
 
-def test_a_line_table_cut_short_anywhere_gives_what_is_left():
+def test_a_line_table_cut_short_anywhere_gives_its_remaining_lines():
     data = cubin("lines")
     section = Cubin(data).elf.section(".debug_line")
     assert section

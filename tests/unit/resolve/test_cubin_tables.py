@@ -1,4 +1,4 @@
-"""The derived tables of GPU code: what a profile with samples and cubins has after sealing."""
+"""The derived tables of GPU code that sealing adds to a profile with samples and cubins."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_every_instruction_of_a_sampled_function_is_there(tmp_path: Path, nvdisa
     ]
 
 
-def test_lines_lead_from_the_kernel_to_what_was_inlined(tmp_path: Path):
+def test_lines_lead_from_the_kernel_to_its_inlined_functions(tmp_path: Path):
     store = profile(tmp_path / "p", (LINES, SCALE))
     write(store)
     rows = store.table("gpu_lines").filter(pl.col("offset") == 0xD0)
@@ -145,7 +145,7 @@ def test_device_code_stays_as_it_is_where_it_cannot_be_packed(tmp_path: Path, mo
     assert [file.name for file in (store.path / "cubins").iterdir()] == [f"{LINES:016x}.cubin"]
 
 
-def test_what_is_no_device_code_of_ours_stays(tmp_path: Path):
+def test_a_file_that_is_no_device_code_of_ours_stays(tmp_path: Path):
     store = profile(tmp_path / "p")
     (store.path / "cubins/folder").mkdir()
     write(store)
@@ -166,7 +166,7 @@ def test_a_kernel_without_lines_has_its_instructions(tmp_path: Path, nvdisasm: P
     assert len(store.table("gpu_lines")) == 0
 
 
-def test_what_is_missing_is_told_once(tmp_path: Path, nvdisasm: Path):
+def test_missing_code_is_noted_once(tmp_path: Path, nvdisasm: Path):
     store = profile(tmp_path / "p", (LINES, "gone"), (0x99, "a"), (0x99, "b"), (LINES, SCALE))
     assert write(store, nvdisasm) == [
         "the device code of 2 sampled functions was not kept: they have no lines and no instructions",
@@ -182,7 +182,7 @@ def test_a_damaged_cubin_costs_only_itself(tmp_path: Path, nvdisasm: Path):
     assert store.table("gpu_lines")["function"].unique().to_list() == [SCALE]
 
 
-def test_code_that_the_tool_cannot_read_is_told(tmp_path: Path):
+def test_code_that_the_tool_cannot_read_is_noted(tmp_path: Path):
     store = profile(tmp_path / "p", (LINES, SCALE))
     (note,) = write(store, fake_nvdisasm(tmp_path, "sys.exit(1)"))
     assert "could not read 1 of 1 sampled kernels" in note and "pip install -U nvidia-cuda-nvdisasm" in note
@@ -226,13 +226,13 @@ class TestSources:
         assert sources([File("kernel.cu", 6)], ["/none", str(tmp_path)], this_machine()).text == {"kernel.cu": "kernel"}
 
     @pytest.mark.parametrize("content", [b"\x7fELF\0\0", b"x" * (LARGEST + 1)])
-    def test_what_is_no_text_or_too_much_is_not_kept(self, tmp_path: Path, content: bytes):
+    def test_a_file_that_is_no_text_or_too_large_is_not_kept(self, tmp_path: Path, content: bytes):
         path = tmp_path / "kernel.py"
         path.write_bytes(content)
         assert sources([File(str(path), 0)], [], this_machine()).text == {}
 
     @pytest.mark.parametrize("path", ["", "/", "/none/at/all", "/dev/zero", "a\0b", "/" + "x" * 9999])
-    def test_what_cannot_be_read_is_left_out(self, path: str):
+    def test_unreadable_values_are_left_out(self, path: str):
         assert sources([File(path, 5)], ["/"], this_machine()).text == {}
 
 

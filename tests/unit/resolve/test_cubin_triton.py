@@ -1,4 +1,4 @@
-"""What was inlined into a Triton kernel, from the PTX in Triton's cache."""
+"""Functions inlined into a Triton kernel, from the PTX in Triton's cache."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LIBRARY = "standard.py"
 
 @pytest.fixture
 def cache(tmp_path: Path) -> Path:
-    """As Triton keeps it: a folder for each compilation."""
+    """A cache as Triton keeps it: a folder for each compilation."""
     for name, content in (("OTHER", cubin("lines")), ("KEY", cubin("softmax"))):
         (tmp_path / name).mkdir()
         (tmp_path / name / "softmax.cubin").write_bytes(content)
@@ -42,7 +42,7 @@ def test_calls_lead_from_the_kernel_through_its_helper_to_the_library(cache: Pat
     assert all(chain[2][0] == chain[3][0] == LIBRARY for chain in inlined)
 
 
-def test_the_innermost_line_stays_what_the_cubin_says(cache: Path, tmp_path: Path):
+def test_the_innermost_line_stays_that_of_the_cubin(cache: Path, tmp_path: Path):
     assert [chain[-1:] for chain in chains(cache)] == [chain[-1:] for chain in chains()]
 
 
@@ -74,13 +74,13 @@ def test_a_damaged_ptx_changes_nothing(cache: Path, text: str):
     assert chains(cache) == chains()
 
 
-def test_where_two_files_have_the_same_name_no_call_is_told(cache: Path):
+def test_where_two_files_have_the_same_name_no_call_is_named(cache: Path):
     text = (cache / "KEY/softmax.ptx").read_text()
     (cache / "KEY/softmax.ptx").write_text(text + '\n\t.file\t3 "/elsewhere/softmax.py"\n')
     assert chains(cache) == chains()
 
 
-def test_what_was_inlined_has_the_name_of_its_python_function(tmp_path: Path):
+def test_inlined_code_has_the_name_of_its_python_function(tmp_path: Path):
     path = tmp_path / "kernels.py"
     path.write_text("@jit\ndef outer(x):\n    @jit\n    def inner(y):\n        return y\n    return inner(x)\n\nz = 1\n")
     file = File(str(path), path.stat().st_size)

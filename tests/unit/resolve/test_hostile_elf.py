@@ -1,4 +1,4 @@
-"""Binaries that a stranger put into a profile: no size that they state is believed, and what they break is not the command that reads."""
+"""Binaries that a stranger put into a profile: no size in them is believed, and a damaged one does not end the command that reads it."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ MB = 1 << 20
 
 
 def answer(folder: Path, parts: Mapping[str, Part], megabytes: int = 1024) -> tuple[int, int, str]:
-    """How many functions an address has, how long their longest name is, and what was noted."""
+    """The number of functions that an address has, the length of their longest name, and the notes."""
     (folder / "x").write_bytes(elf(parts))
     functions, longest, note = said(READ, folder, megabytes=megabytes).rstrip("\n").split(" ", 2)
     return int(functions), int(longest), note
 
 
-def test_a_sound_file_has_functions_and_what_is_inlined_in_them(tmp_path: Path) -> None:
+def test_a_sound_file_has_functions_and_their_inlined_calls(tmp_path: Path) -> None:
     assert answer(tmp_path, {**NAMED, **nested(3)}) == (3, 5, "")
 
 

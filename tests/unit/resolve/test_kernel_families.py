@@ -169,17 +169,17 @@ SHORT = [
 
 
 @pytest.mark.parametrize(("expected", "name"), [(expected, name) for expected, names in NAMES.items() for name in names])
-def test_a_kernel_is_of_the_family_of_what_it_does(expected: str, name: str) -> None:
+def test_a_kernel_belongs_to_the_family_of_its_task(expected: str, name: str) -> None:
     assert family(name) == expected
 
 
 @pytest.mark.parametrize(("name", "short"), SHORT)
-def test_matrix_products_tell_type_tile_and_layout(name: str, short: str) -> None:
+def test_matrix_products_have_type_tile_and_layout(name: str, short: str) -> None:
     assert short_name(name) == short
 
 
 @given(st.text(max_size=200))
-def test_any_text_is_of_a_family(name: str) -> None:
+def test_any_text_belongs_to_a_family(name: str) -> None:
     assert family(name) in FAMILIES
     assert len(short_gemm(name)) <= len(name) + 20
 

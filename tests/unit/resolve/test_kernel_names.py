@@ -79,7 +79,7 @@ NAMES = [
 
 
 @pytest.mark.parametrize(("name", "short"), NAMES, ids=[short for _, short in NAMES])
-def test_what_matters_is_left(name: str, short: str):
+def test_the_important_parts_of_a_name_remain(name: str, short: str):
     assert short_name(name) == short
 
 
@@ -118,7 +118,7 @@ def test_a_function_inside_a_kernel_has_its_own_name():
     assert full_name("$outer$_Z9slow_partfi") == "slow_part(float, int)"
 
 
-def test_a_name_beyond_the_demangler_is_read_for_what_it_tells():
+def test_a_name_beyond_the_demangler_is_read_for_its_parts():
     """libstdc++'s gives up after a thousand letters; this is how one of two thousand begins."""
     name = (
         "_ZN7cutlass13device_kernelINS_4gemm6kernel13GemmUniversalIN4cute5tupleIJiiiiEEENS1_10collective13CollectiveMmaI"

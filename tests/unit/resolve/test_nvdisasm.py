@@ -1,4 +1,4 @@
-"""SASS: what nvdisasm prints becomes instructions; what it cannot do, or hangs on, costs only itself."""
+"""SASS: nvdisasm's text becomes instructions; a kernel that it cannot decode, or hangs on, costs only itself."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_a_small_cubin_holds_the_code_of_large_ones():
     assert small.header[48:52] == codes_[0].header[48:52], "the architecture"
 
 
-def test_instructions_come_with_offsets_and_what_they_jump_to(tmp_path: Path):
+def test_instructions_come_with_offsets_and_jump_targets(tmp_path: Path):
     tool = fake_nvdisasm(tmp_path, PRINT + "for name in names: show(name)")
     listings = disassemble(codes("lines", "outer", SCALE), [tool])
     assert list(listings) == [0, 1]
@@ -69,7 +69,7 @@ def test_a_function_on_which_the_tool_fails_takes_no_other_along(tmp_path: Path)
     assert set(listings) == {0, 2}
 
 
-def test_what_one_tool_does_not_know_the_next_is_asked(tmp_path: Path):
+def test_names_that_one_tool_does_not_know_go_to_the_next(tmp_path: Path):
     (tmp_path / "old").mkdir()
     (tmp_path / "new").mkdir()
     old = fake_nvdisasm(tmp_path / "old", "sys.exit(1)")

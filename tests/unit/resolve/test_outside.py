@@ -40,7 +40,7 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def claimed(path: Path, identity: str = "ab" * 16) -> Meta:
-    """As its recorder left it."""
+    """The metadata of a profile as its recorder left it, with a claim."""
     path.mkdir(mode=0o700, exist_ok=True)
     assert claims.claim(Folder.open(path), identity)
     return Meta(
@@ -102,7 +102,7 @@ def cubin_that_names(file: Path) -> bytes:
 
 @pytest.fixture
 def private_folder() -> Iterator[Path]:
-    """As long as the folder that the test's cubin names."""
+    """A folder whose path is as long as that of the folder which the test's cubin names."""
     folder = Path("/tmp/private-keyring")
     folder.mkdir(mode=0o700, exist_ok=True)
     yield folder
@@ -118,7 +118,7 @@ def _note_opened(event: str, about: tuple[object, ...]) -> None:
 
 @contextmanager
 def opened_files() -> Iterator[list[str]]:
-    """What Python opens meanwhile."""
+    """The files that Python opens meanwhile."""
     if not _listening:
         sys.addaudithook(_note_opened)
     names: list[str] = []
@@ -146,7 +146,7 @@ def test_a_strangers_cubin_cannot_have_a_private_file_read(tmp_path: Path, priva
 
 
 def test_a_file_of_unknown_length_is_a_source_only_by_its_name(tmp_path: Path, private_folder: Path) -> None:
-    """A program that is recorded may be hostile, too: what it runs must not have any file put into a report that is passed on."""
+    """A recorded program may be hostile, too: its kernels must not put an arbitrary file into a report that is passed on."""
     for name, kept in (("secret.key", False), ("kernel0.cu", True)):
         file = private_folder / name
         file.write_text(SECRET)
@@ -193,7 +193,7 @@ def test_the_recorders_own_profile_has_names_and_later_opening_reads_nothing(tmp
 
 
 def test_a_profile_that_came_back_from_somebody_else_proves_nothing(tmp_path: Path) -> None:
-    """Its id is known to who had it in hands."""
+    """The person who had the profile knows its id."""
     path = tmp_path / "p"
     meta = claimed(path)
     ended_profile(path, ProcessFiles(), meta=meta)

@@ -1,4 +1,4 @@
-"""What compiled kernels were made from: read from what was recorded, found for stacks and kernels, and their time divided."""
+"""Provenance of compiled kernels: read from the recording, looked up for stacks and kernels, and their time divided."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def sets_of(origins: KernelOrigins, *stacks: int) -> list[str]:
     return [origins.labels[number] for number in sets]
 
 
-def test_the_generated_line_that_runs_tells_the_ops(compiled: Profile) -> None:
+def test_the_generated_line_that_runs_names_the_ops(compiled: Profile) -> None:
     fused = "fused: aten::add (layers.2), aten::native_layer_norm (layers.3.norm)"
     assert sets_of(kernel_origins(compiled), 2, 3, 4, 5) == [fused, fused, "aten::gelu (layers.3)", "aten::gelu (layers.3)"]
 
@@ -63,11 +63,11 @@ def test_other_lines_and_other_files_are_not_compiled_code(compiled: Profile) ->
     assert sets_of(kernel_origins(compiled), 1, 6, 7, 999) == ["", "", "", ""]
 
 
-def test_a_thread_without_python_is_told_by_the_kernels_library(compiled: Profile) -> None:
+def test_a_thread_without_python_is_named_by_the_kernels_library(compiled: Profile) -> None:
     assert sets_of(kernel_origins(compiled), 8) == ["fused: aten::add (layers.2), aten::native_layer_norm (layers.3.norm)"]
 
 
-def test_a_kernel_whose_stack_says_nothing_is_told_by_its_name(compiled: Profile) -> None:
+def test_a_kernel_whose_stack_says_nothing_is_classified_by_its_name(compiled: Profile) -> None:
     origins, here = kernel_origins(compiled), np.zeros(2, dtype=np.int64)
     sets = origins.of_kernels(here, np.array([1, 2]), pl.Series(["cpp_fused_gelu_1", "cpp_fused_gelu_1"]))
     assert [origins.labels[number] for number in sets] == [
@@ -83,7 +83,7 @@ def test_a_profile_without_compiled_code_has_no_sets(tmp_path: Path) -> None:
     assert (divided.item.tolist(), divided.part.tolist(), divided.value.tolist()) == ([0, 1], [-1, -1], [5, 7])
 
 
-def test_one_name_in_two_graphs_is_told_apart_by_the_line_and_else_may_be_either(tmp_path: Path) -> None:
+def test_one_name_in_two_graphs_is_decided_by_the_line_else_it_may_be_either(tmp_path: Path) -> None:
     origins = provenance(sealed(tmp_path / "p.aiflame", kernel_origins=[call("k", 40, ADD), call("k", 44, NORM)]).table("kernel_origins"))
     assert origins.calls["set"].to_list() == [1, 2]
     assert origins.labels[origins.joint([1, 2])] == "fused: aten::add (layers.2), aten::native_layer_norm (layers.3.norm)"
@@ -94,7 +94,7 @@ def test_one_name_in_two_graphs_is_told_apart_by_the_line_and_else_may_be_either
     ["", "{", "[]", "null", '{"ops": 3}', '{"ops": [3]}', '{"ops": []}', '{"line": 1}', '{"ops": {"op": "x"}}', "[" * 5000],
     ids=str,
 )
-def test_what_does_not_parse_is_passed_over(tmp_path: Path, text: str) -> None:
+def test_lines_that_do_not_parse_are_skipped(tmp_path: Path, text: str) -> None:
     rows = [{**FUSED, "origins": text}, ALONE]
     origins = provenance(sealed(tmp_path / "p.aiflame", kernel_origins=rows).table("kernel_origins"))
     assert origins.calls["kernel"].to_list() == ["cpp_fused_gelu_1"]
@@ -146,7 +146,7 @@ def test_nothing_of_a_value_is_lost(shares: list[list[int]], values: list[tuple[
 
 
 def test_small_values_are_shared_out_fairly(compiled: Profile) -> None:
-    """A hundred samples of 1: three quarters of them are of the op that moves three quarters of the bytes."""
+    """A hundred samples of 1: three quarters of them go to the op that moves three quarters of the bytes."""
     origins = kernel_origins(compiled)
     divided = origins.divide(np.full(100, 1), np.ones(100, dtype=np.int64))
     of_add = divided.part == origins.parts["op"].to_list().index("aten::add")

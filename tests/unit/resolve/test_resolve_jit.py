@@ -70,7 +70,7 @@ def test_a_perf_map_that_the_recorder_kept_names_addresses(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("written", ["while it ran", "before it started"])
-def test_a_perf_map_in_tmp_is_believed_only_when_it_is_of_this_process(tmp_path: Path, written: str) -> None:
+def test_a_perf_map_in_tmp_is_believed_only_for_its_own_process(tmp_path: Path, written: str) -> None:
     path = Path(f"/tmp/perf-{PID}.map")
     path.write_text(f"{START:x} 40 foo\n")
     now = time.time()

@@ -13,7 +13,7 @@ from aiflame.resolve.names.readable import LONGEST_FULL, LONGEST_SHORT, readable
 from aiflame.resolve.names.rust_names import demangle_rust
 
 SHORT = {
-    # What deep-learning frameworks are made of.
+    # Functions of deep-learning frameworks.
     "at::_ops::addmm::call(at::Tensor const&, at::Tensor const&)": "at::_ops::addmm::call",
     "void at::native::(anonymous namespace)::foo<float>(at::Tensor&)": "at::native::foo",
     "at::native::add(at::Tensor&)::{lambda()#2}::operator()() const::{lambda(float, float)#1}::operator()(float, float) const": (
@@ -162,7 +162,7 @@ def test_outlines_of_mangled_names(symbol: str) -> None:
 @pytest.mark.parametrize(
     "symbol", ["main", "_ZNoise", "_ZGVeN8v_Sleef_ceil", "_Z", "_ZN", "_Z9short", "_Z" + "Z" * 5000, "_Z" + "9" * 5000]
 )
-def test_what_is_no_mangled_name_has_no_outline(symbol: str) -> None:
+def test_a_name_that_is_not_mangled_has_no_outline(symbol: str) -> None:
     assert outline(symbol) is None
 
 

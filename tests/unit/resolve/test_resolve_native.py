@@ -160,7 +160,7 @@ def test_without_a_name_module_and_offset_remain_and_a_function_stays_together(p
         assert (row["name"], row["module"], row["offset"]) == (f"[unknown] program+0x{start:x}", "program", program.marks[mark])
 
 
-def test_a_stripped_library_names_what_it_exports(tmp_path: Path) -> None:
+def test_functions_that_a_stripped_library_exports_have_names(tmp_path: Path) -> None:
     library, source = tmp_path / "lib.so", tmp_path / "lib.c"
     source.write_text(
         "__attribute__((noinline)) static int inner(int x) { return x * 7 + 1; }\nint exported(int x) { return inner(x) + 3; }\n"
@@ -203,7 +203,7 @@ def test_a_file_that_was_replaced_since_gives_no_names(program: Binary, tmp_path
     assert open_profile(profile.path).notes() == [f"{other.path} has changed since it was recorded: its functions have no names"]
 
 
-def test_a_file_that_is_gone_is_told_of(tmp_path: Path) -> None:
+def test_a_file_that_is_gone_is_noted(tmp_path: Path) -> None:
     word = native(1, 0x1234, exact=True)
     profile = resolved(tmp_path, tmp_path / "libgone.so (deleted)", b"id", word)
     assert names(profile, word) == ["[unknown] libgone.so+0x1234"]
@@ -211,7 +211,7 @@ def test_a_file_that_is_gone_is_told_of(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("most", [1, 1 << 30])
-def test_debug_information_beyond_the_limit_is_left_out_and_told_of(
+def test_debug_information_beyond_the_limit_is_left_out_with_a_note(
     program: Binary, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int
 ) -> None:
     monkeypatch.setattr("aiflame.resolve.native.debug_lines.LARGEST_DEBUG", most)

@@ -1,4 +1,4 @@
-"""The derived tables: Python frames, frames of our own, and what every row keeps to."""
+"""The derived tables: Python frames, frames of our own, and rules that hold for every row."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def test_a_scanned_frame_is_marked_approximate(tmp_path: Path) -> None:
     assert shown[native(1, 0x1234)]["approximate"] is False
 
 
-def test_what_a_damaged_profile_may_say_is_no_failure(tmp_path: Path) -> None:
+def test_errors_for_people_about_a_damaged_profile_are_no_failure(tmp_path: Path) -> None:
     most = (1 << 64) - 1
     words = [native(1, 0), native(1, (1 << 39) - 1, exact=True), native(2, 5), python(1, (1 << 31) - 2), FrameKind.ADDRESS << 60 | 1]
     profile = sealed(

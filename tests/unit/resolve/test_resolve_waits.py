@@ -1,4 +1,4 @@
-"""What a waiting stack waits on, in stacks as debuggers show them (innermost first)."""
+"""Names the thing that a waiting stack waits for, in stacks as debuggers show them (innermost first)."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ STACKS: list[tuple[str, str | None, list[str]]] = [
     ),
     ("LLVM's runtime asleep", "[OpenMP wait]", ["pthread_cond_wait", "__kmp_suspend_64", "__kmp_wait_template", "__kmp_launch_thread"]),
     ("an OpenMP critical section", "[lock]", ["futex_wait", "gomp_mutex_lock_slow", "GOMP_critical_start", "app::sum"]),
-    # What is no wait.
+    # Stacks that do not wait.
     ("work in a region", None, ["app::kernel", "gomp_thread_start", "start_thread"]),
     ("work under a lock's owner", None, ["memcpy", "std::condition_variable::wait"]),
     ("work called from I/O", None, ["app::parse", "read"]),

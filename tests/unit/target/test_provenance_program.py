@@ -1,4 +1,4 @@
-"""What runs inside the program for --keep-ir and JAX, with a program's classes and aiflame's module made up."""
+"""Hooks inside the program for --keep-ir and JAX, with a program's classes and aiflame's module made up."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from aiflame.target import jax_ops, triton_ir
 
 
 class Bridge(ModuleType):
-    """The module `_aiflame`, remembering what it is told."""
+    """The module `_aiflame`; it remembers the calls that it gets."""
 
     def __init__(self, profile: Path, features: int) -> None:
         super().__init__("_aiflame")
@@ -84,7 +84,7 @@ def test_a_kernel_that_cannot_be_kept_is_compiled_all_the_same(bridge: Bridge, t
 
 @pytest.fixture
 def compiler(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """jax._src.compiler, whose executables have one HLO module; None stands for what has none."""
+    """jax._src.compiler, whose executables have one HLO module; None stands for an executable that has none."""
     module = ModuleType("jax._src.compiler")
 
     def compile_or_get_cached(text: str | None) -> Any:
@@ -97,7 +97,7 @@ def compiler(monkeypatch: pytest.MonkeyPatch) -> Any:
     return module
 
 
-def test_what_jax_compiles_or_finds_in_its_cache_is_told(bridge: Bridge, compiler: Any) -> None:
+def test_programs_that_jax_compiles_or_loads_from_its_cache_are_reported(bridge: Bridge, compiler: Any) -> None:
     jax_ops.install(sys.modules["jax"])
     jax_ops.install(sys.modules["jax"])
     compiler.compile_or_get_cached(MODULE)
@@ -116,7 +116,7 @@ def test_another_recording_hears_of_it_again(bridge: Bridge, compiler: Any) -> N
     assert bridge.rows == origins
 
 
-def test_an_executable_that_tells_nothing_is_given_to_the_program_all_the_same(bridge: Bridge, compiler: Any) -> None:
+def test_an_executable_without_information_still_reaches_the_program(bridge: Bridge, compiler: Any) -> None:
     jax_ops.install(sys.modules["jax"])
     assert compiler.compile_or_get_cached(None) is not None
     assert bridge.notes == ["JAX: origins of kernels are incomplete (AttributeError)"]

@@ -1,4 +1,4 @@
-"""What waits in the program for its imports: seen from the program, nothing is different."""
+"""The import hooks that wait in the program for its modules: the program itself notices no difference."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SOURCE = Path(__file__).parents[3] / "src/aiflame/target/bootstrap.py"
 
 @dataclass
 class Program:
-    """A program's folder on the import path, and a folder of ours with hooks that note what they are called with."""
+    """A program's folder on the import path, and a folder of ours with hooks that note their arguments."""
 
     folder: Path
     target: Path
@@ -244,7 +244,7 @@ def test_a_hook_that_is_missing_is_skipped(program: Program) -> None:
         ("x = (\n", "SyntaxError: "),
     ],
 )
-def test_what_fails_in_ours_is_a_note_and_the_import_goes_on(program: Program, text: str, note: str) -> None:
+def test_a_failure_in_our_hook_is_a_note_and_the_import_goes_on(program: Program, text: str, note: str) -> None:
     program.hook("torch_hooks", text)
     program.start()
     assert import_module("torch").VALUE == 1
@@ -252,7 +252,7 @@ def test_what_fails_in_ours_is_a_note_and_the_import_goes_on(program: Program, t
     assert note in printed and "\n" not in printed
 
 
-def test_each_further_recording_is_told(program: Program) -> None:
+def test_each_further_recording_gets_the_reports(program: Program) -> None:
     program.start()
     program.bootstrap["recording_began"]()
     assert not program.notes
@@ -268,7 +268,7 @@ def test_an_interrupted_import_is_the_program_s(program: Program) -> None:
         import_module("torch")
 
 
-def test_only_what_is_frozen_is_imported() -> None:
+def test_only_frozen_modules_are_imported() -> None:
     """The file runs before the interpreter can read modules from disk."""
     tree = ast.parse(SOURCE.read_text())
     names = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}

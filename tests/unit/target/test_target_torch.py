@@ -1,4 +1,4 @@
-"""What runs inside programs with torch, with a stand-in for the collector's module: what it tells, and that programs stay as they are."""
+"""Hooks inside programs with torch, with a stand-in for the collector's module: the calls that they report; programs stay as they are."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ pytestmark = pytest.mark.skipif(find_spec("torch") is None, reason="torch is not
 SOURCE = Path(__file__).resolve().parents[3] / "src"
 STAND_IN = """
 import sys, types
-told = []
+reports = []
 fake = types.ModuleType("_aiflame")
-def told_of(name, answer=None):
-    def tell(*values):
-        told.append((name, *values))
+def reporting(name, answer=None):
+    def report(*values):
+        reports.append((name, *values))
         return answer(*values) if answer else None
-    return tell
+    return report
 row = iter(range(1, 1 << 30))
-fake.begin = told_of("begin", lambda *values: next(row))
+fake.begin = reporting("begin", lambda *values: next(row))
 for name in ("end", "name_layer", "forget_layer", "calibrate_autograd", "when_layers_are_new", "note"):
-    setattr(fake, name, told_of(name))
+    setattr(fake, name, reporting(name))
 fake.watch_model_calls = lambda *values: None
 sys.modules["_aiflame"] = fake
-def all_told(name):
-    return [values for kind, *values in told if kind == name]
+def all_reported(name):
+    return [values for kind, *values in reports if kind == name]
 def layers():
-    return [(path, root, kind.rpartition(".")[2]) for _, root, path, kind in all_told("name_layer")]
+    return [(path, root, kind.rpartition(".")[2]) for _, root, path, kind in all_reported("name_layer")]
 import torch
 from aiflame.target import torch_hooks
 torch_hooks.install(torch)
-[[names_wanted]] = [call for call in all_told("when_layers_are_new")]
+[[names_wanted]] = [call for call in all_reported("when_layers_are_new")]
 class Peek(torch.nn.Module):
     'The collector calls while this is called.'
     def forward(self, value):
@@ -89,7 +89,7 @@ def test_a_module_that_hangs_in_itself_ends_there() -> None:
     """)
 
 
-def test_what_hangs_in_no_module_of_the_stack_is_a_model_of_its_own() -> None:
+def test_a_module_inside_no_other_on_the_stack_is_a_model_of_its_own() -> None:
     run("""
     class Hides(torch.nn.Module):
         def __init__(self):
@@ -103,7 +103,7 @@ def test_what_hangs_in_no_module_of_the_stack_is_a_model_of_its_own() -> None:
     """)
 
 
-def test_names_are_told_once_and_again_to_another_recording() -> None:
+def test_names_are_sent_once_to_each_recording() -> None:
     run("""
     model = torch.nn.Sequential(Peek())
     model(torch.ones(2)), model(torch.ones(2))
@@ -134,7 +134,7 @@ def test_a_module_that_is_gone_is_forgotten() -> None:
     model(torch.ones(2))
     addresses = {id(model), id(model[0])}
     del model
-    assert {address for address, in all_told("forget_layer")} == addresses
+    assert {address for address, in all_reported("forget_layer")} == addresses
     """)
 
 
@@ -177,8 +177,8 @@ def test_modules_that_share_too_much_come_to_an_end() -> None:
     from aiflame.target import torch_layers
     torch_layers.MOST_PLACES = 1000
     model(torch.ones(2))
-    # What was not reached is a model of its own.
-    assert len(layers()) == 1001 and all_told("note")
+    # The part of the model that was not reached is a model of its own.
+    assert len(layers()) == 1001 and all_reported("note")
     """)
 
 
@@ -200,8 +200,8 @@ def test_a_step_of_an_optimizer_is_a_region() -> None:
     weight = torch.nn.Parameter(torch.ones(2))
     optimizer = torch.optim.SGD([weight], lr=0.1)
     weight.sum().backward(); optimizer.step(); optimizer.step()
-    assert all_told("begin") == [["optimizer", "aiflame", 4, 1, id(optimizer)]] * 2
-    assert all_told("end") == [[1], [2]]
+    assert all_reported("begin") == [["optimizer", "aiflame", 4, 1, id(optimizer)]] * 2
+    assert all_reported("end") == [[1], [2]]
     """)
 
 
@@ -213,7 +213,7 @@ def test_a_step_that_raised_ends_before_the_next() -> None:
     try: optimizer.step(fail)
     except ValueError: pass
     optimizer.step()
-    assert [kind for kind, *_ in told if kind in ("begin", "end")] == ["begin", "end", "begin", "end"]
+    assert [kind for kind, *_ in reports if kind in ("begin", "end")] == ["begin", "end", "begin", "end"]
     """)
 
 
@@ -221,7 +221,7 @@ def test_each_batch_of_a_loader_is_a_region_and_so_is_the_end() -> None:
     run("""
     loader = torch.utils.data.DataLoader(list(range(6)), batch_size=2)
     assert [batch.tolist() for batch in loader] == [[0, 1], [2, 3], [4, 5]]
-    assert all_told("begin") == [["data", "aiflame", 4, 1]] * 4 and len(all_told("end")) == 4
+    assert all_reported("begin") == [["data", "aiflame", 4, 1]] * 4 and len(all_reported("end")) == 4
     """)
 
 
@@ -235,7 +235,7 @@ def test_loaders_with_workers(start: str, tmp_path: Path) -> None:
     if __name__ == "__main__":
         loader = torch.utils.data.DataLoader(list(range(6)), batch_size=2, num_workers=1, multiprocessing_context={start!r})
         assert [batch.tolist() for batch in loader] == [[0, 1], [2, 3], [4, 5]]
-        assert len(all_told("begin")) == 4
+        assert len(all_reported("begin")) == 4
     """)
     )
     environment = {"PYTHONPATH": str(SOURCE), "PATH": "/usr/bin:/bin"}
@@ -244,10 +244,10 @@ def test_loaders_with_workers(start: str, tmp_path: Path) -> None:
     assert not process.stderr
 
 
-def test_numbers_of_nodes_are_told_that_only_rise_and_random_numbers_stay() -> None:
+def test_numbers_of_nodes_only_rise_and_random_numbers_stay() -> None:
     run(
         """
-    calls = all_told("calibrate_autograd")
+    calls = all_reported("calibrate_autograd")
     assert [number for _, number, _ in calls] == list(range(calls[0][1], calls[0][1] + 4))
     drawn = torch.rand(3)
     torch.manual_seed(torch.initial_seed())

@@ -1,4 +1,4 @@
-"""How specializations of Triton kernels are spelled, and how kernels that are loaded are told: on stand-ins for Triton's objects."""
+"""How specializations of Triton kernels are spelled, and how loaded kernels are reported: on stand-ins for Triton's objects."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from aiflame.target.triton_specialization import LONGEST, readable, specializati
 def source(
     name: str = "vadd", signature: dict[str, str] | None = None, attrs: object = None, module: str = "train", **constexprs: Any
 ) -> Any:
-    """As `triton.compiler.ASTSource` is: constants by the path of the parameter's place."""
+    """A stand-in for `triton.compiler.ASTSource`: constants by the path of the parameter's place."""
     signature = {"x": "*fp32", "n": "i32"} if signature is None else signature
     names = [*signature, *constexprs]
     function = SimpleNamespace(
@@ -77,7 +77,7 @@ def test_constexprs_are_spelled_briefly(constexprs: dict[str, Any], expected: st
     assert spelled(**constexprs) == f"k_{expected}_w4_s2"
 
 
-def test_two_specializations_are_told_by_block_warps_and_stages() -> None:
+def test_two_specializations_are_named_by_block_warps_and_stages() -> None:
     assert spelled("vadd", 4, 2, BLOCK=128) == "vadd_bs128_w4_s2"
     assert spelled("vadd", 8, 2, BLOCK=256) == "vadd_bs256_w8_s2"
 
@@ -107,7 +107,7 @@ def test_a_name_is_one_that_an_assembler_takes(name: str, constexprs: dict[str, 
         assert len(text) <= LONGEST and text.isascii() and text.replace("_", "a").isalnum(), text
 
 
-def test_what_is_hidden_is_in_the_suffixes() -> None:
+def test_hidden_parts_are_in_the_suffixes() -> None:
     def of(*, divisible: bool = False, kind: str = "fp32") -> list[str]:
         attrs = {(1,): [["tt.divisibility", 16]]} if divisible else {}
         specialized = specialization(source(signature={"x": f"*{kind}", "n": "i32"}, attrs=attrs, BLOCK=128), options())
@@ -119,11 +119,11 @@ def test_what_is_hidden_is_in_the_suffixes() -> None:
     assert of() == of()
 
 
-# What is loaded
+# Loaded kernels
 
 
 class Kernel:
-    """As `CompiledKernel` is."""
+    """A stand-in for `CompiledKernel`."""
 
     def __init__(self, of: Any, name: str = "vadd", settings: Any = None, loads: bool = True) -> None:
         self.src, self.name, self.metadata, self.hash = of, name, settings or options(), "abc"
@@ -139,13 +139,13 @@ class Kernel:
             self.module, self.function = 1, 0x7000
 
 
-Told = list[tuple[int, str, str, dict[str, Any]]]
+Rows = list[tuple[int, str, str, dict[str, Any]]]
 
 
 @pytest.fixture
-def reported(monkeypatch: pytest.MonkeyPatch) -> Told:
-    """What the program's kernels are told as, once Triton is imported."""
-    rows: Told = []
+def reported(monkeypatch: pytest.MonkeyPatch) -> Rows:
+    """The rows in which the program's kernels are reported, once Triton is imported."""
+    rows: Rows = []
     notes: list[str] = []
     bridge = ModuleType("_aiflame")
     bridge.__dict__.update(
@@ -162,7 +162,7 @@ def reported(monkeypatch: pytest.MonkeyPatch) -> Told:
 Loaded: Any = Kernel
 
 
-def test_a_kernel_is_told_once_when_it_is_loaded(reported: Told) -> None:
+def test_a_kernel_is_reported_once_when_it_is_loaded(reported: Rows) -> None:
     kernel = Loaded(source(BLOCK=128))
     assert reported == []
     kernel._init_handles()
@@ -173,31 +173,31 @@ def test_a_kernel_is_told_once_when_it_is_loaded(reported: Told) -> None:
     assert (details["num_warps"], details["num_stages"], details["file"], details["line"]) == (4, 2, "train.py", 7)
 
 
-def test_a_name_that_the_program_has_chosen_wins(reported: Told) -> None:
+def test_a_name_that_the_program_has_chosen_wins(reported: Rows) -> None:
     Loaded(source(BLOCK=128), name="mine")._init_handles()
     assert [(row[2], row[3]["suffixes"]) for row in reported] == [("mine", [])]
 
 
-def test_kernels_of_inductor_are_left_alone(reported: Told) -> None:
+def test_kernels_of_inductor_are_left_alone(reported: Rows) -> None:
     Loaded(source("triton_poi_fused_add_0", module="torch._inductor.runtime.compile_tasks.cabc", XBLOCK=128))._init_handles()
     Loaded(None)._init_handles()
     assert reported == []
 
 
-def test_a_kernel_that_cannot_be_loaded_fails_as_it_would_alone(reported: Told) -> None:
+def test_a_kernel_that_cannot_be_loaded_fails_as_it_would_alone(reported: Rows) -> None:
     with pytest.raises(RuntimeError, match="out of resources"):
         Loaded(source(BLOCK=128), loads=False)._init_handles()
     assert reported == []
 
 
-def test_what_cannot_be_named_is_a_note_and_runs(reported: Told) -> None:
+def test_a_kernel_that_cannot_be_named_runs_and_is_noted(reported: Rows) -> None:
     kernel = Loaded(source(BLOCK=128))
     kernel.src.signature = None
     kernel._init_handles()
     assert kernel.function == 0x7000 and reported == []
 
 
-def test_another_recording_hears_of_what_was_loaded_before(reported: Told) -> None:
+def test_another_recording_gets_the_kernels_loaded_before(reported: Rows) -> None:
     kernel = Loaded(source(BLOCK=128))
     kernel._init_handles()
     reported.clear()
@@ -205,7 +205,7 @@ def test_another_recording_hears_of_what_was_loaded_before(reported: Told) -> No
     assert [row[:3] for row in reported] == [(0x7000, "vadd", "vadd_bs128_w4_s2")]
 
 
-def test_a_triton_that_loads_in_another_way_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_triton_that_loads_in_another_way_is_noted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "triton.compiler.compiler", SimpleNamespace())
     with pytest.raises(RuntimeError, match="keep their names"):
         triton_names.install(SimpleNamespace(__version__="9.0"))

@@ -40,13 +40,13 @@ class Launches:
 
     id: NDArray[np.uint32]
     starts: Ints
-    """For each process the place of its first launch here; after the last one, how many there are."""
+    """For each process the place of its first launch here; the last entry is the number of launches."""
     threads: Ints
     """process << 32 | row of `threads`, for the threads that launch and those that launches belong to: sorted"""
     thread: NDArray[np.integer]
     """Place in `threads`."""
     mother: NDArray[np.integer]
-    """The place of the one that it works for: that called backward, where autograd's own thread launches."""
+    """The place of the thread that it works for: the one that called backward, where autograd's own thread launches."""
     stack: NDArray[np.uint32]
     begin_ns: Ints
     end_ns: Ints
@@ -73,7 +73,7 @@ class Launches:
 class DeviceJoin:
     profile: Analysis
     meaning: Meaning
-    """Of its launches process, id, stack, CONTEXT and BRINGS."""
+    """The meaning of launches. It keeps their columns process, id, stack, CONTEXT and BRINGS."""
     sites: pl.DataFrame
     """For each site of `work`: process (i64), device, name (as compiled), short, kind, family, phase, layer (`layers.3.attn`), op, file,
     line, function (innermost line of the program's own source; "" where unknown), place (row of `places.rows`), took, launches, bytes."""
@@ -167,7 +167,7 @@ def _named(profile: Analysis, sites: pl.DataFrame, meaning: Meaning) -> pl.DataF
 
 
 def _launches(profile: Tables, meaning: Meaning) -> Launches:
-    """Of items in the order of the table."""
+    """The profile's launches, in the order of the table."""
     end = arrays(profile.scan("launches").select(pl.col("end_ns").clip(upper_bound=LATEST).cast(pl.Int64)))["end_ns"]
     process, number, thread, mother, stack = (
         meaning.launches[name].cast(pl.UInt32).to_numpy() for name in ("process", "id", "thread", MOTHER, "stack")

@@ -50,7 +50,7 @@ SAYS = {
     Cause.UNKNOWN: "the launch is not known",
 }
 BLOCKING_NS = 50_000
-"""To ask for a copy takes 2 to 10 µs; a call that lasts longer than this waits for the copy's end, as one from pageable memory does."""
+"""A request for a copy takes 2 to 10 µs; a call that lasts longer than this waits for the copy's end, as one from pageable memory does."""
 SOON_NS = 1_000_000
 """After it has waited for the device, a program launches again within this time, unless it does something of its own."""
 BETWEEN_LAUNCHES_NS = 200_000
@@ -119,7 +119,7 @@ def _copies(join: DeviceJoin) -> NDArray[np.bool_]:
 
 
 def _samples(join: DeviceJoin, threads: set[int]) -> dict[int, tuple[Ints, Ints]]:
-    """Of wall-clock time where that was sampled: samples of CPU time do not meet a thread that waits."""
+    """Times and places of samples by thread, of wall-clock time where it was sampled: samples of CPU time show no thread that waits."""
     rows = join.profile.scan("cpu_samples").select(
         *(pl.col(name).cast(pl.Int64) for name in ("process", "thread", "stack")), "clock", "time_ns"
     )

@@ -94,7 +94,7 @@ _EACH = {
     "sampled": pl.Int32,  # place with most samples of the thread meanwhile, 0: none
     "steady": pl.Boolean,  # in a step that is in the scope
 }
-"""Of each gap; there may be ten million."""
+"""The columns of each single gap; there may be ten million gaps."""
 _KEY = ["cause", "place", "of_phase"]
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 WARP = 32
 _REGISTERS = 1 << 16
-"""Of a multiprocessor, since compute capability 5.0; a warp takes them in units of 256, from the quarter that it runs on."""
+"""Registers of a multiprocessor, since compute capability 5.0; a warp takes them in units of 256, from the quarter that it runs on."""
 _UNIT, _QUARTERS = 256, 4
 _RESERVED = 1024
 """Bytes of shared memory that the system takes for each block, since 8.0."""
@@ -18,14 +18,14 @@ _RESERVED = 1024
 class Device:
     multiprocessors: int
     threads: int
-    """Of a multiprocessor, as are the others."""
+    """Threads that a multiprocessor can hold; the other fields are its limits, too."""
     blocks: int
     shared: int
     """Bytes."""
     host_rate: float
     """GB/s of a copy from pinned memory, over the slowest bus that it is sold with."""
     memory_bytes: float
-    """That its memory gives each multiprocessor in a cycle, at the usual clock."""
+    """Bytes that the device's memory gives each multiprocessor in a cycle, at the usual clock."""
     tensor_cores_32: bool = True
     """They multiply float32 (as TF32)."""
 
@@ -37,7 +37,7 @@ class Device:
 @dataclass(frozen=True, slots=True)
 class Residency:
     blocks: int
-    """Of one multiprocessor, at once."""
+    """Blocks that one multiprocessor holds at once."""
     warps: int
     limited_by: str
     """`registers`, `shared` or `block` (its size, or the number of blocks)."""
@@ -74,7 +74,7 @@ def device(name: str) -> Device | None:
 
 
 def residency(limits: Device, threads: int, registers: int, shared: int) -> Residency | None:
-    """Of blocks with so many threads, registers a thread, and bytes of shared memory; None where not even one fits, as the numbers say."""
+    """Computes how many blocks of this many threads, registers a thread and bytes of shared memory fit; None where not even one fits."""
     warps = -(-threads // WARP)
     if not warps:
         return None

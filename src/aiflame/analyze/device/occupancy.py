@@ -38,7 +38,7 @@ class Device:
     process: int
     name: str
     row: NDArray[np.uint32]
-    """Of `work.executions`."""
+    """Rows of `work.executions`."""
     begin: Ints
     end: Ints
     every: Spans
@@ -56,6 +56,16 @@ class Device:
             "copies": anything - kernels,
             "idle": np.maximum(end - begin, 0) - anything,
         }
+
+    def awaited_since(self, begin: Ints, end: Ints) -> Ints:
+        """For copies of these times, since when no kernel has run when the copy ends; its end where a kernel runs then. Kernels wait for
+        a copy in no more than this time: one that starts while the copy goes on has not waited for it."""
+        if not len(self.kernels):
+            return begin
+        last = np.searchsorted(self.kernels.begin, end) - 1
+        kernels_end = np.where(last >= 0, self.kernels.end[np.maximum(last, 0)], begin)
+        since: Ints = np.clip(kernels_end, begin, end)
+        return since
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +123,7 @@ def devices(join: DeviceJoin) -> list[Device]:
 
 
 def occupancy(join: DeviceJoin, used: Sequence[Device], steps: pl.DataFrame) -> list[Occupancy]:
-    """Of each device. `steps`: PER_STEP"""
+    """How busy each device was. `steps`: rows as in PER_STEP."""
     rows = []
     repeating = _in_steps(in_scope(join.profile, steps))
     for device in used:

@@ -76,7 +76,7 @@ class ProfileAnalysis(DeviceJoin):
 
     @cached_property
     def scoped_shared(self) -> pl.DataFrame:
-        """As `shared`, of the time in the scope."""
+        """Like `shared`, for the time in the scope."""
         took, inside = np.maximum(self.sites["took"].to_numpy(), 1), self.scoped_sites["took"].to_numpy()
         site = self.shared["site"].to_numpy()
         return self.shared.with_columns(

@@ -34,9 +34,9 @@ from aiflame.json_text import json_text, schema
 from aiflame.profile.tables.interface import Tables
 
 FEW_STEPS = 4
-"""Fewer show nothing about the noise: the values of two times three equal steps lie apart once in ten times."""
+"""Fewer steps show nothing about the noise: even two groups of three equal steps lie apart once in ten times."""
 Z = 1.96
-"""Of a normal distribution: 95%."""
+"""The quantile of a normal distribution for an interval of 95%."""
 ROWS = {
     "name": pl.String,
     "base": pl.Float64,

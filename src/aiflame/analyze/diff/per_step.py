@@ -23,11 +23,11 @@ MOST_STEPS = 1000
 
 @dataclass(frozen=True, slots=True)
 class Values:
-    """Of one profile, metric and grouping."""
+    """Values of one profile, metric and grouping, step by step."""
 
     names: list[str]
     total: NDArray[np.float64]
-    """Of each, in the whole profile."""
+    """The value of each item in the whole profile."""
     steps: NDArray[np.float64]
     """A row for each, a column for each step but the first of each process; where samples are divided over the steps of a window, a column
     for the mean of as many steps as share a window."""
@@ -142,7 +142,7 @@ def _of_cpus(analysis: ProfileAnalysis, metric: str, by: str) -> Values:
 
 
 def of_rows(rows: pl.DataFrame, steps: pl.DataFrame) -> Values:
-    """Of rows with process, step (-1: none), name and value."""
+    """Sums up rows with process, step (-1: none), name and value."""
     columns = _columns(steps.select(pl.col("process", "step").cast(pl.Int64)))
     cells = rows.join(columns, on=["process", "step"]).group_by("name", "column").agg(pl.col("value").sum())
     totals = rows.group_by("name").agg(total=pl.col("value").sum()).sort("total", "name", descending=[True, False])

@@ -36,7 +36,7 @@ def site_samples(analysis: ProfileAnalysis, metric: str) -> pl.DataFrame:
 
 
 def steps_a_window(analysis: ProfileAnalysis) -> int:
-    """So many steps that follow each other are as long as a window of sampling; at least 1."""
+    """The number of consecutive steps that last as long as a window of sampling; at least 1."""
     usual = steady(step_times(analysis.steps, analysis.per_step))["took"].median()
     return max(1, int(np.ceil(window_length(analysis.profile) / float(usual)))) if isinstance(usual, float) and usual > 0 else 1
 

@@ -33,7 +33,7 @@ __all__ = ["Evidence", "Finding", "findings"]
 
 
 def findings(profile: Tables, summary: Summary, limit: int = 3, ranks: Callable[[], Ranks] | None = None) -> list[Finding]:
-    """At most `limit`, those first that promise most. `ranks` gives the comparison of ranks; without it, ranks are left out."""
+    """The most promising findings, at most `limit`. `ranks` gives the comparison of ranks; without it, ranks are left out."""
     analysis = profile_analysis(profile)
     own = _of_devices(analysis, summary) if analysis.ran_on_devices else _of_cpus(analysis, summary)
     of_ranks = rank_findings(profile, ranks) if ranks is not None else ()
@@ -78,10 +78,12 @@ def _explained(causes: Iterable[Finding], others: Sequence[Finding]) -> Iterator
 
 
 def _explains(cause: Finding, other: Finding) -> bool:
+    if other.kind in EXPLAINS.get(cause.kind, ()):
+        return True
     if cause.kind in OF_KERNELS:
         return other.kind in ("hot-group", "hot-stall") and other.view.kernel == cause.view.kernel
     at_same_line = other.view.place == cause.view.place != ""
-    return other.kind in EXPLAINS.get(cause.kind, ()) or (other.kind in IDLE_AT_LINE and cause.kind in OF_LINES and at_same_line)
+    return other.kind in IDLE_AT_LINE and cause.kind in OF_LINES and at_same_line
 
 
 def _of_cpus(analysis: ProfileAnalysis, summary: Summary) -> Iterator[Finding]:

@@ -11,12 +11,13 @@ from aiflame.analyze.finding import Evidence, Finding
 from aiflame.analyze.layer_groups import escaped
 from aiflame.analyze.places import hottest, is_foreign, place_text, short_place
 from aiflame.attribute.metrics import METRICS
+from aiflame.attribute.transforms.noise import IMPORT_FILES
 from aiflame.profile.schema.kinds import Kind
 from aiflame.resolve.waits import OPENMP
 
 HOT_FUNCTION = 0.15
 HOT_LINE = 0.2
-"""Of the samples: below, a program's time is spread out, and no one place decides."""
+"""Least share of the samples: below it, a program's time is spread out, and no one place decides."""
 ENTRY = 0.97
 OWN = 0.1
 """A line with more of all time whose cause is unknown, of which its own file runs less, is where a program enters a library that does all:
@@ -40,7 +41,7 @@ def cpu_findings(cpu: CpuFacts, unexplained: pl.DataFrame, samples: int) -> Iter
 
 
 def _waits(cpu: CpuFacts) -> Iterator[Finding]:
-    """Of threads that spin; `findings.waiting` has those that are off the CPU."""
+    """Finds threads that spin; `findings.waiting` finds those that are off the CPU."""
     here = cpu.rows.filter(pl.col("waits") == OPENMP)
     part = int(here["value"].sum()) / cpu.total
     if part < WAITING:
@@ -49,7 +50,7 @@ def _waits(cpu: CpuFacts) -> Iterator[Finding]:
     at = f", most at {short_place(place)}" if place else ""
     view = Evidence("flame", cpu.metric, "code", f"^{escaped(OPENMP)}$", place=place)
     label = METRICS[cpu.metric].label
-    yield Finding(f"{part:.0%} of {label} is threads that wait for each other in OpenMP{at}", part, view, "waiting", part)
+    yield Finding(f"{part:.0%} of {label} is spent by threads that wait for each other in OpenMP{at}", part, view, "waiting", part)
 
 
 def _function(cpu: CpuFacts, rows: pl.DataFrame) -> Iterator[Finding]:
@@ -69,9 +70,10 @@ def _function(cpu: CpuFacts, rows: pl.DataFrame) -> Iterator[Finding]:
 
 
 def _line(cpu: CpuFacts, rows: pl.DataFrame) -> Iterator[Finding]:
-    """A line of the program's own Python under which the time is spent."""
+    """A line of the program's own Python under which the time is spent. Interpreters that start are at a line of the import system: nobody
+    can do less there."""
     label = METRICS[cpu.metric].label
-    running = rows.filter((pl.col("file") != "") & (pl.col("waits") == ""))
+    running = rows.filter((pl.col("file") != "") & (pl.col("waits") == "") & ~pl.col("file").str.contains(IMPORT_FILES))
     lines = running.group_by("file", "line").agg(pl.col("value").sum(), pl.col("caller").first())
     lines = lines.sort("value", "file", "line", descending=[True, False, False])
     if lines.is_empty() or lines["value"][0] < HOT_LINE * cpu.total:
@@ -85,7 +87,7 @@ def _line(cpu: CpuFacts, rows: pl.DataFrame) -> Iterator[Finding]:
         return
     view = Evidence("flame", cpu.metric, "code", f"^{escaped(caller)}$", place=place)
     yield Finding(
-        f"{part:.0%} of {label} is spent at {short_place(place)} and in what it calls",
+        f"{part:.0%} of {label} is spent at {short_place(place)} and in the functions that it calls",
         part,
         view,
         "hot-line",

@@ -23,7 +23,7 @@ from aiflame.profile.tables.interface import Tables
 
 LEAST_SHARE = 0.1
 LEAST_SAMPLES = 100
-"""A tenth of so few has a standard error of a third of itself: enough to name a cause, not to compare two."""
+"""Of one cause: their number has a standard error of a tenth of itself. Fewer are so little time that a remedy gains nothing."""
 
 _NATIVE = pl.col("kind").is_in([int(Kind.C), int(Kind.CPP)])
 _PYTHON = pl.col("kind") == int(Kind.PYTHON)
@@ -154,7 +154,7 @@ CAUSES = (
     ),
     Cause(
         "collate",
-        "putting the items of a DataLoader together to batches",
+        "putting the items of a DataLoader together into batches",
         _python(r"torch[/\\]utils[/\\]data[/\\]_utils[/\\]collate\.py"),
         0.6,
         "Give collate_fn less to do: items that are few tensors instead of lists and dicts of numbers, or whole batches from the data set"

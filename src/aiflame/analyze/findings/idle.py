@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import polars as pl
 
 from aiflame.analyze.amounts import amount
@@ -18,6 +19,7 @@ from aiflame.analyze.findings.gpu.waits import Waits
 from aiflame.analyze.layer_groups import escaped
 from aiflame.analyze.places import place_text, short_place
 from aiflame.analyze.scope import in_scope
+from aiflame.analyze.spans import union
 from aiflame.attribute.devices.records import COPY_NAMES
 from aiflame.attribute.meaning.families import COLLECTIVE
 from aiflame.attribute.tree import BYTES, GPU_TIME
@@ -25,7 +27,7 @@ from aiflame.profile.schema.enums import CopyKind
 from aiflame.profile.schema.kinds import Kind
 
 IDLE = 0.05
-"""Of the time: with less, the device is as good as always busy, and other things promise more."""
+"""Least share of the time: below it, the device is as good as always busy, and other changes promise more."""
 COPYING = 0.05
 COMMUNICATING = 0.1
 """Some communication is the price of several devices; a tenth that nothing overlaps is worth a look."""
@@ -40,10 +42,10 @@ class Scope:
     """The time of devices that findings speak of: steps, or all."""
 
     label: str
-    """As sentences have it: `of each step`, `of the time`."""
+    """The time that shares refer to, as sentences name it: `of each step`, `of the time`."""
     whole_ns: int
     share: dict[str, float]
-    """Of each of `occupancy.STATES`."""
+    """The share of each state in `occupancy.STATES`."""
     steps: int
     """How many; 0: it speaks of all time."""
 
@@ -74,15 +76,14 @@ def idle(analysis: ProfileAnalysis, gaps: IdleGaps, of: Scope) -> Iterator[Findi
 
 
 def copies(analysis: ProfileAnalysis, of: Scope) -> Iterator[Finding]:
-    """Copies that no kernel overlaps."""
-    part = of.share["copies"]
-    sites = analysis.scoped_sites.filter(pl.col("kind") == int(Kind.GPU_COPY), pl.col("launches") > 0)
-    if part < COPYING or sites.is_empty():
+    """Copies at whose end no kernel runs: only for these can kernels have waited."""
+    part, by_site = _awaited_copies(analysis, of)
+    if part < COPYING or by_site.is_empty():
         return
     most = (
-        sites.group_by("name", "file", "line")
-        .agg(pl.col("took", "bytes").sum())
-        .sort("took", "name", "file", "line", descending=[True, False, False, False])
+        by_site.group_by("name", "file", "line")
+        .agg(pl.col("awaited", "bytes").sum())
+        .sort("awaited", "name", "file", "line", descending=[True, False, False, False])
         .row(0, named=True)
     )
     place = place_text(most["file"], most["line"])
@@ -91,6 +92,25 @@ def copies(analysis: ProfileAnalysis, of: Scope) -> Iterator[Finding]:
     name = most["name"]
     view = Evidence("tables", BYTES.name, "code", f"^{escaped(name)}$", table="copies", place=place, column="short", names=(name,))
     yield Finding(sentence, part, view, "copies", part)
+
+
+def _awaited_copies(analysis: ProfileAnalysis, of: Scope) -> tuple[float, pl.DataFrame]:
+    """The share of time in which devices wait for copies, each moment counted once; and for each site its name, file, line, bytes, and
+    `awaited`: ns of its copies."""
+    sites = analysis.scoped_sites.with_row_index("site").filter(pl.col("kind") == int(Kind.GPU_COPY), pl.col("launches") > 0)
+    site = analysis.work.executions["site"].to_numpy()
+    inside = in_scope(analysis.profile, analysis.per_step)
+    waits, total = [pl.DataFrame(schema={"site": pl.UInt32, "awaited": pl.Int64})], 0
+    for used in analysis.devices:
+        here = np.isin(site[used.row], sites["site"].to_numpy())
+        begin, end = used.begin[here], used.end[here]
+        since = used.awaited_since(begin, end)
+        waits.append(pl.DataFrame({"site": site[used.row][here], "awaited": end - since}, schema=waits[0].schema))
+        spans = union(since, end)
+        steps = inside.filter(process=used.process, device=used.name)
+        total += int(spans.within(steps["begin_ns"].to_numpy(), steps["end_ns"].to_numpy()).sum()) if of.in_steps else spans.total()
+    by_site = pl.concat(waits).group_by("site").agg(pl.col("awaited").sum())
+    return total / max(of.whole_ns, 1), sites.select("site", "name", "file", "line", "bytes").join(by_site, on="site")
 
 
 def communication(analysis: ProfileAnalysis, of: Scope) -> Iterator[Finding]:
@@ -182,7 +202,7 @@ def _of(groups: pl.DataFrame, cause: Cause) -> pl.DataFrame:
 
 
 def _place(rows: pl.DataFrame) -> str:
-    """Of the largest part that is at a line of the program's own, if there is one."""
+    """The program's own line with the largest part, if there is one."""
     placed = rows.filter(pl.col("file") != "").sort("own", "part", descending=[True, True])
     return place_text(placed["file"][0], placed["line"][0]) if len(placed) else ""
 

@@ -13,7 +13,7 @@ from aiflame.analyze.layer_groups import escaped
 from aiflame.attribute.tree import GPU_TIME
 
 LEAST = 0.05
-"""Of GPU time: a kernel below it is not worth a sentence."""
+"""Least share of GPU time: a kernel below it is not worth a sentence."""
 
 
 def inside(analysis: ProfileAnalysis, busy: float) -> Iterator[Finding]:

@@ -17,14 +17,14 @@ from aiflame.profile.schema.kinds import Kind
 from aiflame.resolve.device.stall_reasons import meaning
 
 HOT_GROUP = 0.15
-"""Of GPU time: something is always the largest; below this share, to make it twice as fast wins less than a twelfth."""
+"""Least share of GPU time: some group is always the largest, and below this share a group twice as fast would win less than a twelfth."""
 GAIN_OF_GROUP = 0.3
 """The share of a group's time that is likely to be won: library kernels are good already, so that idle time and waiting come first."""
 HOT_KERNEL = 0.1
 ONE_STALL = 0.4
-"""Of a kernel's samples: one reason stands out, among the twenty that there are."""
+"""Least share of a kernel's samples: then one of the twenty reasons stands out."""
 GAIN_OF_STALL = 0.5
-"""Of the time that warps wait: other warps worked meanwhile."""
+"""Part of the warps' waiting time that a remedy may win: other warps worked meanwhile."""
 BETTER_HALF = 0.5
 NEARLY_ALL = 0.8
 OTHER = "other"

@@ -26,7 +26,7 @@ from aiflame.json_text import json_text, schema
 from aiflame.profile.tables.interface import OpenedProfile
 
 MOSTLY_WAITING = 0.5
-"""Of the duration: a program that runs for less waits for something that samples of CPU time do not show."""
+"""Share of the duration: a program that runs for less of it waits for something that samples of CPU time do not show."""
 EXPLAIN_WAITING = ("waiting-", "loop-blocked", "oversubscribed-", "throttled", "swapping")
 """Kinds of findings begin so."""
 LONG_ENOUGH = 500_000_000
@@ -54,12 +54,12 @@ class Listing:
 
     @property
     def total(self) -> MetricTotal | None:
-        """Of the metric that the summary is about."""
+        """The total of the summary's metric."""
         return next((one for one in self.summary.metrics if one.name == self.summary.metric), None)
 
 
 def listing(profile: OpenedProfile, limit: int, *, whole_run: bool = False) -> Listing:
-    """At most `limit` findings, those first that promise most."""
+    """Lists the most promising findings, at most `limit`."""
     analysis = analysis_of(profile, whole_run=whole_run)
     summary = summarize(analysis, profile.meta)
     ordered = findings(analysis, summary, limit, lambda: answer(facts_of_ranks(profile)))

@@ -23,8 +23,11 @@ from aiflame.profile.schema.kinds import Kind
 
 LEAST_SHARE = 0.1
 LEAST_SAMPLES = 100
+LEAST_TURN_NS = 70_000_000
+"""Of computing: on a busy machine, a turn may be long because the thread waits for a CPU. A turn of 80 ms, the shortest that is recorded,
+may begin and end between two ticks that are 10 ms apart."""
 DUE = 0.2
-"""Of long turns those that end with more to do. Work that the loop had found before such a turn is done in the same one."""
+"""Least share of long turns that end with more to do. The loop does work that it found before such a turn in the same turn."""
 GAIN = 0.9
 _THREAD = ("process", "thread")
 
@@ -54,14 +57,15 @@ def busy_loops(profile: Analysis) -> Iterator[Finding]:
 
 
 def _with_callbacks(profile: Analysis, turns: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """The turns in which a callback was sampled, and its samples: process, thread, ns, coroutine (the program's own function that the loop
-    called, "" for a library's), file, line, caller."""
+    """The turns in which callbacks computed for long, and their samples: process, thread, ns, coroutine (the program's own function that
+    the loop called, "" for a library's), file, line, caller."""
     ids = [pl.col(name).cast(pl.Int64) for name in (*_THREAD, "stack", "time_ns")]
     samples = profile.scan("cpu_samples").filter(pl.col("clock") == CLOCK[CPU_TIME.name]).select(*ids, ns=sample_ns().cast(pl.Int64))
     turns = turns.sort("begin_ns").with_row_index("turn")
     rows = samples.sort("time_ns").collect()
     rows = rows.join_asof(turns, left_on="time_ns", right_on="begin_ns", by=_THREAD, check_sortedness=False)
     rows = rows.filter(pl.col("time_ns") <= pl.col("end_ns"))
+    rows = rows.filter(pl.col("ns").sum().over("turn") >= LEAST_TURN_NS)
     trie, own_lines = functions(profile), places(profile)
     process, thread, stack = (rows[name].to_numpy() for name in (*_THREAD, "stack"))
     coroutine = _coroutines(trie, own_lines.rows.filter("own")["file"].unique().to_list())[trie.of_stacks(process, stack)]

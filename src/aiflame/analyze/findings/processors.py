@@ -26,15 +26,15 @@ LEAST_LOOKS = 20
 TOO_MANY = 1.5
 """Threads for each CPU: a program that computes with as many as there are CPUs has some more that do little."""
 A_PART, A_PART_OF_MAIN = 0.05, 0.2
-"""Of the CPU time of the busiest thread: those with less do not want a CPU all the time. Main threads have imported modules, too."""
+"""Least share of the busiest thread's CPU time: with less, a thread does not want a CPU all the time. Main threads also import modules."""
 WITHOUT_LOCK = 0.5
-"""Of the time of Python's threads, in native code: others wait for the interpreter's lock, and look for it every 5 ms."""
+"""Least share of the time of Python's threads in native code: else they wait for the interpreter's lock, and look for it every 5 ms."""
 KERNEL = 0.15
-"""Of CPU time."""
+"""Least share of CPU time."""
 FAULTS = 150_000
 """For each second in the kernel. A fault takes 0.5 to 3 µs with its page of zeros, a system call that copies a page hardly causes one."""
 AGAIN = 0.5
-"""Of the pages: others are the first ones of memory that it keeps, or of its libraries."""
+"""Least share of the pages that are new again: others are the first ones of memory that the program keeps, or of its libraries."""
 FROM_DISK = 20
 """A second."""
 
@@ -46,7 +46,7 @@ _POOLS = {
     "blas": ("a BLAS library's", _NATIVE & pl.col("module").str.contains(r"openblas|^libmkl|^libblis")),
     "python": ("Python's", (pl.col("kind") == int(Kind.PYTHON)) & pl.col("file").str.contains(r"[/\\]python\d[^/\\]*[/\\]threading\.py$")),
 }
-"""Whose threads those with such frames are; the first counts."""
+"""The pool that a thread with such frames belongs to; the first that fits counts."""
 _MAIN, _OTHER = "processes", "native"
 GAINS = {"openmp": 0.8, "blas": 0.8, "python": 0.5, _MAIN: 0.4, _OTHER: 0.5}
 """Threads of a parallel region wait for the last of them, and the CPU that one of them waits for is used by others that only wait."""
@@ -132,7 +132,7 @@ def _throttled(seen: Scheduling, limit: Quota) -> Iterator[Finding]:
 
 
 def _faults(seen: Scheduling, cpu: CpuFacts) -> Iterator[Finding]:
-    """Of memory that the program gives back, since it never has so much at once."""
+    """Finds page faults for memory that the program gives back: it never has so much at once."""
     running, kernel, faults = (float(one.mean()) for one in (seen.running, seen.kernel, seen.faults))
     again = 1 - seen.resident / max(faults * seen.seconds, 1.0)
     share = min(kernel / max(running, 1e-9), 1.0) * again

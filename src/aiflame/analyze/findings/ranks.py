@@ -13,7 +13,7 @@ from aiflame.profile.tables.interface import Tables
 
 MOST = 16
 MOST_ROWS = 1_000_000
-"""Of kernels and samples: a first screen does not wait for more."""
+"""The most kernels and samples: a first screen does not wait for more."""
 
 
 def rank_findings(profile: Tables, ranks: Callable[[], Ranks]) -> Iterator[Finding]:

@@ -15,16 +15,16 @@ SLOW_STEP = 1.5
 SURE = 6.0
 """Times the usual deviation from the median (scaled MAD): steps that vary by nature have no outliers."""
 MAD_TO_SIGMA = 1.4826
-"""Of a normal distribution."""
+"""From the median absolute deviation to the standard deviation of a normal distribution."""
 FEW_STEPS = 5
 """Fewer do not show a usual time."""
 SLOW_STEPS = 0.01
-"""Of the time of all steps: the excess of slow ones over the usual."""
+"""Least share of the time of all steps that slow steps take beyond the median."""
 SLOW_LAYER = 2.0
 """Times the median of its sisters."""
 FEW_LAYERS = 3
 SLOW_LAYERS = 0.02
-"""Of the time: the layer's excess over its sisters."""
+"""Least share of the time that a layer takes beyond its sisters."""
 
 
 def slow_steps(usual: pl.DataFrame, metric: str) -> Iterator[Finding]:
@@ -42,7 +42,7 @@ def slow_steps(usual: pl.DataFrame, metric: str) -> Iterator[Finding]:
         return
     worst = slow.row(0, named=True)
     one = f"Step {worst['step']} took {amount(worst['took'], 'ns')}, {worst['took'] / median:.1f} times the median step"
-    more = f"; {len(slow)} of {len(usual)} steps are such, {share:.0%} of the time" if len(slow) > 1 else ""
+    more = f"; {len(slow)} of {len(usual)} steps are slow like this, which costs {share:.0%} of the time" if len(slow) > 1 else ""
     view = Evidence("timeline", metric, "step", f"^Step\\.{worst['step']}$", table="steps")
     yield Finding(one + more, share, view, "slow-step", share)
 
@@ -68,7 +68,7 @@ def slow_layers(parts: pl.DataFrame, metric: str, label: str, scale: float) -> I
     )
     row = blamed.row(0, named=True)
     sentence = (
-        f"{row['layer']} takes {row['value'] / row['usual']:.1f} times what its sisters take: "
+        f"{row['layer']} takes {row['value'] / row['usual']:.1f} times as much as its sisters: "
         f"{row['value'] / whole:.0%} of {label}, they {row['usual'] / whole:.1%} each"
     )
     alike = row["group"]

@@ -29,7 +29,7 @@ _PTX_COMPILER = re.compile(r"^// *(Cuda compilation tools.*|Based on .*|Generate
 _MOST_PTX_LINES = 4
 _MOST_KEPT, _MOST_KEPT_FILES = 1 << 20, 500
 MOST_NAMES = 5
-"""In a list of changes."""
+"""The most names in a list of changes."""
 _RESOURCES = {
     "registers": "registers a thread",
     "static_shared": "static shared memory",
@@ -186,7 +186,7 @@ def file_end(path: str, roots: Collection[str] = ()) -> str:
 
 
 def root_names(profile: Tables) -> frozenset[str]:
-    """Of `file_end`."""
+    """Names of the folders that processes were started in, for `file_end`."""
     return frozenset(cwd.rstrip("/").rpartition("/")[2] for cwd in profile.table("processes")["cwd"].unique().to_list()) - {""}
 
 

@@ -13,7 +13,7 @@ from aiflame.analyze.gate.thresholds import GATE_METRICS, GateMetric, Thresholds
 MOST_PARTS = 5
 """Kernels, functions, layers and lines that are judged, of each the heaviest."""
 LEAST_SHARE = 0.05
-"""Of the time of all kernels or functions: lighter parts are not judged."""
+"""Least share of the time of all kernels or functions: lighter parts are not judged."""
 LEAST_OF_WHOLE = 0.01
 
 
@@ -47,7 +47,7 @@ class Verdict:
     per_step: bool
     """The values are those of a step, not of the whole run."""
     threshold: float
-    """As a fraction, like all below."""
+    """The threshold as a fraction, like all fields below."""
     noise: float | None
     """The relative difference that chance alone may make; where `noise_from` is UNKNOWN, only by the number of samples, None for exact
     values."""
@@ -68,7 +68,7 @@ class Verdict:
 
 
 def judged(base: Sequence[Run], new: Sequence[Run], thresholds: Thresholds, changed_files: Sequence[str] = ()) -> list[Verdict]:
-    """In the order of metrics, the heaviest parts first. Lines of `changed_files` are left out: their numbers may have moved."""
+    """Verdicts in the order of metrics, the heaviest parts first. Lines of `changed_files` are left out: their numbers may have moved."""
     runs = (*base, *new)
     per_step = all(run.steps for run in runs)
     pairs = [
@@ -131,7 +131,7 @@ def one_sided(base: Sequence[Run], new: Sequence[Run], metric: str) -> tuple[dic
 
 
 def _measured(run: Run, metric: str, item: str) -> Measured:
-    """Nothing where the run has no such item."""
+    """The values of an item; nothing for a run that does not have it."""
     none = Measured(0.0, 0.0, (0.0,) * min(run.steps, MOST_BLOCKS) if run.steps >= FEW_STEPS else ()) if run.steps else Measured(0.0)
     return run.values.get((metric, item), none)
 

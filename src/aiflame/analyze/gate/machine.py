@@ -28,7 +28,7 @@ class Reading:
     unit: str
     sources: tuple[str, ...]
     names: tuple[str, ...]
-    """Of series."""
+    """Names of telemetry series."""
     share: float = 0.0
     """Relative difference from which it is reported …"""
     least: float = 0.0

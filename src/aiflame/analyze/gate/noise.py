@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 LEVEL = 0.05
-"""Of all comparisons of a gate together."""
+"""Chance of a false alarm in all comparisons of a gate together."""
 FEWEST_FREE = 4
 """Degrees of freedom below which runs say too little about their noise: three runs on each side, or five and one."""
 FEW_STEPS = 4

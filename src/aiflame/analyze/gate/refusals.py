@@ -16,7 +16,7 @@ _AGAIN = "record it again with `aiflame record -- COMMAND`"
 
 
 def refuse_incomplete(profile: OpenedProfile, name: str) -> None:
-    """Of a profile that has just been opened."""
+    """Raises an error if a profile, which has just been opened, was not recorded to its end or has nothing to compare."""
     if profile.unfinished():
         raise AiflameError(f"{name} is still being recorded: compare it when its command has ended")
     early = next((note for note in profile.meta.degraded if _STOPPED in note), "")

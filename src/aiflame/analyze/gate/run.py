@@ -28,7 +28,7 @@ from aiflame.profile.tables.interface import OpenedProfile, Tables
 WHOLE = ""
 """The item of a metric that has one value."""
 MOST_ITEMS = 200
-"""Of each grouping, the heaviest."""
+"""The heaviest items of each grouping that are kept."""
 _STATES = ("busy", "communication", "copies")
 
 
@@ -37,9 +37,9 @@ class Measured:
     """Times in nanoseconds."""
 
     total: float
-    """Of the whole run."""
+    """The value in the whole run."""
     step: float | None = None
-    """Of a step, the first of each process aside; None where the run has no steps."""
+    """The value in a step, without the first step of each process; None where the run has no steps."""
     blocks: tuple[float, ...] = ()
     """The same of stretches of steps (`noise.blocks`)."""
     error: float = 0.0
@@ -161,7 +161,7 @@ def _of_samples(analysis: ProfileAnalysis, metric: str, chosen: pl.Expr) -> Meas
 
 
 def _on_main_threads(profile: Tables) -> pl.Expr:
-    """Of rows with process and thread. Threads of a pool wait whenever they have no work, which says nothing about speed."""
+    """Selects rows of main threads. Threads of a pool wait whenever they have no work, which says nothing about speed."""
     threads, processes = profile.table("threads"), profile.table("processes").select("process", tid="pid")
     main = threads.join(processes, on=["process", "tid"]).select(pl.col("process", "id").cast(pl.Int64))
     keys = (main["process"] * (1 << 32) + main["id"]).implode()

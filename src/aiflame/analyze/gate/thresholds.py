@@ -66,7 +66,7 @@ def parse_percent(text: str) -> float:
 @dataclass(frozen=True, slots=True)
 class Thresholds:
     percents: Mapping[str, float]
-    """Of the metrics that are judged, as fractions of a hundred."""
+    """The thresholds of the judged metrics, in percent."""
     asked: frozenset[str] = frozenset()
     """Metrics that the user named: a gate without them is an error."""
     margin: float = MARGIN

@@ -16,7 +16,7 @@ class Balance:
 
     launches: int
     ctas: int
-    """Of a launch."""
+    """CTAs of a launch."""
     sms: int
     at_once: float
     """CTAs that run at the same time on a multiprocessor."""

@@ -19,7 +19,7 @@ class Bubble:
     place: str
     count: int
     share: float
-    """Of the time of warps that run it."""
+    """Share of the time of the warps that run it."""
     fill_ns: float
     """The first time of each warp, the median."""
     steady_ns: float

@@ -23,7 +23,7 @@ class Changes:
     at_once: tuple[int, int]
     """CTAs that fit on a multiprocessor."""
     took_ns: tuple[float, float]
-    """Of a launch, the median."""
+    """The median duration of a launch."""
     plain_launches: int
     instrumented_launches: int
 

@@ -23,7 +23,7 @@ class Inside:
     process: int
     number: int
     name: str
-    """As compiled."""
+    """The name as compiled."""
     short: str
     kernel: dict[str, int | float | str]
     """The row of `intra_kernels`."""
@@ -31,9 +31,9 @@ class Inside:
     paths: pl.DataFrame
     launches: pl.DataFrame
     times: pl.DataFrame
-    """Of all launches."""
+    """Times of all launches."""
     ctas: pl.DataFrame
-    """Of launches whose spans are kept; `warps` and `spans` belong to the same launches."""
+    """CTAs of the launches whose spans are kept; `warps` and `spans` belong to the same launches."""
     warps: pl.DataFrame
     spans: pl.DataFrame
 
@@ -43,7 +43,7 @@ class Inside:
 
     @cached_property
     def took_ns(self) -> float:
-        """Of a launch, the median: as the device's records have it, else from its first CTA to its last."""
+        """The median duration of a launch, by the device's records, else from its first CTA to its last."""
         took = self.launches.select(took=pl.when(pl.col("end_ns") > 0).then(pl.col("end_ns") - pl.col("start_ns")).otherwise("span_ns"))
         return float(np.median(took["took"].to_numpy())) if len(took) else 0.0
 
@@ -99,7 +99,7 @@ class Line:
 
 
 def insides(profile: Tables) -> Iterator[Inside]:
-    """Of each kernel that was instrumented and launched, those first that took most; of a profile without any, none."""
+    """The inside of each instrumented kernel that was launched, the longest first; nothing for a profile without any."""
     if not profile.has("intra_kernels"):
         return
     tables = {name: profile.table(f"intra_{name}") for name in _TABLES}

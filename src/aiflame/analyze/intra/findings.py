@@ -17,18 +17,18 @@ from aiflame.analyze.intra.scopes import ScopeTime
 from aiflame.analyze.places import short_place
 
 EXPOSED = 0.1
-"""Of the time: below this, hiding copies wins less than a stage of a pipeline costs in shared memory."""
+"""Least share of the time: below it, hiding copies wins less than a stage of a pipeline costs in shared memory."""
 MORE_STAGES = ": try more stages (num_stages)"
 WAITS = 0.1
 TAIL = 0.1
 CRITICAL = 0.5
-"""Of the critical path."""
+"""Least share of the critical path."""
 IN_FLIGHT = 0.25
-"""Of the critical path, copies that nothing else hides."""
+"""Least share of the critical path that lies in copies which nothing hides."""
 UNEVEN = 1.5
 """A warp's time in a scope, relative to the median warp's."""
 WORTH = 0.1
-"""Of the warps' time: a scope below it is not worth a word."""
+"""Least share of the warps' time: a scope below it is not worth a sentence."""
 SLOW_SM = 1.2
 OVERHEAD = 0.15
 DROPPED = 0.01
@@ -143,7 +143,7 @@ def _tail(balance: Balance | None) -> Iterator[IntraFinding]:
         )
         yield IntraFinding("tail", sentence, balance.tail, balance.tail)
     if balance.slowest_ratio >= SLOW_SM and balance.sms > 1:
-        sentence = f"CTAs on multiprocessor {balance.slowest_sm} take {balance.slowest_ratio:.1f} times what they take on the others"
+        sentence = f"CTAs on multiprocessor {balance.slowest_sm} take {balance.slowest_ratio:.1f} times as long as on the others"
         yield IntraFinding("slow-sm", sentence, balance.slowest_ratio, 0.0)
 
 
@@ -152,7 +152,7 @@ def _uneven(scopes: Sequence[ScopeTime]) -> Iterator[IntraFinding]:
         spread = one.by_warp
         if spread is not None and spread.count > 1 and one.share >= WORTH and spread.ratio >= UNEVEN and one.kind not in ("role", "region"):
             sentence = (
-                f"`{one.name}` takes warp {spread.most} {spread.ratio:.1f} times what it takes the median warp: "
+                f"`{one.name}` takes warp {spread.most} {spread.ratio:.1f} times as long as the median warp: "
                 f"{_ns(spread.most_ns)} a CTA instead of {_ns(spread.median_ns)}"
             )
             yield IntraFinding("uneven-warps", sentence, one.share, 0.0, one.place)

@@ -19,7 +19,7 @@ from aiflame.attribute.arrays.types import Ints, Mask
 ALIKE = 0.1
 """Waits belong to copies if their numbers differ by less than this part (rings that wrapped)."""
 ODD = 2
-"""Or by so many, which lie at the edge of the whole records."""
+"""Or this many copies, which lie at the edge of the whole records."""
 MOST_SLOTS = 16
 NO_WAIT_NS = 50
 """The longest that a wait takes if its buffer is ready: some dozen cycles, and its record."""

@@ -32,14 +32,14 @@ class IntraKernel:
     warps: int
     recorded_warps: int
     launches: int
-    """Of which records were kept."""
+    """Launches whose records were kept."""
     records: int
     ctas: int
-    """Of these launches."""
+    """CTAs of these launches."""
     ctas_read: int
     """Fewer where a launch had so many CTAs that the last ones overwrote the records of earlier ones."""
     took_ns: float
-    """Of a launch, the median."""
+    """The median duration of a launch."""
     in_scopes: float
     """The share of its warps' time that outermost scopes cover."""
     scopes: list[ScopeTime]

@@ -55,7 +55,7 @@ class Overlap:
 
     @property
     def exposed(self) -> float:
-        """Of all the time."""
+        """Exposed time as a share of all the time."""
         return self.exposed_ns / self.window_ns if self.window_ns else 0.0
 
     @property

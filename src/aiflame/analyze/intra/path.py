@@ -30,7 +30,7 @@ class PathPart:
     scope: str
     """Empty: time of the role outside of its scopes."""
     share: float
-    """Of the path."""
+    """Share of the path."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +126,7 @@ def _leaves(inside: Inside, scope: Ints, kinds: set[int]) -> Mask:
 
 
 def _warps(inside: Inside, roles: RolesOfSpans, cta: int, waits: Mask, real: Mask, leaves: Mask) -> dict[int, _Warp]:
-    """Of each role the first warp that was recorded: the others do the same."""
+    """For each role its first recorded warp: the others do the same."""
     line = inside.line
     low, high = np.searchsorted(line.cta, [cta, cta + 1])
     rows = np.arange(low, high)

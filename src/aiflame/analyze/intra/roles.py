@@ -24,7 +24,7 @@ class Role:
     time_ns: int
     """From its begin to its end, over CTAs."""
     working: float
-    """Of that."""
+    """The part of that time in which it works."""
     alone: float
     """The share of the time with any working role in which this one works alone."""
     critical: float
@@ -35,7 +35,7 @@ class Role:
 class RolesOfSpans:
     names: tuple[str, ...]
     role: Ints
-    """Of each span of the line, in the order of `names`; -1: of no role."""
+    """The role of each span of the line, as a place in `names`; -1: none."""
     whole: Mask
     """For each span of the line: it is the whole time of a warp in this role, from begin to end."""
 
@@ -89,7 +89,7 @@ def roles(inside: Inside, critical: Mapping[str, float]) -> list[Role]:
 
 
 def _working(line: Line, mine: Mask, waits: Mask) -> Spans:
-    """Warps are kept apart first, then laid upon each other."""
+    """The time in which each role works: computed for each warp first, then united."""
     units, dense = np.unique(line.unit, return_inverse=True)
     move = (dense - line.cta) * line.step
     works = without(union((line.begin + move)[mine], (line.end + move)[mine]), union((line.begin + move)[waits], (line.end + move)[waits]))

@@ -41,7 +41,7 @@ class ScopeTime:
     count: int
     """Times that it ran, in all launches."""
     share: float
-    """Of the time of warps that records cover."""
+    """Share of the warps' time that records cover."""
     own_share: float
     """The same without the scopes inside."""
     mean_ns: float

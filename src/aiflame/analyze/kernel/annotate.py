@@ -129,14 +129,14 @@ class Annotation:
     count: Count
     reasons: Reasons
     instructions: tuple[Instruction, ...]
-    """In the order of the code: all where it was disassembled, else those with samples or a source line."""
+    """Instructions in the order of the code: all of them where the code was disassembled, else those with samples or a source line."""
     files: tuple[SourceFile, ...] = ()
     """The kernel's own first, then the hottest."""
     homeless: tuple[Instruction, ...] = ()
     """Instructions without a source line, where others have one."""
     notes: tuple[str, ...] = field(default=())
     made_from: tuple[str, ...] = ()
-    """Of a compiled kernel, the ops that it was fused from."""
+    """The ops that a compiled kernel was fused from."""
     kept: tuple[str, ...] = ()
     """Files of the profile with its intermediate representations."""
 

@@ -84,7 +84,7 @@ def choose(every: Sequence[Kernel], wanted: str) -> list[Kernel]:
 
 
 def hottest(every: Sequence[Kernel]) -> str:
-    """A line that names the kernels one would ask for."""
+    """A line that names the hottest kernels, as suggestions."""
     return "the hottest are " + ", ".join(cut(clean(kernel.short), _NAME_WIDTH) for kernel in every[:_NAMED])
 
 

@@ -23,7 +23,7 @@ _DEEPEST = 64
 class Origin(str, Enum):
     PROFILE = "profile"
     SOURCE_PATH = "source-path"
-    """The reader's folder: whether it is the same version is theirs to know."""
+    """A folder of the reader's, who has to know whether it has the same version."""
     MISSING = "missing"
 
 
@@ -107,5 +107,5 @@ class SourceTexts:
 
 
 def _lines(text: str) -> tuple[str, ...]:
-    """As compilers count them: str.splitlines would also break at form feeds."""
+    """Splits a text into lines as compilers count them: str.splitlines would also break at form feeds."""
     return tuple(text.replace("\r\n", "\n").split("\n"))

@@ -19,7 +19,7 @@ from aiflame.attribute.meaning.ops import ops
 from aiflame.profile.folder.meta import Meta
 
 WORTH_NAMING = 0.005
-"""Of the whole run: shorter parts are left out of the line."""
+"""Least share of the whole run: the line leaves shorter parts out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class ScopeLine:
-    """Of the process whose steps take longest, where several have some."""
+    """The scope of a profile; where several processes have steps, that of the process whose steps take longest."""
 
     whole_run: bool
     first: int
@@ -38,12 +38,12 @@ class ScopeLine:
     """Numbers of steps; -1 of the whole run."""
     steps: int
     processes: int
-    """That have such steps."""
+    """Processes that have such steps."""
     took_ns: int
     duration_ns: int
-    """Of the whole run."""
+    """Duration of the whole run."""
     idle_ns: int
-    """In which the devices of all processes had nothing to do in the scope, …"""
+    """Time in which the devices of all processes had nothing to do in the scope, …"""
     devices_ns: int
     """… of the time that they were looked at; 0 without devices."""
     left_out: tuple[Part, ...]
@@ -53,7 +53,7 @@ class ScopeLine:
     why: str
     """Reason for the whole run, where that is not only that nothing repeats."""
     inference: Inference | None = None
-    """Of the whole run, as its steps are numbered."""
+    """The steps of inference in the whole run, as they are numbered there."""
 
     @property
     def text(self) -> str:
@@ -180,7 +180,7 @@ def _compiled(analysis: ProfileAnalysis, before: int) -> Iterator[Part]:
 
 
 def host_steps(analysis: ProfileAnalysis) -> pl.DataFrame:
-    """As `DeviceJoin.steps`: by launches, in programs that use no device by CPU samples and calls of layers."""
+    """Steps with the columns of `DeviceJoin.steps`: by launches, or in programs without a device by CPU samples and calls of layers."""
     return analysis.steps if analysis.ran_on_devices or analysis.cpu is None else analysis.cpu.steps
 
 

@@ -22,11 +22,11 @@ class ScopedTree:
     line: ScopeLine
     analysis: ProfileAnalysis
     idle: tuple[tuple[str, int], ...] = ()
-    """Of another metric than time, in the whole run: the names of frames of idle time, and their values."""
+    """Frames of idle time in the whole run, with their values, for a metric other than time."""
 
 
 def scoped_tree(profile: OpenedProfile, metric: str, by: str, detail: str | None = None, *, whole_run: bool = False) -> ScopedTree:
-    """As `trees.build.tree`; `whole_run`: of everything."""
+    """Builds a tree as `trees.build.tree` does, for the scope or, with `whole_run`, for everything."""
     analysis = analysis_of(profile, whole_run=whole_run)
     shared = profile_analysis(analysis)
     line = scope_line(shared, profile.meta)

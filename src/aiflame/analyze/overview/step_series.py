@@ -18,7 +18,7 @@ MOST_PROCESSES = 16
 
 @dataclass(frozen=True, slots=True)
 class StepSeries:
-    """Of one process, in the order of its steps."""
+    """The steps of one process, in their order."""
 
     process: str
     step: tuple[int, ...]

@@ -42,7 +42,7 @@ class MetricTotal:
     label: str
     unit: str
     total: int
-    """Of GPU time: of kernels and copies, without idle time."""
+    """The metric's total. GPU time counts kernels and copies, without idle time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class Part:
     name: str
     value: int
     share: float
-    """Of the metric's total."""
+    """Share of the metric's total."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class Summary:
     cpu: str
     cores: int
     system: str
-    """Of the operating system: `Linux 6.1`."""
+    """The operating system: `Linux 6.1`."""
     aiflame: str
     """Version that recorded it."""
     scope: ScopeLine
@@ -166,7 +166,7 @@ def _samples(profile: Tables, *, latency: bool) -> int:
 
 
 def _unattributed(analysis: ProfileAnalysis, metric: str) -> float:
-    """Of GPU time: without a launch; of CPU time: without a stack."""
+    """The share of GPU time without a launch, or of CPU time without a stack."""
     if metric in CLOCK and analysis.cpu is not None:
         rows, lost, value = analysis.cpu.rows, pl.col("stack") == 0, "value"
     else:

@@ -1,4 +1,4 @@
-"""A profile of several hosts with clocks aligned by the collectives that their ranks met in, as far as its calls were traced."""
+"""A profile of several hosts with clocks aligned by the collectives of their ranks, as far as its calls were traced."""
 
 from __future__ import annotations
 

@@ -1,9 +1,10 @@
-"""How far the clocks of hosts are apart, by the collectives that their ranks met in.
+"""How far the clocks of hosts are apart, by the collectives in which their ranks took part.
 
-No rank leaves a barrier or an all-reduce before all have come. Each such meeting bounds the difference of two clocks from both sides, each
-bound as far off as its message took; and all leave at nearly the same time. Where both sides are close, the middle between the closest
-bounds is taken, as NTP does, so that variations of latency drop out. Where one side is far off, since the same rank always comes last, the
-median of how they leave decides. A clock that runs faster than another gives a line instead of a constant.
+No rank leaves a barrier or an all-reduce before all have come. Each such collective bounds the difference of two clocks from both sides;
+a bound is off by the time that its message took. And all ranks leave at nearly the same time. Where both bounds are close, the middle
+between the closest ones is taken, as NTP does, so that variations of latency drop out. Where one bound is far off, since the same rank
+always comes last, the median difference of the moments at which ranks leave decides. The offset of a clock that runs faster than another
+is a line over time instead of a constant.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ class Clock:
     """how differently ranks leave, as a standard deviation"""
     meetings: int
     refused: int
-    """meetings that contradict the rest: they were taken for one and are not, or a clock was set"""
+    """meetings that contradict the others: they were taken for one and are several, or a clock was set"""
     by_leaving: bool = False
     """One rank always came last: the median of the times at which ranks left decided."""
 

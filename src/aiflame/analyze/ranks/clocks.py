@@ -1,6 +1,6 @@
 """The clocks of ranks: CLOCK_MONOTONIC counts from the start of each host.
 
-CLOCK_REALTIME gives the difference between hosts, as well as they keep it; the collectives that their ranks met in give it better
+CLOCK_REALTIME gives the difference between hosts, as well as they keep it; the collectives of their ranks give it better
 (`analyze/ranks/clock_estimate.py`).
 """
 
@@ -26,7 +26,7 @@ class Clocks:
     """The possible error of ranks on another host than the first; None: unknown."""
 
     def moved(self, rank: int, moments: Ints) -> Ints:
-        """On the clock of the first rank."""
+        """Moments of a rank, moved to the clock of the first rank."""
         return self.shifts.get(rank, SAME).moments(moments)
 
 
@@ -36,7 +36,7 @@ def clocks_of(facts: Sequence[RankFacts]) -> Clocks:
 
 
 def residuals_of(facts: Sequence[RankFacts]) -> dict[int, int | None]:
-    """The residuals of clocks that were put together before."""
+    """The residuals of clocks that were aligned before."""
     return dict(_clocks(facts, dict.fromkeys((one.rank for one in facts), SAME)).residual_ns)
 
 

@@ -33,7 +33,7 @@ class Sort(IntEnum):
     """The kind of a call or a kernel of communication."""
 
     NONE = 0
-    """It communicates not at all: initialisation, bookkeeping."""
+    """No communication: initialisation, bookkeeping."""
     MEETS = 1
     """No rank leaves before all have come: all-reduce, all-gather, barrier …"""
     ROOTED = 2
@@ -93,7 +93,7 @@ def sort_of(name: str) -> tuple[Sort, str]:
 
 
 def communication(join: DeviceJoin, size: int) -> Communication:
-    """Of one rank. `size`: processes of the job, 0: unknown."""
+    """Communication of one rank. `size`: the number of processes of the job, 0 if unknown."""
     calls = _calls(join.profile, size)
     kernels = _Kernels.of(join)
     rows = _of_devices(join, calls, kernels) if len(kernels.begin) else _of_cpus(join.profile, calls)
@@ -223,7 +223,7 @@ class _Kernels:
 
 
 def _of_devices(join: DeviceJoin, calls: pl.DataFrame, kernels: _Kernels) -> pl.DataFrame:
-    """Kernels say when communication began and ended; the calls that launched them which group it was, and how much."""
+    """The kernels have the times of communication; the calls that launched them have its group and its bytes."""
     first, last = _kernels_of_calls(calls, kernels)
     there = first >= 0
     # A call stands for all its kernels; a kernel without a known call stands for itself.

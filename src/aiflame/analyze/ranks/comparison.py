@@ -46,7 +46,7 @@ class Ranks:
     lates: list[Late]
     """The costliest first."""
     paths: list[Path]
-    """Of each step."""
+    """The critical path of each step."""
     findings: list[Finding]
     residual_ns: dict[int, int | None]
     """The possible error of clocks of ranks on other hosts than the first; None: unknown."""

@@ -32,7 +32,7 @@ NOTHING = Spans(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64))
 
 
 def on_cpus(profile: Analysis, communication: Communication) -> tuple[Activity, pl.DataFrame]:
-    """And the steps: process, thread, step, begin_ns, end_ns."""
+    """The activity of a rank without devices, and its steps: process, thread, step, begin_ns, end_ns."""
     trie = functions(profile)
     clocks = profile.scan("cpu_samples").select(pl.col("clock").max()).collect().item()
     calls = pl.concat([communication.collectives.select(_CALL), communication.pairs.select(_CALL)])

@@ -21,20 +21,20 @@ from aiflame.attribute.arrays.types import Floats, Ints
 from aiflame.attribute.meaning.phases import NAMES, Phase
 
 BLOCKED = 0.2
-"""Of a collective's time: a rank that was held up for less than this by it went on with its own work meanwhile."""
+"""Least share of a collective's time: a rank that it held up for less went on with its own work meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
     rank: int
-    """Of communication: the rank that came last."""
+    """The rank that works; for communication, the rank that came last."""
     does: Literal["work", "communication"]
     begin_ns: int
-    """After the step's beginning."""
+    """Time after the step's beginning."""
     took_ns: int
     phase: str
     layer: str
-    """Of the collective that the work leads to, or that this is; "" for work after the last."""
+    """The layer of the collective that the work leads to, or that this is; "" for work after the last one."""
     decides: bool = False
     """Work of a rank that came to the collective alone, after all others."""
 
@@ -44,7 +44,7 @@ class Path:
     step: int
     took_ns: int
     stretches: tuple[Stretch, ...]
-    """In the order of time."""
+    """The stretches in the order of time."""
 
     @property
     def communication_ns(self) -> int:
@@ -60,7 +60,7 @@ class Path:
 
 
 def critical_paths(facts: Sequence[RankFacts], meetings: Meetings, clocks: Clocks) -> list[Path]:
-    """Of each step, in their order; none of a rank alone."""
+    """The critical paths of all steps, in their order; none for a job of one rank."""
     if len(facts) < 2:
         return []
     numbers, begin, end = _steps(facts, meetings, clocks)

@@ -56,7 +56,7 @@ DOING = {
 }
 """Work of the rank in its own time before collectives, summed over the collectives of a slot."""
 MOST_DOING = 20_000
-"""At most so many rows of DOING, those that took longest."""
+"""The most rows of DOING that are kept: the longest ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class RankFacts:
     """The profile that it was read from: of two that have this rank, the first by this name counts."""
     host: str
     boot: str
-    """Of the host: equal ones have the same clock."""
+    """The boot of the host: ranks with an equal one have the same clock."""
     realtime_ns: int
     """CLOCK_REALTIME when CLOCK_MONOTONIC was 0."""
     rule: Rule

@@ -20,12 +20,12 @@ from aiflame.errors import AiflameError
 KEPT = 1 << 20
 """Memory that the facts of a rank take once they are made, about: a row for each collective, some for layers and steps."""
 AFTER = 500
-"""Ranks that a process analyses before a new one takes its place: memory allocators give not all back."""
+"""Ranks that a process analyses before a new one takes its place: an allocator does not give all memory back."""
 Progress = Callable[[float], None]
 
 
 def here(sources: Sequence[Source], memory: int, progress: Progress | None = None, processes: int | None = None) -> Partial:
-    """In as many processes as there are CPUs, and as `memory` (bytes, all of them together) has room for."""
+    """Computes facts in as many processes as there are CPUs, and as `memory` (bytes of all processes together) has room for."""
     at_once = room(sources, memory, processes or len(os.sched_getaffinity(0)))
     if at_once < 2 or len(sources) < 2:
         return _merged(map(facts_of, sources), len(sources), progress)
@@ -47,7 +47,7 @@ def room(sources: Sequence[Source], memory: int, most: int) -> int:
 
 
 def on_dask(sources: Sequence[Source], address: str, progress: Progress | None = None) -> Partial:
-    """On a cluster whose workers see the same files under the same names, and have aiflame."""
+    """Computes facts on a cluster whose workers see the same files under the same names, and have aiflame."""
     try:
         dask: Any = importlib.import_module("distributed")
     except ImportError:
@@ -83,7 +83,7 @@ def _pool(processes: int) -> ProcessPoolExecutor:
 
 
 def _as_they_come(pool: ProcessPoolExecutor, sources: Sequence[Source], waiting: int) -> Iterator[Partial]:
-    """Few are asked for ahead, so that results do not pile up."""
+    """Requests only a few results ahead, so that they do not pile up."""
     waiting_sources = iter(sources)
     running: set[Future[Partial]] = set()
     while True:
@@ -99,7 +99,7 @@ def _as_they_come(pool: ProcessPoolExecutor, sources: Sequence[Source], waiting:
 
 
 def _merged(parts: Iterator[Partial], many: int, progress: Progress | None) -> Partial:
-    """In any order: of equal size at a time, so that each is touched a few times only."""
+    """Merges parts in any order, parts of equal size first, so that each is copied a few times only."""
     waiting: list[tuple[int, Partial]] = []
     for number, part in enumerate(parts, 1):
         size = 1
@@ -117,7 +117,7 @@ def _merged(parts: Iterator[Partial], many: int, progress: Progress | None) -> P
 
 @contextlib.contextmanager
 def _threads(many: int) -> Iterator[None]:
-    """Polars in the processes has so many threads each; it asks the environment when it is imported."""
+    """Gives Polars this many threads in each process; Polars reads the environment when it is imported."""
     before = os.environ.get("POLARS_MAX_THREADS")
     os.environ["POLARS_MAX_THREADS"] = str(many)
     try:

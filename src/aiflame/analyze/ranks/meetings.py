@@ -43,7 +43,7 @@ class Meetings:
     """MEETINGS, in the order of their first arrivals."""
     ranks: tuple[int, ...]
     origin_ns: int
-    """Of `arrival` and `end`, on the common clock."""
+    """Origin of `arrival` and `end`, on the common clock."""
     arrival: Floats
     end: Floats
     own: Floats

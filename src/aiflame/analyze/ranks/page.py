@@ -16,14 +16,14 @@ from aiflame.analyze.ranks.tables import rank_tables
 from aiflame.analyze.tables.table import TableOf
 
 MOST_STRETCHES = 100_000
-"""Of critical paths; of more steps, some evenly between the first and the last."""
+"""The most stretches of critical paths; of more steps, evenly spaced ones are kept."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShownPath:
     path: Path
     begin_ns: int
-    """Of the step, on the clock of the first rank."""
+    """Beginning of the step, on the clock of the first rank."""
     work: list[tuple[int, int]]
     """rank, and how long the path is on it while it works; the longest first."""
 

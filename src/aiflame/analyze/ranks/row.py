@@ -18,15 +18,15 @@ class Row:
     compute_ns: int
     communication_ns: int
     exposed_ns: int
-    """Of communication: nothing was computed meanwhile."""
+    """Communication during which nothing was computed."""
     copies_ns: int
     idle_ns: int
     waited_ns: int
     """Waiting for ranks that came later to collectives; at most `exposed_ns`."""
     last: int
-    """How often it came last by its own doing."""
+    """How often it came last because of its own work."""
     lost_ns: int
-    """By which it was late then."""
+    """The total delay at these collectives."""
 
     @property
     def overlap(self) -> float | None:

@@ -30,13 +30,13 @@ AT_LEAST = 220 << 20
 @dataclass(frozen=True, slots=True)
 class Source:
     path: str
-    """How it is called: that of the profile, or of a rank's folder in it."""
+    """The path of the profile, or of a rank's folder in it."""
     rank: int
     """Its rank, if its own rows have none."""
     only: int | None = None
     """The only rank of the profile to read; None: all of its ranks."""
     whole: str = ""
-    """Of a rank's folder: the path of the profile that it lies in."""
+    """The path of the profile that a rank's folder lies in."""
 
     @property
     def name(self) -> str:

@@ -20,7 +20,7 @@ MOST_CELLS = 300_000
 USUAL = 0.99
 """The share of cells that a scale must resolve: a first step that compiles would flatten all others."""
 QUANTITIES = {
-    "late": ("Late by its own doing", "how late the rank came to collectives, by its own work"),
+    "late": ("Late by its own work", "how late the rank came to collectives, by its own work"),
     "more": ("Compute beyond the median rank", "how much longer the rank computed in this step than the median rank"),
     "compute": ("Compute", "how long kernels ran, or without a GPU how long it computed on CPUs"),
     "exposed": ("Exposed communication", "how long it communicated while it computed nothing"),

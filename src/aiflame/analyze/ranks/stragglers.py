@@ -18,9 +18,9 @@ from aiflame.attribute.meaning.phases import NAMES, Phase
 OFTEN = 3.0
 """Standard deviations: so much more often last than each rank would be by chance."""
 SHARE = 0.01
-"""Of the time: a rank that others wait for this long is named however seldom it is last."""
+"""Share of the time: a rank that others wait for this long is named however seldom it is last."""
 LEAST = 0.001
-"""Of the time: a rank that costs less is not named."""
+"""Least share of the time: a rank that costs less is not named."""
 ASKED = 200
 """Slots of ranks that are looked into, those first that cost most."""
 
@@ -49,7 +49,7 @@ class Late:
     """Where it was begun."""
     rank: int
     late_ns: int
-    """After the median rank."""
+    """Delay after the median rank."""
     own_ns: int
     """The part of its lateness that arose since the previous collective; it was late by the remainder already."""
     waited_ns: int
@@ -67,12 +67,12 @@ class Straggler:
     rank: int
     why: Why
     name: str
-    """Of the collectives that it came last to: `all-reduce`."""
+    """The kind of the collectives that it came last to: `all-reduce`."""
     times: int
     of: int
-    """The number of such collectives; in `times` of them the rank was last by its own doing."""
+    """The number of such collectives; in `times` of them the rank was last because of its own work."""
     lost_ns: int
-    """By its own doing, in all."""
+    """Because of its own work, in all."""
     waited_ns: int
     """By all other ranks together at these collectives."""
     share: float
@@ -90,12 +90,12 @@ class Straggler:
 
 
 def where(phase: str, layer: str) -> str:
-    """As sentences have it: `Backward of layers.2`."""
+    """Phase and layer as sentences name them: `Backward of layers.2`."""
     return f"{phase} of {layer}" if phase and layer else phase or layer
 
 
 def stragglers(facts: Sequence[RankFacts], meetings: Meetings, whole_ns: int) -> tuple[list[Straggler], list[Late]]:
-    """Both with those first that cost most; of all collectives that somebody was late to by more than LATE_NS."""
+    """Stragglers and late ranks, the costliest first, over all collectives to which a rank was late by more than LATE_NS."""
     if not len(meetings):
         return [], []
     last, every = meetings.last, np.arange(len(meetings))

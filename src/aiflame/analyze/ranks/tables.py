@@ -26,7 +26,7 @@ CAUSES = {
     Cause.UNKNOWN: "not known",
 }
 BROUGHT = "came late already"
-"""In place of a cause: its lateness comes from an earlier collective."""
+"""Stands in place of a cause: the lateness comes from an earlier collective."""
 
 
 def rank_tables(comparison: Ranks, shown: Iterable[Path]) -> list[TableOf]:
@@ -36,7 +36,7 @@ def rank_tables(comparison: Ranks, shown: Iterable[Path]) -> list[TableOf]:
 
 
 def named(rank: int) -> str:
-    """As the flame graph has it."""
+    """The rank's name, as in the flame graph."""
     return f"rank {rank}"
 
 
@@ -107,7 +107,7 @@ def _lates(comparison: Ranks) -> TableOf:
         text("layer", "Layer"),
         text("rank", "Came last"),
         number("late", "Late by", "ns"),
-        number("own", "Its own doing", "ns"),
+        number("own", "By its own work", "ns"),
         number("waited", "Others waited", "ns"),
         number("waiting", "Ranks waited"),
         text("cause", "Why"),
@@ -150,7 +150,7 @@ def _phases(comparison: Ranks) -> TableOf:
 
 
 def _stretches(shown: Iterable[Path]) -> TableOf:
-    """In the order of time."""
+    """The stretches of these paths, in the order of time."""
     does = {"work": "works", "communication": "communicates"}
     rows = [
         (

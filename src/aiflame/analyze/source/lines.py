@@ -26,7 +26,7 @@ _FUNCTIONS = (Kind.PYTHON, Kind.C, Kind.CPP)
 class SourceLines:
     metric: Metric
     total: int
-    """Of the whole profile: lines have less where code has no source."""
+    """Total of the whole profile: lines add up to less where code has no source."""
     files: pl.DataFrame
     """path, package ("" for the program's own), self, total: the program's own first, then those that took most themselves"""
     lines: pl.DataFrame
@@ -82,7 +82,7 @@ def lines_of(of: Tree, metric: str, texts: Sequence[str] = ()) -> SourceLines:
 
 
 def _package(texts: Sequence[str]) -> pl.Expr:
-    """Of the columns `path` and `module` ("" for Python)."""
+    """The package of code, from the columns `path` and `module` ("" for Python)."""
     built_elsewhere = (pl.col("module") != "") & ~pl.col("path").is_in(list(texts))
     return pl.when(package("path") == "").then(pl.when(built_elsewhere).then("module").otherwise(pl.lit(""))).otherwise(package("path"))
 

@@ -116,7 +116,7 @@ def _spread(analysis: ProfileAnalysis, sites: pl.DataFrame, key: list[str]) -> p
 
 
 def _shapes(analysis: ProfileAnalysis) -> pl.DataFrame:
-    """Of each kernel (as compiled) the most registers and shared memory of its launches, and how many different shapes they had."""
+    """For each kernel (as compiled) the most registers and shared memory of its launches, and how many different shapes they had."""
     shapes = analysis.profile.table("kernel_shapes")
     used = analysis.profile.scan("kernels").select("process", id="shape").unique().collect()
     dimensions = [f"{part}_{axis}" for part in ("grid", "block") for axis in "xyz"]

@@ -7,7 +7,7 @@ import numpy as np
 from aiflame.attribute.arrays.types import Floats, Ints
 
 CELLS = 4 << 20
-"""So many cells of a matrix are worked on at once."""
+"""Cells of a matrix that are worked on at once."""
 
 
 Cells = tuple[Ints, Ints, Ints]

@@ -23,7 +23,7 @@ def pieces(rows: pl.LazyFrame, size: int = PIECE) -> Iterator[pl.DataFrame]:
 
 
 def arrays(rows: pl.LazyFrame) -> dict[str, NDArray[Any]]:
-    """Columns of numbers. Read by pieces: Polars holds on to freed memory for a while, which would double that of a whole table."""
+    """Columns of numbers, read by pieces: Polars holds on to freed memory for a while, which would double the memory of a whole table."""
     size = count(rows)
     columns = {name: np.empty(size, pl.Series(dtype=type_).to_numpy().dtype) for name, type_ in rows.collect_schema().items()}
     begin = 0

@@ -32,7 +32,7 @@ def find_rows(keys: Ints, wanted: Ints) -> Ints:
 
 
 def latest(group: Ints, time_ns: Ints, wanted: Ints, before_ns: Ints) -> Ints:
-    """Of moments sorted by group and time, for each wanted one the place of the last of its group at or before that time; -1 for none."""
+    """For each wanted group and time, the place of the group's last moment at or before that time; -1 for none. Moments are sorted."""
     if not len(group):
         return np.full(len(wanted), -1)
     opens = np.append(True, group[1:] != group[:-1])

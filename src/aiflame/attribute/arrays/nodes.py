@@ -104,7 +104,7 @@ def merge_siblings(parent: Parents, frame: NDArray[np.uint32]) -> tuple[Parents,
 
 
 def distinct(values: Ints) -> Ints:
-    """The values sorted, each once. Some versions of `np.unique` go by hashing, ten times slower on millions."""
+    """The sorted distinct values. Some versions of `np.unique` use hashing, which is ten times slower on millions."""
     ordered = np.sort(values)
     first: NDArray[np.bool_] = np.append(True, ordered[1:] != ordered[:-1])[: len(ordered)]
     kept: Ints = ordered[first]

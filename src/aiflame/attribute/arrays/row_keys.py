@@ -28,8 +28,8 @@ def packed(columns: Sequence[NDArray[np.integer] | NDArray[np.bool_]], size: int
 
 
 def in_order(key: Ints) -> Ints:
-    """The rows in the order of their numbers from 0 on, those of one number in their own. A number and its row in one are sorted several
-    times as quickly as rows by their numbers."""
+    """Rows in the order of their numbers, which count from 0; equal numbers keep their order. Pairs of a number and its row, packed into
+    one number, are sorted several times as quickly as rows by their numbers."""
     bits = max(len(key) - 1, 0).bit_length()
     if int(key.max(initial=0)).bit_length() + bits > _BITS + 1:
         return np.argsort(key, kind="stable")
@@ -58,7 +58,7 @@ def firsts(key: Ints) -> Ints:
 
 
 def by_time(group: NDArray[np.integer], start: Ints, end: Ints) -> NDArray[np.int32] | None:
-    """The order by group, start and end; None: they are in it."""
+    """The order by group, start and end; None if the rows are in it already."""
     same = group[1:] == group[:-1]
     later = (start[1:] > start[:-1]) | ((start[1:] == start[:-1]) & (end[1:] >= end[:-1]))
     if ((group[1:] > group[:-1]) | (same & later)).all():

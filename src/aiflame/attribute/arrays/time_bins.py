@@ -13,11 +13,11 @@ from aiflame.attribute.arrays.row_keys import firsts, in_order, summed
 from aiflame.attribute.arrays.types import Ints
 
 MOST_ROWS = 2_000_000
-"""Of moments, and of slots: more are too many for a page."""
+"""The most moments, and the most slots: more are too many for a page."""
 MOST_BINS = 1 << 18
 BINS_A_COLUMN = 100
 DENSE = 1 << 24
-"""So many sums are made as an array; of more, only those that are not 0."""
+"""Up to this many sums are made as an array; of more, only those that are not 0."""
 LONGEST_STEP_NS = 1 << 54
 """A step that is longer, half a year, is one of a damaged profile."""
 SAMPLED_ROWS = 1 << 20

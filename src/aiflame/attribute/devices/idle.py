@@ -16,7 +16,7 @@ Times = NDArray[np.uint64]
 Device = tuple[int, str]
 """A process and its device."""
 Gaps = tuple[Times, Times]
-"""Since when, and until when."""
+"""The begins and the ends of gaps."""
 
 
 def idle(work: Work, processes: pl.DataFrame) -> pl.DataFrame:

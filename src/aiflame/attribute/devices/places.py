@@ -24,7 +24,7 @@ NO_CAPTURE = Frame("[unattributed: graph node captured before recording]", Kind.
 
 
 def launched_at(builder: TreeBuilder, place: NodeIds, profile: Tables, trie: Functions, sites: pl.DataFrame) -> NodeIds:
-    """Where the code that launched ends, on these places of processes."""
+    """The nodes of the code that launched, below these places of processes."""
     process, thread, stack, captured = (sites[name].to_numpy().astype(np.int64) for name in ("process", "thread", "stack", "captured"))
     launched, graph = thread >= 0, sites["graph"].to_numpy()
     marks = Forest.of_frames(frame_table([BOUNDARY, GRAPH_REPLAY, NO_CAPTURE, STARTED])[1:])

@@ -121,7 +121,7 @@ class Records:
         return sum(count(self.profile.scan(name)) for name in ("kernels", "copies"))
 
     def pieces(self) -> Iterator[Columns]:
-        """All kernels, then all copies: _RAN; a damaged end is none."""
+        """All kernels, then all copies, with the columns of _RAN; a damaged end counts as none."""
         longest = pl.col("start_ns") + LONGEST_NS
         end = pl.max_horizontal("start_ns", pl.min_horizontal("end_ns", longest))
         common = [pl.col("process"), pl.col("api").cast(pl.UInt32), *map(pl.col, ("correlation", "node", "start_ns")), end.alias("end_ns")]

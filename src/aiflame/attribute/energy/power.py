@@ -34,7 +34,7 @@ _MOST, _MOST_WATTS = 1e11, 1e5
 
 @dataclass(frozen=True, slots=True)
 class Looks:
-    """At one device."""
+    """The looks at one device."""
 
     source: str
     device: str
@@ -62,7 +62,7 @@ def unreadable(profile: Tables, source: str) -> bool:
 
 
 def looks(profile: Tables, *sources: str) -> list[Looks]:
-    """At each device of these sources; RAPL's parts of a package (cores, memory) are counted in their package or beside it."""
+    """Looks at each device of these sources; RAPL's parts of a package (cores, memory) are counted in their package or beside it."""
     series = _series(profile, sources)
     if series.is_empty():
         return []

@@ -104,13 +104,13 @@ class _OfNodes:
 
     layers: StackLayers
     own: Ints
-    """Of each item the layer of its stack; and its process, `autograd` and `gpu`."""
+    """For each item the layer of its stack; then its process, `autograd` and `gpu`."""
     process: Ints
     autograd: Ints
     gpu: Mask
 
     def find(self, sequences: Sequences, asked: Ints, op: Ints) -> tuple[Ints, Ints, Mask]:
-        """Of the node of each asked item: the forward item that made it (-1: none), its layer, and whether a layer was found."""
+        """For the node of each asked item: the forward item that made it (-1: none), its layer, and whether a layer was found."""
         maker = sequences.makers(asked, op)
         has_maker = maker >= 0
         layer, has_layer = np.where(has_maker, self.own[maker], 0), has_maker.copy()

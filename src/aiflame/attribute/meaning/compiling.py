@@ -34,7 +34,7 @@ _COMPILES = r"^xla::.*Compiler::(RunBackend|RunHloPasses|Compile)"
 
 
 def compiler_marks(words: int, python: pl.DataFrame, native: pl.DataFrame) -> Ints:
-    """AUTOTUNING, COMPILING or 0 for each of so many words, by their functions (word, name, file)."""
+    """AUTOTUNING, COMPILING or 0 for each frame word, by the functions of the words (word, name, file)."""
     marks = np.zeros(words, dtype=np.int64)
     file, name = pl.col("file"), pl.col("name")
     for mark, files, functions in ((COMPILING, _COMPILERS, _COMPILES), (AUTOTUNING, _TUNERS, _TUNES)):

@@ -60,7 +60,7 @@ class Meaning:
     samples: pl.DataFrame
     """process, thread, id, stack, state, weight, period_ns, time_ns, CONTEXT; in the order of the table"""
     forests: dict[str, Forest]
-    """Of phases, layers, ops and regions."""
+    """Forests of phases, layers, ops and regions."""
     compiled: Compiled
     """Its ops stand for all sources of a fused kernel until `fused_split` divides them."""
     steps: pl.DataFrame

@@ -39,7 +39,7 @@ class SplitOverOps:
     forests: Mapping[str, Forest]
     """The forests, with the layers and ops that compiled code adds."""
     sets: Ints
-    """Of the rows before."""
+    """For each row before the division, its set of ops."""
     compiled: Compiled | None
 
     def label(self, metric: Metric) -> Metric:

@@ -24,7 +24,7 @@ class GradientSums:
     last: Ints
     """The node whose gradient the sum adds: autograd << 32 | number in its sequence, as items have it."""
     first: Ints
-    """The number, in the same sequence, of the node that gave the first gradient: of the op that used the tensor last."""
+    """The number, in the same sequence, of the node that gave the first gradient: the node of the op that used the tensor last."""
 
     def first_node(self, thread: Ints, time_ns: Ints, node: Ints) -> Ints:
         """For each item (its thread, time and node) the number of the first node of the sum that it is part of; -1 for no sum."""

@@ -19,7 +19,7 @@ OF_ALL = 0.9
 
 @dataclass(frozen=True, slots=True)
 class Calls:
-    """Of one thread, in the order of time; none lies inside another."""
+    """Calls of one thread, in the order of time; none lies inside another."""
 
     begin_ns: Ints
     end_ns: Ints

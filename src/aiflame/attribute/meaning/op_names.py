@@ -115,7 +115,7 @@ def op_of_symbol(name: str) -> str:
 
 @cache
 def op_of_node(node: str) -> str:
-    """`AddmmBackward0` → `aten::addmm`: the forward op that made a node; nodes of no op keep their name."""
+    """`AddmmBackward0` → `aten::addmm`: the forward op that made a node. The name of a node without an op stays."""
     words = _WORD.sub("_", node).lower()
     if words in _UNLIKE:
         return NAMESPACE + _UNLIKE[words]

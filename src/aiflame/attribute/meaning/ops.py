@@ -38,14 +38,14 @@ class Where(IntEnum):
 @dataclass(frozen=True, slots=True)
 class StackOps:
     names: list[str]
-    """Of each op; op 0 is none, and its name is empty."""
+    """The name of each op; op 0 stands for none, and has an empty name."""
     stacks: StackKeys
     op: Ints
     """For each row of `stacks` its row of `names`: the op that ran."""
     called: Ints
     """The op that Python called."""
     node: Ints
-    """Of stacks in a node of the backward pass: the forward op that made it."""
+    """For stacks in a node of the backward pass, the forward op that made the node."""
     where: Ints
     """Where"""
     compiler: Ints

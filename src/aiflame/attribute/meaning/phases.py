@@ -19,7 +19,7 @@ from aiflame.profile.schema.kinds import Kind
 
 
 class Phase(IntEnum):
-    """In the order in which a step has them; 0: not decided yet."""
+    """The phases, in the order in which a step has them; 0: not decided yet."""
 
     DATA = 1
     FORWARD = 2
@@ -83,7 +83,7 @@ class Marks:
     phase: NDArray[np.int8]
     """0: nothing."""
     scaler: Mask
-    """In GradScaler.step or update: a step of an optimizer ends here, even when the scaler leaves it out."""
+    """Stacks in GradScaler.step or update: a step of an optimizer ends here, even when the scaler leaves it out."""
 
 
 @once

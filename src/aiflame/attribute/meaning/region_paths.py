@@ -16,7 +16,7 @@ from aiflame.profile.schema.enums import RegionKind
 from aiflame.profile.schema.kinds import Kind
 
 _WHOLE_PROCESS = -1
-"""As a thread: one without regions of its own is in the frames of its process all the same."""
+"""Stands in place of a thread: threads without regions of their own are in the frames of their process, too."""
 ORDER = (RegionKind.FRAME, RegionKind.FREE, RegionKind.NESTED)
 """From outermost to innermost."""
 

@@ -82,7 +82,7 @@ def _intervals(profile: Tables) -> pl.DataFrame:
 
 
 def _moment(column: str) -> pl.Expr:
-    """Of a damaged profile it may be any number."""
+    """A column of moments, bounded: in a damaged profile it may be any number."""
     return pl.col(column).clip(upper_bound=LATEST).cast(pl.Int64)
 
 

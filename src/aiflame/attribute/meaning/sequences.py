@@ -39,7 +39,7 @@ class Sequences:
     key: Ints
     """line << 32 | sequence number of each: sorted."""
     owner: Ints
-    """Of each line."""
+    """The owner of each line."""
     started: Ints
     """When each line began."""
     by_node: Ints

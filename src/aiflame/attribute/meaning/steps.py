@@ -54,7 +54,7 @@ class Steps:
         return step_at
 
     def phase(self, process: Ints, step: Ints) -> Ints:
-        """Of INFERENCE, for each of these steps (-1: none) of processes."""
+        """The phase of each of these inference steps (-1: none) of processes."""
         named = self.rows.filter(pl.col("phase") > 0).sort("process", "step")
         if named.is_empty():
             return np.zeros(len(step), dtype=np.int64)
@@ -77,9 +77,9 @@ class Seen:
     root: Ints
     """Outermost layer that it is in, 0: none."""
     own: Mask
-    """Of the thread itself."""
+    """True for items of the thread itself."""
     exact: bool
-    """Of launches: nothing is missing."""
+    """True for launches: none is missing."""
 
     def within(self, low: int, high: int) -> slice:
         """The items later than `low`, not later than `high`."""

@@ -49,7 +49,7 @@ class TorchFrames:
 
     words: WordTrie
     names: list[str]
-    """Of ops; 0 is none."""
+    """Names of ops; 0 is none."""
     op: Ints
     """An op begins here: row of `names`."""
     node: Ints

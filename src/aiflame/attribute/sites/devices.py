@@ -155,7 +155,7 @@ class _Parts:
         )
 
     def whole(self, sites: pl.DataFrame, energies: Energy | None) -> pl.DataFrame:
-        """site, and the values of whole kernels and copies. A launch counts once, at the first part."""
+        """The values of whole kernels and copies by site. A launch counts once, at the first part of its site."""
         _, first = np.unique(self.sites["group"].to_numpy(), return_index=True)
         launches = np.zeros(len(self.sites), dtype=np.int64)
         launches[first] = sites["launches"].to_numpy()
@@ -165,7 +165,7 @@ class _Parts:
         return pl.DataFrame({"site": np.arange(len(self.sites)), INSIDE: 0, **columns})
 
     def _divided(self, of_sites: Ints) -> Ints:
-        """A value of each site, on its parts."""
+        """Divides a value of each site over its parts."""
         row, _, value = self.divided.divide(np.arange(len(of_sites)), of_sites)
         of_parts = np.zeros(len(self.sites), dtype=np.int64)
         np.add.at(of_parts, self.part[row], value)

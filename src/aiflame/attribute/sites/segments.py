@@ -1,4 +1,4 @@
-"""Parts of a tree's chains of frames, as forests over one table of frames: the page of a report puts them on each other as it likes."""
+"""Parts of a tree's chains of frames, as forests over one table of frames; the report's page joins them into the chains of a grouping."""
 
 from __future__ import annotations
 

@@ -120,7 +120,7 @@ def _on_device(steps: pl.DataFrame, row: Ints, start: Ints, end: Ints) -> tuple[
 
 
 def _parted(steps: pl.DataFrame, begins: Ints, ends: Ints, group: Ints, row: Ints, time: Ints) -> Steps:
-    """Steps with so many slots, and so many of them shown as one, that slots with values are few enough."""
+    """Chooses the number of slots of a step, and of steps shown as one, so that slots with values are few enough."""
     parted = Steps(begins, ends, np.arange(len(steps)), SLOTS)
     chosen, scale, block = standing_for_all(row)
     group, row, time = group[chosen], row[chosen], time[chosen]
@@ -132,7 +132,7 @@ def _parted(steps: pl.DataFrame, begins: Ints, ends: Ints, group: Ints, row: Int
 
 
 def _shown(process: pl.Series, together: int) -> Ints:
-    """The row that each step is shown as, so many steps of a process as one."""
+    """The row in which each step is shown: `together` consecutive steps of a process share one."""
     pair = pl.struct("process", pl.int_range(pl.len()).over("process") // together)
     shown: Ints = process.to_frame("process").select(pair.rle_id().cast(pl.Int64)).to_series().to_numpy()
     return shown
@@ -166,9 +166,9 @@ def _made(steps: pl.DataFrame, parted: Steps, values: pl.DataFrame, metric: str,
         values = summed(values, _SLOT)
     notes = []
     if slots < SLOTS:
-        notes.append(f"steps have {slots} parts, that these be not too many")
+        notes.append(f"steps have {slots} parts, to limit their number")
     if len(merged) < len(steps):
-        notes.append(f"{-(-len(steps) // len(merged))} steps that follow each other are shown as one, that they be not too many")
+        notes.append(f"{-(-len(steps) // len(merged))} consecutive steps are shown as one, to limit their number")
     return Slots(slots, merged.select(list(STEPS)), values.rename({"value": metric}), tuple(notes), len(merged) < len(steps))
 
 

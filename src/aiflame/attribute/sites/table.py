@@ -81,11 +81,11 @@ class Gathered:
     """The data of a domain. Its nodes are those of forests that may have more nodes."""
 
     forests: Mapping[str, Forest]
-    """Of the segments, and of `inside`."""
+    """Forests of the segments, and of `inside`."""
     sites: pl.DataFrame
-    """As `SiteTable.sites`, groups numbered in any way from 0"""
+    """Rows like `SiteTable.sites`, with groups numbered in any way from 0."""
     leaves: pl.DataFrame
-    """As `SiteTable.leaves`"""
+    """Rows like `SiteTable.leaves`."""
     times: Times
     notes: tuple[str, ...]
 

@@ -75,7 +75,7 @@ def window_length(profile: Tables) -> int:
 
 
 def period_log2(profile: Tables) -> int:
-    """A warp was looked at every 2^n cycles: in most of the windows, by their samples."""
+    """The period of sampling: a warp was looked at every 2^n cycles in most of the windows, weighted by samples."""
     by_period = profile.scan("gpu_windows").group_by("period_log2").agg(pl.col("samples").sum(), windows=pl.len())
     periods = by_period.sort("samples", "windows", "period_log2", descending=True).collect()
     return int(periods["period_log2"][0]) if len(periods) else 0
@@ -97,7 +97,7 @@ def sample_times(profile: Tables, metric: str, items: pl.DataFrame, steps: pl.Da
 
 
 def _width(bins: Bins, wanted: Bins) -> list[str]:
-    return [f"moments are {bins.bin_ns / 1e6:g} ms wide, that they be not too many"] if bins.bin_ns > wanted.bin_ns else []
+    return [f"moments are {bins.bin_ns / 1e6:g} ms wide, to limit their number"] if bins.bin_ns > wanted.bin_ns else []
 
 
 def _origin(profile: Tables, start: Ints) -> int:

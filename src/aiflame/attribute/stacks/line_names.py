@@ -1,4 +1,4 @@
-"""How a source line is called."""
+"""The name of a source line in trees and lists."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The frames of processes and threads: how they are called in a tree."""
+"""The frames of processes and threads, and their names in a tree."""
 
 from __future__ import annotations
 

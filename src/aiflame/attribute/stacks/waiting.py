@@ -16,7 +16,7 @@ NO_STACK = Frame("[unattributed: no stack]", Kind.UNATTRIBUTED)
 WAITING = Frame("[waiting]", Kind.WAIT)
 SPINNING = Frame(OPENMP, Kind.WAIT)
 DEEPEST = 24
-"""So many innermost functions are searched for the reason of a wait."""
+"""This many innermost functions are searched for the reason of a wait."""
 
 
 def state_frames(trie: Functions, measured: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:

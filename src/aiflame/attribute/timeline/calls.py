@@ -24,7 +24,7 @@ _WAITS = {SyncKind.EVENT: "[wait for an event]", SyncKind.STREAM: "[wait for a s
 _ALIKE = ("process", "stack", "waiting", "ran", "records")
 """Calls with equal values of these have the same name and facts."""
 _FACTS = ("stack", "ran", "records")
-"""Of a call. `ran`: the first kernel or copy that it had run, `records`: how many, if there are several."""
+"""Facts of a call. `ran`: the first kernel or copy that it launched, `records`: how many, if there are several."""
 
 
 def calls(

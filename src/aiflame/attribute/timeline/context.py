@@ -54,7 +54,7 @@ class Contexts:
         return spans.with_columns(name=pl.Series(name)).drop("value")
 
     def texts(self, kind: str, values: Sequence[int]) -> list[str]:
-        """Of phases, layers (their paths with dots) and ops; empty for none."""
+        """Names of phases, layers (their paths with dots) and ops; empty for none."""
         text_of = {value: self._text(kind, value) for value in set(values)}
         return [text_of[value] for value in values]
 

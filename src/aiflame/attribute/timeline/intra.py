@@ -44,7 +44,7 @@ def inside_kernels(profile: Tables, making: Making, owners: Owners) -> None:
 
 
 def _fitting(spans: pl.DataFrame) -> pl.DataFrame:
-    """Of the first multiprocessors, at least one."""
+    """Spans of the first multiprocessors, as many as fit, and of one at least."""
     each = spans.group_by("sm").len().sort("sm").with_columns(reached=pl.col("len").cum_sum())
     kept = each.filter((pl.col("reached") <= MOST) | (pl.int_range(pl.len()) == 0))
     return spans.join(kept.select("sm"), on="sm", how="semi").head(4 * MOST)

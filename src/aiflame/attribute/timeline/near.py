@@ -28,7 +28,7 @@ class Rows:
     end: str
 
     def many(self, begin: int, end: int) -> int:
-        """How many are in a stretch of time."""
+        """The number of rows in a stretch of time."""
         count: int = self._touching(begin, end).select(pl.len()).collect().item()
         return count
 
@@ -88,5 +88,5 @@ class Rows:
 
 
 def both(*tables: pl.DataFrame) -> pl.DataFrame:
-    """Each row once, in the table's order."""
+    """The rows of both, each once, in the table's order."""
     return pl.concat([each for each in tables if len(each)] or [tables[0]]).unique("row").sort("row")

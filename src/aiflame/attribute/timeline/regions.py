@@ -13,8 +13,8 @@ from aiflame.attribute.timeline.tables import LATEST, Making, Owners, SliceKind,
 from aiflame.profile.schema.enums import AllocationKind, PayloadType, RegionApi, RegionKind
 from aiflame.profile.tables.interface import Tables
 
-_FACTS = ("domain", "category", "payload", "told")
-"""`told`: a region's ITT metadata, `key: value`."""
+_FACTS = ("domain", "category", "payload", "metadata")
+"""`metadata`: a region's ITT metadata, `key: value`."""
 
 
 def marked_regions(profile: Tables, making: Making, owners: Owners, placed: pl.DataFrame | None = None) -> None:
@@ -66,9 +66,9 @@ def placed_regions(profile: Tables) -> pl.DataFrame:
 def _facts(profile: Tables, making: Making, rows: pl.DataFrame) -> pl.Series:
     metadata = (
         profile.scan("region_data")
-        .select(pl.col("process", "region").cast(pl.Int64), told=pl.format("{}: {}", "key", "value"))
+        .select(pl.col("process", "region").cast(pl.Int64), metadata=pl.format("{}: {}", "key", "value"))
         .group_by("process", "region", maintain_order=True)
-        .agg("told")
+        .agg("metadata")
         .collect()
     )
     kind, bits = pl.col("payload_type"), pl.col("payload")

@@ -36,7 +36,7 @@ from aiflame.profile.tables.interface import Tables
 NO_DEVICE = "[unknown device]"
 _NUMBERS = ("registers", "static_shared", "dynamic_shared", "local_bytes")
 FACTS = ("layer", "op", "phase", "stack", "captured", "grid", "block", *_NUMBERS, "bytes", "full_name")
-"""Of a kernel or copy. `captured`: where its node was put into the graph that was launched at `stack`."""
+"""Facts of a kernel or copy. `captured`: where its node was put into the graph that was launched at `stack`."""
 _ALIKE = ["process", "item", "specialization", "stack", "captured", "phase", "layer", "op", "bytes"]
 """Executions with equal values of these have the same name and facts."""
 
@@ -289,7 +289,7 @@ def _arrows(executions: _Executions, name_of: NDArray[np.uint32], called_ns: NDA
 def _put(
     making: Making, owners: Owners, contexts: Contexts, executions: _Executions, alike: pl.DataFrame, flow: NDArray[np.uint32]
 ) -> None:
-    """On the tracks of streams, and above them the context of each stream's work."""
+    """Puts work on the tracks of streams, and the context of each stream's work on tracks above them."""
     begin, end, stream = executions.start_ns, executions.end_ns, executions.stream
     lane = lanes(stream, begin, end)
     context = {name: alike[name].to_numpy() for name in ("phase", "layer", "op")}

@@ -13,7 +13,7 @@ from aiflame.profile.schema.enums import GpuApi
 from aiflame.profile.tables.interface import OpenedProfile, Tables
 
 LONGER = "record it for longer, with a higher --cpu-rate, or with --wall"
-"""Of a profile that has nothing at all."""
+"""Advice for a profile that has nothing at all."""
 
 
 def how_to_record(profile: Tables, metric: str) -> str:

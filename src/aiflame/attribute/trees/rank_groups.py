@@ -70,7 +70,7 @@ def rank_forest(profile: Tables) -> tuple[Forest, NDArray[np.int64]]:
 
 
 def grouped_by_rank(profile: Tables, forests: Mapping[str, Forest], sites: pl.DataFrame) -> tuple[Mapping[str, Forest], pl.DataFrame]:
-    """Of facts, the segment `rank` for each site, by its node of `process`; where there are no ranks, nothing is added."""
+    """Adds the segment `rank` to facts: for each site its node, by its node of `process`. Where there are no ranks, nothing is added."""
     if not has_ranks(profile):
         return forests, sites
     forest, node = rank_forest(profile)
@@ -80,7 +80,7 @@ def grouped_by_rank(profile: Tables, forests: Mapping[str, Forest], sites: pl.Da
 
 @dataclass(frozen=True, slots=True)
 class _RankedProcesses:
-    """Of each process, in their order."""
+    """The rank of each process, in their order."""
 
     names: list[str]
     """as trees without this grouping have them"""

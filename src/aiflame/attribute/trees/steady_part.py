@@ -13,7 +13,7 @@ from aiflame.attribute.tree import Tree
 
 
 def steady_part(tree: Tree) -> Tree:
-    """Of a tree that is grouped by `prefixes.in_steady_steps`, the work in them."""
+    """The work in steady steps, from a tree that is grouped by `prefixes.in_steady_steps`."""
     inside = nodes.nearest(tree.parent, _marks(tree)) >= 0
     kept = nodes.sum_up(tree.parent, inside.astype(np.int64)) > 0
     kept[0] = True

@@ -179,7 +179,7 @@ class Folder:
             file.write(data)
 
     def put(self, name: str, data: bytes) -> None:
-        """As `write`, but does not wait for the disk: a power failure may leave neither content."""
+        """Writes like `write`, but does not wait for the disk: a power failure may leave neither content."""
         with self.create(name, durable=False) as file:
             file.write(data)
 

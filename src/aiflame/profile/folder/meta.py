@@ -1,4 +1,4 @@
-"""`meta.json`: facts about a recording for a person who has not looked into it. Standard library alone.
+"""`meta.json`: facts about a recording (command, host, options, notes) that can be read without its tables. Standard library alone.
 
 Every key may be missing and unknown keys are ignored, so that a key can be added without a new format.
 """
@@ -152,7 +152,7 @@ def boot_id() -> str:
 
 
 def pid_namespace() -> str:
-    """In which process ids have the same meaning as ours, until the next boot."""
+    """The namespace of process ids: within it, and until the next boot, they mean the same as ours."""
     try:
         return os.readlink("/proc/self/ns/pid")  # noqa: PTH115
     except OSError:

@@ -23,7 +23,7 @@ _MAGIC = b"AIFLAMES"
 _VERSION = 1
 _PREFIX = struct.Struct("<8sII")
 HEAD = struct.Struct("<QII")
-"""Of a record: time_ns (CLOCK_MONOTONIC), key, check; then a double for each series, NaN where it could not be read."""
+"""The head of a record: time_ns (CLOCK_MONOTONIC), key, check; then a double for each series, NaN where it could not be read."""
 _LARGEST_HEADER = 16 << 20
 _MOST_VALUES = 1 << 20
 """Eight for each series."""
@@ -66,7 +66,7 @@ def pack_header(header: Header) -> bytes:
 
 
 def read_header(data: bytes | mmap.mmap) -> tuple[Header, int]:
-    """The header at the beginning of a file, and where its records begin; ValueError when it is none."""
+    """The header at the beginning of a file, and where its records begin; ValueError for any other file."""
     try:
         magic, version, size = _PREFIX.unpack_from(data)
         if magic != _MAGIC or size > _LARGEST_HEADER or _PREFIX.size + size > len(data):

@@ -1,4 +1,4 @@
-"""The folder `ranks/` of a profile: a whole profile for each rank of a parallel job, and `job`, which says whose they are.
+"""The folder `ranks/` of a profile: a whole profile for each rank of a parallel job, and `job`, which names the job that they belong to.
 
 Standard library alone. Ranks may run on several hosts that share nothing but the file system, so there are no locks here:
 files appear whole, and ranks that write the same file write the same content.

@@ -223,7 +223,7 @@ def _numbered(parts: Iterable[Part]) -> Iterable[Part]:
 
 
 def _meta(parts: Sequence[Part], notes: Iterable[str], *, complete: bool) -> Meta:
-    """Of the whole: fields that all ranks share come from the first."""
+    """The metadata of the whole: fields that all ranks share come from the first."""
     metas = [part.store.meta for part in parts]
     first = metas[0]
     host = first.host

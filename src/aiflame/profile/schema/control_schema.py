@@ -11,7 +11,7 @@ from aiflame.profile.schema.records import Column, columns
 from aiflame.profile.schema.records import Type as T
 
 FORMAT = 1
-"""Of profiles. A reader refuses a profile whose number is higher than its own."""
+"""The format of profiles. A reader refuses a profile whose number is higher than its own."""
 
 CONTROL_MAGIC = b"AIFLAMEC"
 

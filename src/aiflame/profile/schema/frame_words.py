@@ -59,7 +59,7 @@ def layer_rows(words: FrameWords) -> Ints:
 
 
 def renumbered(column: str, *, codes: int, marks: int, modules: Mapping[int, int]) -> pl.Expr:
-    """The words with the numbers that rows have elsewhere: codes and marks are behind so many others, modules are named one by one."""
+    """The same words, renumbered for other tables: codes and marks start after this many others, and modules have a map."""
     word, kind = pl.col(column), frame_kind(column)
     module = module_of_native(column)
     moved = module.replace_strict(modules, default=0, return_dtype=pl.UInt64)

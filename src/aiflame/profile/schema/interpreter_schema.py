@@ -75,4 +75,4 @@ INTERPRETER: tuple[Column, ...] = columns(
     ("text_type", T.U64, ""),
     ("bytes_type", T.U64, ""),
 )
-"""In front of `PYTHON_LAYOUT`."""
+"""The columns in front of `PYTHON_LAYOUT`."""

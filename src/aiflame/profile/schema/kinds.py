@@ -37,7 +37,7 @@ class Kind(IntEnum):
     STEP = 21
     """`Step.7`: once more around the loop of training or inference."""
     PHASE = 22
-    """Of a step: Forward, Backward …"""
+    """A phase of a step: Forward, Backward …"""
     OP = 23
     """`aten::addmm`"""
     FAMILY = 24

@@ -1,4 +1,4 @@
-"""Tables of a profile: calls of runtimes that are traced, who they were made with, and where a process stands among others."""
+"""Tables of a profile: traced calls of runtimes, the groups of processes that communicate, and the rank of each process."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """Where tables of a profile are written that is not ours: a folder of this user's own, below the user's cache.
 
 A profile is ours when its folder belongs to the user who reads it, and may be written to. Root reads everybody's profiles, and owns its own
-alone. The name of the folder in the cache says of which files, unchanged, its tables are. Standard library alone.
+alone. The folder in the cache is named after the profile's files in their present state: when they change, its tables are not used.
+Standard library alone.
 """
 
 from __future__ import annotations

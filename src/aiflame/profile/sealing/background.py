@@ -42,7 +42,7 @@ def _taken(folder: Folder) -> str:
 
 
 def _killed_at(folder: Folder) -> float | None:
-    """How far a process came that sealed and is gone; None: there is none such."""
+    """How far a process came that died while it sealed; None if there was none."""
     if is_sealed(folder) or (text := folder.read(LOCK, limit=4096)) is None:
         return None
     with folder.file(LOCK) as file, contextlib.suppress(ValueError):

@@ -57,7 +57,7 @@ def _is_over(profile: Folder) -> bool:
 
 def _can_see(meta: Meta) -> bool:
     if meta.host.boot_id and meta.host.boot_id != boot_id():
-        # Of this host, and before it was started anew: nobody is left whom one would have to see.
+        # The host has been started anew since: no process of the recording is left to be seen.
         return meta.host.is_here()
     return meta.recorder.namespace in ("", pid_namespace()) and (bool(meta.host.boot_id) or meta.host.is_here())
 

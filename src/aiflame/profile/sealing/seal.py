@@ -234,7 +234,7 @@ def _cpu_rate(meta: Meta) -> int:
 
 
 def _stop(profile: Folder) -> list[str]:
-    """No process shall write on while we read; returns why recording ended early, if it did."""
+    """Orders all processes to stop writing, since their files are read now. Returns why recording ended early, if it did."""
     with contextlib.suppress(AiflameError), ControlPage.open(profile) as page:
         page.state = ControlState.STOPPED
     return _why_stopped(profile)

@@ -53,7 +53,7 @@ _ABOUT = frozenset(
         "embeddings", "level", "min", "max", "num", "number", "chars", "required", "enabled", "helper", "prompt",
     }
 )  # fmt: skip
-"""A name that ends so says something about a secret, and is none."""
+"""A name with such an ending describes a secret, and is not one itself."""
 _HARMLESS = (
     r"(?i)(?:[-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?|true|false|yes|no|on|off|none|null|auto|default|env|required|optional|basic|digest|"
     r"<[^<>\s]*>|\[[^\]\s]*\]|\$\{?\w+\}?|\*+)?"

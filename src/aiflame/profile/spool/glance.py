@@ -1,6 +1,6 @@
 """A quick summary of a recording that is not sealed: the numbers of processes and samples, and the collector's notes.
 
-Standard library alone: `aiflame record` says it when the program has ended. Files are those of our own recording; a count may be a few
+Standard library alone: `aiflame record` prints it when the program has ended. Files are those of our own recording; a count may be a few
 records too high, since records that were reserved and never written are counted.
 """
 

@@ -1,7 +1,7 @@
-"""Processes of which nothing was recorded but that they lived: `spool/lives.table`, which all processes of a recording share.
+"""Processes of which only the begin and the end were recorded, in `spool/lives.table`, which all processes of a recording share.
 
-A process that does more has a folder of its own as well, in which all of this stands, too; then the folder counts. Sealing makes of the
-others the rows that they would have had in a folder.
+A process with more records also has a folder of its own, with the same facts; then the folder counts. For the others, sealing makes the
+rows that they would have had in a folder.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Lives:
 
 
 def read_lives(spool: Folder, elsewhere: Collection[tuple[int, int]]) -> Lives:
-    """In the order of their start, secrets in commands masked. `elsewhere`: (PID, start) of the processes that have a folder."""
+    """Processes in the order of their start, with secrets masked. `elsewhere`: (PID, start) of the processes that have a folder."""
     damage: Counter[str] = Counter()
     begins, ends, size = _records(spool, damage)
     keys = zip(begins["pid"].tolist(), begins["start_ns"].tolist(), strict=True)

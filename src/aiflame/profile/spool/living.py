@@ -1,7 +1,7 @@
 """Which processes may still record into a profile: read in /proc, without asking or touching any of them. Standard library alone.
 
-A process records while its tables are mapped. One that has just been forked or started has none yet, but the profile in its environment.
-Whoever looks must be able to see them: on another host, or in another namespace of process ids, nothing can be said (`visible`).
+A process records while its tables are mapped. One that has just been forked or started has no tables yet, but names the profile in its
+environment. On another host, or in another namespace of process ids, the reader cannot see them (`visible`).
 """
 
 # ruff: noqa: PTH110, PTH116, PTH208
@@ -20,7 +20,7 @@ from aiflame.profile.spool.open_lives import Reader
 SPOOL = "spool"
 
 VARIABLE = b"AIFLAME_PROFILE="
-"""In the environment of every process that is recorded: the profile."""
+"""The variable that names the profile, in the environment of every recorded process."""
 
 _ENDED = (b"Z", b"X")
 _CLOCK_SLACK_NS = 50_000_000
@@ -28,7 +28,7 @@ _CLOCK_SLACK_NS = 50_000_000
 _LONGEST_START_NS = 60_000_000_000
 """From a command's start to its first record."""
 _MOST_LOOKS = 8
-"""Processes that come and go while we look could hide one: then it is looked again, so many times at most."""
+"""Processes that come and go during a look could hide one: then the look is repeated, at most this many times."""
 _CHUNK = 1 << 16
 
 
@@ -109,7 +109,7 @@ class _Look:
 
 
 def _start_ns(folder: str) -> int:
-    """Of a name in the spool."""
+    """The start of a process, from the name of its folder in the spool."""
     text = folder.partition(".")[2]
     return int(text) if text.isascii() and text.isdecimal() and len(text) < 20 else 0
 

@@ -10,7 +10,7 @@ from aiflame.profile.schema.all_tables import HEADER_BYTES, LIVES, LIVES_FILE, L
 from aiflame.profile.schema.records import COMMIT, layout
 
 LOOKS_FOLDER = "looks"
-"""In the spool: a folder for each process whose waiting threads the recorder saw, called as its folder of the spool."""
+"""The folder in the spool with a folder for each process whose waiting threads the recorder saw, named like its folder of the spool."""
 
 _BEGIN_BYTES, _END_BYTES = (layout((COMMIT, *half.columns))[1] for half in LIVES)
 _BYTES = _BEGIN_BYTES + _END_BYTES

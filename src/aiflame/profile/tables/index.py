@@ -28,7 +28,7 @@ _MOST_VALUES = 4 << 20
 """Four for each part: a million parts of 64 MB."""
 _MOST_ROWS = 1 << 32
 _MOST_BYTES = 1 << 40
-"""Of a part."""
+"""The most bytes of a part."""
 _BLOCK = 4 << 20
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,99}")
 _FILE = re.compile(r"[0-9a-f]{1,32}\.parquet")

@@ -44,7 +44,7 @@ class _Column:
 
 
 def sizes(file: BinaryIO, size: int) -> Sizes:
-    """Of a file of `size` bytes. NotOurs when it is no Parquet file, or none as we write them."""
+    """The sizes of a file of `size` bytes. Raises NotOurs for a file that is no Parquet file, or none as aiflame writes them."""
     try:
         footer = _footer(file, size)
         _refuse_nesting(footer)

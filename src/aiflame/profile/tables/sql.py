@@ -10,7 +10,7 @@ import polars as pl
 from aiflame.errors import AiflameError
 
 _READERS = re.compile(r"\b(?:read|scan|write|sink)_\w+", re.IGNORECASE)
-"""As Polars calls its table functions: read_csv, read_parquet, read_json, read_ndjson, read_ipc."""
+"""Names of Polars' table functions: read_csv, read_parquet, read_json, read_ndjson, read_ipc."""
 _QUOTED = re.compile(r"""'(?:''|[^'])*'|"(?:""|[^"])*"|`(?:``|[^`])*`""")
 _NOT_PLAIN = re.compile(r"--|/\*|[\\#$]")
 """With comments, escapes or dollar quotes, where a text begins and ends is for Polars' parser alone to say."""
@@ -40,7 +40,7 @@ def _refuse_what_reads_files(query: str) -> None:
         raise _refusal()
     first = _FIRST_WORD.match(query)
     if first and first[1].lower() in _CHANGING:
-        raise AiflameError(f"this query cannot be answered: a profile is only read, and {first[1].upper()} would change tables")
+        raise AiflameError(f"this query cannot be answered: profiles are read-only, and {first[1].upper()} would change tables")
 
 
 def _refusal() -> AiflameError:

@@ -13,11 +13,11 @@ Struct = dict[int, Any]
 
 
 class NotThrift(ValueError):
-    """The bytes end too early, or are none of the protocol's."""
+    """The bytes end too early, or do not follow the protocol."""
 
 
 class Reader:
-    """Over bytes; `at` is where it stands. `most_values`: of all numbers, texts and structures together."""
+    """Reads bytes; `at` is its place. `most_values` bounds all numbers, texts and structures together."""
 
     def __init__(self, data: bytes, most_values: int) -> None:
         self._data, self.at, self._left = data, 0, most_values

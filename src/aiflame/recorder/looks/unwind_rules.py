@@ -30,7 +30,7 @@ class Rule:
 
 
 class Rules:
-    """Of one file, mapped so that `base` is added to its addresses."""
+    """The rules of one file, mapped so that `base` is added to its addresses."""
 
     def __init__(self, memory: Memory, base: int, header: int) -> None:
         """`header`: address of `.eh_frame_hdr`."""

@@ -17,14 +17,14 @@ from aiflame.recorder.looks.process import Process
 from aiflame.values import dataclass
 
 OFTEN_S, MANY, SELDOM_S = 0.1, 40, 0.33
-"""Seconds from one look to the next, on average: for so many looks, and after them."""
+"""Average seconds from one look to the next: OFTEN_S for the first MANY looks, SELDOM_S after them."""
 FIRST_SHARE, SHARE = 0.01, 0.0015
-"""Of a core, for as many looks, and for those after them: looks that cost more are taken less often. They are judged by the middle one
-of `_JUDGED`, since a process costs more when it is seen for the first time."""
+"""Share of a core that looks may take, for the first MANY and after them: more expensive looks are taken less often. The median of
+`_JUDGED` looks counts, since a process costs more when it is seen for the first time."""
 _JUDGED = 9
 _PROCESSES, _OTHERS, _TRIED = 3, 1, 4
-"""In a look: processes, and sleeping threads of each beside its main thread, for which so many threads are tried. Each gets its turn, and
-stands for all the time for which it has slept since its last one."""
+"""The most in a look: processes, sleeping threads of each beside its main thread, and threads that are tried to find these. Each thread
+gets its turn, which stands for all the time for which it has slept since its last one."""
 _FIND_S, _FIND_SELDOM_S = 0.4, 4.0
 """Seconds after which processes are looked for again: at first, and at most."""
 _MOST_OPEN, _MOST_THREADS = 64, 256
@@ -46,7 +46,7 @@ class _Seen:
     place: tuple[bytes, bytes] = (b"", b"")
     """Its times and its system call."""
     stack: int = 0
-    """At that place."""
+    """The stack at that place."""
 
 
 class Waits:

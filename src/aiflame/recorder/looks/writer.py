@@ -19,7 +19,7 @@ _STRINGS, _STRINGS_NUMBER = "strings", 0xFFFF
 _LONGEST = 1 << 20
 _KEPT_S = 2.0
 _NO_END = 0xFFFF_FFFF
-"""In a header, where the number of records is: they reach to the end of the file."""
+"""Stands in a header in place of the number of records: they reach to the end of the file."""
 _SEED, _FACTOR, _MASK = 0x9E3779B97F4A7C15, 0xD6E8FEB86659FD93, (1 << 64) - 1
 _ORDER = (_STRINGS, "codes", "modules", "marks", "stacks", "waits")
 """A table is written before those that refer to it."""
@@ -101,7 +101,7 @@ class Writer:
 
 
 def _format(columns: tuple[Column, ...]) -> struct.Struct:
-    """Of a record, with its padding."""
+    """The format of a record, with its padding."""
     placed, size = layout(columns)
     parts, end = ["<"], 0
     for column, offset in placed:
@@ -123,7 +123,7 @@ def _header(table: str, pid: int) -> bytes:
 
 
 def _check_word(data: bytearray) -> int:
-    """As `native/spool/spool.hpp` computes it, of data whose first four bytes are 0."""
+    """The check word as `native/spool/spool.hpp` computes it, for data whose first four bytes are 0."""
     state = _SEED
     for (word,) in struct.iter_unpack("<Q", data):
         state = (state ^ word) * _FACTOR & _MASK

@@ -73,7 +73,7 @@ def frequencies(root: Path) -> list[SysfsValue]:
 
 
 def temperatures(root: Path) -> list[SysfsValue]:
-    """Of each package, by its sensor's driver."""
+    """The temperature of each package, by its sensor's driver."""
     values: list[SysfsValue] = []
     for sensor in sorted((root / "sys/class/hwmon").glob("hwmon*"), key=natural):
         if text(sensor / "name") not in _PACKAGES:

@@ -15,7 +15,7 @@ from aiflame.recorder.sources.base import Look
 
 _MOST_PROCESSES = 256
 _MOST_THREADS = 1024
-"""Of all processes together: a look at one takes 15 µs."""
+"""The most threads that are read in all processes together: a look at one takes 15 µs."""
 
 
 class Recorded:
@@ -77,7 +77,7 @@ class Scheduling:
         self._seen: dict[str, dict[str, tuple[int, int]]] = {}
         """For each thread of a process, its time on a CPU and waiting for one."""
         self._sums: dict[str, list[int]] = {}
-        """Of all threads of a process, those that have ended included."""
+        """Sums over all threads of a process, those that have ended included."""
 
     def begin(self) -> Header | None:
         if not (self._proc / "self/schedstat").exists():

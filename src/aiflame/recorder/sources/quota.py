@@ -20,7 +20,7 @@ class _Group:
 
 
 class Quota:
-    """Of the recorder's own group, which the program inherits, and those above it: the group with the lowest limit. Both versions."""
+    """The group with the lowest limit among the recorder's own, which the program inherits, and those above it. Both versions."""
 
     name, every, thread = "cgroup", 4, "system"
 
@@ -60,7 +60,7 @@ class Quota:
                 file.close()
 
     def _folders(self) -> list[Path]:
-        """Of the group and those above it. In a container, the path may be that of its host, and the root is the container's group."""
+        """Folders of the group and those above it. In a container the path may be its host's, and the root is the container's group."""
         folders = []
         for line in text(self._root / "proc/self/cgroup").splitlines():
             number, _, named = line.partition(":")

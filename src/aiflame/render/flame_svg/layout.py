@@ -34,7 +34,7 @@ class Layout:
     own: NDArray[np.int64]
     total: NDArray[np.int64]
     folded: NDArray[np.int64]
-    """Of a node's total, the part in callees that were folded away."""
+    """The part of a node's total in callees that were folded away."""
     start: NDArray[np.int64]
     """Left edge, in units of the first metric."""
     name_rank: NDArray[np.int64]

@@ -89,7 +89,7 @@ def _legend(chips: list[Chip]) -> tuple[str, int]:
 
 
 def _silhouette(x: NDArray[np.float64], width: NDArray[np.float64], depth: NDArray[np.int32]) -> NDArray[np.int64]:
-    """Of the frames too narrow to draw, one for each px of a row, so that the outline stays true."""
+    """Of the frames too narrow to draw, keeps one for each px of a row, so that the outline stays true."""
     narrow = np.flatnonzero((width < MIN_WIDTH) & (width > 0) & (depth < MAX_ROWS))
     _, first = np.unique(depth[narrow] * WIDTH + x[narrow].astype(np.int64), return_index=True)
     return narrow[first]

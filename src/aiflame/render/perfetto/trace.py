@@ -99,7 +99,7 @@ _CATEGORIES: Mapping[SliceKind, str] = {
 }
 _STEP = "step"
 _TAIL = number(_Packet.SEQUENCE, _SEQUENCE) + number(_Packet.FLAGS, _NEEDED)
-"""Of every packet that uses interned texts."""
+"""The end of every packet that uses interned texts."""
 
 
 def write(timeline: Timeline, clocks: Clocks, file: BinaryIO) -> None:

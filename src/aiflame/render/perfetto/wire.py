@@ -35,7 +35,7 @@ class Part(Protocol):
 
 
 def encode(parts: Sequence[Part], count: int) -> bytes:
-    """So many messages, one after the other."""
+    """Encodes `count` messages, one after the other."""
     sizes = np.zeros(count, dtype=np.int64)
     for part in parts:
         sizes += part.sizes(count)
@@ -73,7 +73,7 @@ def text(field: int, value: str | bytes) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Same:
-    """In every message the same."""
+    """A part that is the same in every message."""
 
     data: bytes
 

@@ -59,7 +59,7 @@ class Report:
 
     @cached_property
     def names(self) -> list[str]:
-        """Of all blocks, those that the first screen's links lead to first."""
+        """Names of all blocks; those that the first screen's links lead to come first."""
         return [*self._makers, *self.code.names]
 
     def block(self, name: str) -> bytes:

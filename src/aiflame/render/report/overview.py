@@ -58,7 +58,7 @@ PANELS: tuple[tuple[Panel, ...], ...] = (
         Panel("functions", "By function", "name", "self", "self_share", "code", _exactly),
     ),
 )
-"""Of each group the first that has rows."""
+"""The panels of the first screen: of each group, the first that has rows."""
 MOST_ROWS = 8
 
 

@@ -159,7 +159,7 @@ def _handler(token: str, title: str, parts: _Made) -> type[BaseHTTPRequestHandle
             return False
 
         def _from_its_own_page(self, host: str) -> bool:
-            """Or by a person: an address that was typed, or followed from elsewhere, is a navigation to the page as a whole."""
+            """Or from a person: an address that is typed, or followed from elsewhere, is a navigation to the page as a whole."""
             origin, site = self.headers.get("Origin"), self.headers.get("Sec-Fetch-Site", "none")
             whole = self.headers.get("Sec-Fetch-Mode") == "navigate" and self.headers.get("Sec-Fetch-Dest") == "document"
             page = self.path.count("/") == 2 and self.path.endswith("/")

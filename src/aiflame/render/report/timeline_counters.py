@@ -17,7 +17,7 @@ from aiflame.attribute.timeline.tables import Timeline, TrackKind
 from aiflame.render.blocks import Values
 
 MOST_POINTS = 300_000
-"""Of all counters together: about 1 MB of a page."""
+"""The most points of all counters together: about 1 MB of a page."""
 MOST_EACH, LEAST_EACH = 2400, 100
 MOST_COUNTERS = 1000
 LEVELS = 10_000
@@ -44,7 +44,7 @@ class Counters:
 
 
 def counters(timeline: Timeline, begin: int, end: int) -> Counters:
-    """Of the stretch [begin, end)."""
+    """The counters in the stretch [begin, end)."""
     tracks, points = timeline.tracks, timeline.points
     shown = tracks.filter(pl.col("kind") == int(TrackKind.COUNTER))["track"].to_numpy()[:MOST_COUNTERS]
     of, time, value = points["track"].to_numpy(), points["time_ns"].to_numpy(), points["value"].to_numpy()
@@ -104,7 +104,7 @@ def _kept(time: Ints, value: Floats, begin: int, end: int, most: int) -> Ints:
 
 
 def _scale(value: Floats, unit: str) -> tuple[float, float]:
-    """Of all that was counted, so that each stretch has the same."""
+    """The scale of all values that were counted, so that each stretch has the same."""
     least, most = float(value.min()), float(value.max())
     if unit == "%" and least >= 0 and _FULL_PERCENT <= most <= 100:
         return 0.0, 100.0

@@ -42,7 +42,7 @@ class Lanes:
     slices: pl.DataFrame
     """By lane and begin; without the columns of their track."""
     lane: Ints
-    """Of each slice."""
+    """The lane of each slice."""
 
 
 def lanes(tracks: pl.DataFrame, slices: pl.DataFrame) -> Lanes:

@@ -29,7 +29,7 @@ class Spans:
 
 
 def merged_apart(spans: Spans, detail: NDArray[np.bool_], most: int) -> tuple[Spans, int, int]:
-    """At most `most` spans and a quarter more: merges spans of `detail` first, down to that quarter. The bins of both, too."""
+    """Merges spans of `detail` first, to at most `most` spans and a quarter more, down to that quarter. Returns the bins of both, too."""
     others_count = len(detail) - int(detail.sum())
     if others_count == len(detail):
         all_merged, bin_ns = merged(spans, most)

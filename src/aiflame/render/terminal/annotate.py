@@ -21,7 +21,7 @@ _RANK, _PERCENT, _SAMPLES = 3, 6, 11
 _MEDIUM = 100
 """Columns from which on the digest has the samples without issue too."""
 _FOLDED = "⋮: instructions with few samples; --least 0 shows all"
-_WHERE = "samples stand at the instruction that waits to be issued; what it waits for (a load, a barrier) lies before it"
+_WHERE = "samples stand at the instruction that waits to be issued; the load or barrier that it waits for lies before it"
 _MEANS = "not issued: no other warp could go on either, so the time was lost"
 
 

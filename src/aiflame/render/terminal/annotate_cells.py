@@ -65,7 +65,7 @@ def harmless(text: str) -> str:
 
 
 def number(value: int) -> str:
-    """Nothing where nothing was sampled: the eye finds the rest."""
+    """Empty for 0, so that the eye finds the values."""
     return f"{value:,}" if value else ""
 
 

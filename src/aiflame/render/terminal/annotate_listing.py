@@ -22,7 +22,7 @@ _NOT_ISSUED = 100
 """Columns from which on the samples without issue have a column of their own; beside each other, there is less room."""
 _NOT_ISSUED_BESIDE = 170
 _SMALL_GAP = 4
-"""So many lines without code between two with code are shown; of a longer gap a mark."""
+"""Up to this many lines without code between two with code are shown; a mark stands for more."""
 _SMALL_FOLD = 2
 """Runs of up to this many cold instructions are listed; longer ones become one row."""
 _CONTEXT = 2
@@ -52,16 +52,16 @@ class _Widths:
     """How a terminal's columns are divided; a column without any is not there."""
 
     source: int
-    """Of the rows of source lines: all columns where the instructions stand below."""
+    """Width of the rows of source lines: all columns where the instructions stand below."""
     beside: bool
     not_issued: bool
     inclusive: bool
     code: int
-    """Of the rows of instructions."""
+    """Width of the rows of instructions."""
     digits: int
-    """Of an offset."""
+    """Digits of an offset."""
     place: int
-    """Of the source line beside an instruction; 0 where it stands with its line."""
+    """Width of the source line beside an instruction; 0 where it stands with its line."""
     sass: int
     waits: int
 
@@ -81,7 +81,7 @@ class Listing:
         self._widths = _code_alone(answer, width) if code_alone else _side_by_side(answer, width)
 
     def in_order_of_code(self) -> Iterator[Text]:
-        """In the device's order, which shows loops and moved instructions, each with its source line."""
+        """Rows in the device's order, which shows loops and moved instructions, each with its source line."""
         yield from self._titled("SASS" if self._answer.disassembled else "Offsets")
         yield self._code_heading()
         yield from self._folded(self._answer.instructions, _CONTEXT)

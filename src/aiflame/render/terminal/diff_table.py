@@ -67,7 +67,7 @@ def _print(difference: Difference, rows: int, everything: bool, console: Console
 
 
 def _amount(value: float, unit: str) -> str:
-    """Of samples, a step may have less than one."""
+    """An amount; a step may have less than one sample."""
     return f"{value:.3g} {unit}" if unit == "samples" and value < 100 else amount(round(value), unit)
 
 

@@ -44,8 +44,8 @@ def print_ranks(comparison: Ranks, rows: int, console: Console | None = None) ->
         console.print(_lates(lates, max(rows // 2, 1), console.width))
         console.print(
             Text(
-                f"Somebody was late to {len(comparison.lates):,} of {comparison.met:,} collectives, "
-                f"to {len(lates):,} of them by its own doing",
+                f"Some rank was late to {len(comparison.lates):,} of {comparison.met:,} collectives, "
+                f"to {len(lates):,} of them by its own work",
                 "dim",
             )
         )
@@ -59,7 +59,7 @@ def print_ranks(comparison: Ranks, rows: int, console: Console | None = None) ->
 
 
 def _shown(ranks: list[Row], rows: int) -> list[Row]:
-    """In the order of ranks."""
+    """The rows to show, in the order of ranks."""
     kept = sorted(ranks, key=lambda row: (-row.lost_ns, -row.compute_ns, row.rank))[:rows]
     return sorted(kept, key=lambda row: row.rank)
 

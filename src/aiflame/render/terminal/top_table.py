@@ -97,7 +97,7 @@ def print_steps(steps: pl.DataFrame, metric: Metric, console: Console | None = N
 
 
 def idle_note(tree: Tree, metric: str) -> str:
-    """Where idle time leaves little room for the rest: how to do without it."""
+    """Says how to leave idle time out, where it takes more than half of the table."""
     part = idle_share(tree, metric)
     return f"The GPU was idle in {100 * part:.1f}% of it: --no-idle leaves that out" if part > 0.5 else ""
 

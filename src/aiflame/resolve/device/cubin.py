@@ -28,7 +28,7 @@ _PLAIN_RELOCATION = np.dtype([("offset", "<u8"), ("type", "<u4"), ("symbol", "<u
 @dataclass(frozen=True, slots=True)
 class Function:
     name: str
-    """As compiled."""
+    """The name as compiled."""
     section: int
     start: int
     """Offset in its section."""
@@ -41,7 +41,7 @@ class Function:
 @dataclass(frozen=True, slots=True)
 class Relocation:
     offset: int
-    """Of the place that the loader fills in."""
+    """Offset of the place that the loader fills in."""
     section: int
     """Where it shall point: a section and an offset in it."""
     value: int

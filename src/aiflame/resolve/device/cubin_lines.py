@@ -38,7 +38,7 @@ class File:
 
 class DeviceLine(NamedTuple):
     function: str
-    """As compiled; "" for the function that the code belongs to."""
+    """The name as compiled; "" for the function that the code belongs to."""
     file: File
     line: int
 

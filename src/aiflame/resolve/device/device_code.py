@@ -18,7 +18,7 @@ LARGEST = 256 << 20
 """Larger files are not packed: they are read in place."""
 LARGEST_IN_PLACE = 1 << 30
 _MOST_PACKED = 200
-"""Times as large as it is packed. Device code becomes a twentieth at the best."""
+"""The most that a packed file may grow when it is unpacked. Device code is packed to a twentieth at best."""
 
 
 def binary(folder: Folder, crc: int) -> bytes | None:
@@ -46,7 +46,7 @@ def cubin(folder: Folder, crc: int) -> Cubin | None:
 
 
 def keep(profile: Folder, crcs: set[int]) -> None:
-    """Of the profile's files these, packed. Device code without samples is not needed, and a library's is large."""
+    """Keeps these files of the profile, packed, and no others. Device code without samples is not needed, and a library's is large."""
     folder = profile.folder(FOLDER)
     wanted = {name: plain for plain in map(_name, crcs) for name in (plain, _packed(plain))}
     with contextlib.suppress(OSError):

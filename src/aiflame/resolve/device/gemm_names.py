@@ -32,7 +32,7 @@ _FUSED = re.compile(r"_(relu|gelu|bias|silu|grouped|splitk|splitK|stridedB)(?=_|
 
 
 def short_gemm(name: str) -> str:
-    """Of a kernel as compiled; "" when it is none of these."""
+    """The short name of a kernel as compiled; "" when it is none of these."""
     if match := _NVJET.match(name):
         types, tile, depth, suffix = match.groups()
         layout = suffix.rpartition("_")[2]
@@ -66,7 +66,7 @@ def _with_depth(text: str, tile: str) -> str:
 
 
 def _type(text: str, operation: str) -> str:
-    """Of the inputs: named at first, or by the letter that BLAS gives them. A product of fp32 on tensor cores is one of tf32."""
+    """The type of the inputs: written in front, or by the letter that BLAS gives it. A product of fp32 on tensor cores has tf32."""
     if "tf32" in operation:
         return "tf32"
     if match := _TYPE.search(text):

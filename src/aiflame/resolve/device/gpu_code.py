@@ -27,7 +27,7 @@ from aiflame.resolve.files.outside import NOTHING, Outside
 from aiflame.resolve.names.readable import clean, readable
 
 INSTRUCTION_BYTES = 16
-"""Of every GPU whose samples we can take (Volta and later)."""
+"""The size of an instruction on every GPU that can be sampled (Volta and later)."""
 
 INSTRUCTIONS = {"cubin": pl.UInt64, "function": pl.String, "offset": pl.UInt32, "sass": pl.String}
 LINES = {
@@ -251,7 +251,7 @@ def _line(place: DeviceLine) -> int:
 
 
 def _inner_name(raw: str) -> str:
-    """Of a device function."""
+    """The short name of a device function."""
     return readable(own_name(raw)).short
 
 

@@ -81,7 +81,7 @@ def _process(profile: Profile, captures: Captures) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Runs:
-    """Of one name, in the order of their launches: an array for each column."""
+    """The runs of one kernel's name, in the order of their launches: an array for each column."""
 
     launched: NDArray[np.int64]
     correlation: NDArray[np.uint64]

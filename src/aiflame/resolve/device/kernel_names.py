@@ -21,7 +21,7 @@ from aiflame.resolve.names.readable import LONGEST_FULL, clean, cut, demangle
 
 LONGEST = 60
 LONGEST_PLAIN = 80
-"""Of a name that is one word: its parts are all it says."""
+"""The longest name that is one word: its parts are all that it says."""
 
 _DEEPEST = 4
 _MOST_WRAPPERS = 6
@@ -86,7 +86,7 @@ class _Level(NamedTuple):
 
 @lru_cache(maxsize=1 << 14)
 def short_name(name: str) -> str:
-    """Of a kernel as compiled; a demangled name is taken as well. Never longer than `LONGEST_PLAIN`."""
+    """The short name of a kernel as compiled, or demangled. Never longer than `LONGEST_PLAIN`."""
     text = clean(demangle(own_name(name)))
     if _WORD.match(text):
         return _from_mangled(text) if text.startswith("_Z") else short_gemm(text) or cut(text, LONGEST_PLAIN)
@@ -108,7 +108,7 @@ def full_name(name: str) -> str:
 
 
 def own_name(name: str) -> str:
-    """Of a function that lies in a kernel's section: NVIDIA's compiler calls it `$KERNEL$NAME`."""
+    """The name of a function that lies in a kernel's section: NVIDIA's compiler calls it `$KERNEL$NAME`."""
     return name.rpartition("$")[2] or name if name.startswith("$") else name
 
 
@@ -130,7 +130,7 @@ def _kernel(path: list[Component], level: _Level) -> str:
 
 
 def _joined(name: str, arguments: list[str], longest: int = LONGEST) -> str:
-    """As many arguments as there is room for."""
+    """The name with as many arguments as there is room for."""
     if not arguments:
         return name
     whole = f"{name}<{','.join(arguments)}>"

@@ -20,7 +20,7 @@ from aiflame.resolve.device.cubin_cut import cut, identity, name_of
 _WHOLE_RUN_S = 600.0
 _ONE_RUN_S = 30.0
 _BYTES_A_SECOND = 16 << 10
-"""Of code, at the very least: measured 400 KB a second and a start of 0.5 s."""
+"""Least speed in bytes of code: measured 400 KB a second and a start of 0.5 s."""
 _BATCH_BYTES = (64 << 10, 512 << 10)
 _BATCH_FUNCTIONS = 200
 _RETRIES = 32
@@ -46,7 +46,7 @@ class Code:
 @dataclass(frozen=True, slots=True)
 class Instruction:
     offset: int
-    """In its section."""
+    """The offset in its section."""
     _text: str
     target: int | None = None
     """The offset that it names, to jump or to call."""

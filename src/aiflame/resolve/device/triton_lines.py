@@ -25,7 +25,7 @@ from aiflame.resolve.files.outside import Outside
 
 PTX_LINES = ".nv_debug_line_sass"
 LARGEST = 64 << 20
-"""Of a cubin or PTX file."""
+"""The largest cubin or PTX file that is read."""
 
 FunctionAt = Callable[[File, int], str]
 

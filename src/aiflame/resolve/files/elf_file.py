@@ -105,7 +105,7 @@ class ElfFile:
             return None
 
     def status(self) -> os.stat_result | None:
-        """Of the file; None for the bytes of one."""
+        """The status of the file; None for the bytes of one."""
         return os.fstat(self._source) if isinstance(self._source, int) and self._source >= 0 else None
 
     def content(self) -> int | bytes:
@@ -121,7 +121,7 @@ class ElfFile:
         self.close()
 
     def read(self, offset: int, size: int) -> bytes:
-        """At most `size` bytes: fewer where the file ends."""
+        """Reads at most `size` bytes: fewer where the file ends."""
         if isinstance(self._source, bytes):
             return self._source[offset : offset + size]
         try:
@@ -199,7 +199,7 @@ class ElfFile:
 
     @property
     def debug_bytes(self) -> tuple[int, int]:
-        """Of all its debug sections: size in the file, and once unpacked, as their headers say."""
+        """The size of all its debug sections, in the file and unpacked, as their headers say."""
         sections = [each for each in self.sections if each.name.startswith((".debug_", ".zdebug_")) and each.type != NOBITS]
         return sum(each.size for each in sections), sum(map(self._unpacked, sections))
 

@@ -21,7 +21,7 @@ from aiflame.resolve.files.elf_file import ElfFile
 
 DEBUG_ROOTS = (Path("/usr/lib/debug"),)
 LARGEST_SOURCE = 64 << 20
-"""Of a source or PTX file; larger ones are made by generators and read by nobody."""
+"""The largest source or PTX file that is read; larger ones are made by generators and read by nobody."""
 
 _SOURCES = frozenset(
     {

@@ -75,7 +75,7 @@ def _named(
 
 
 def _line_at(lines: bytes, offset: int) -> int:
-    """Of pairs (offset, line); a line holds up to the next pair's offset."""
+    """The line at an offset, from pairs (offset, line); a line holds up to the next pair's offset."""
     pairs = sorted(struct.iter_unpack("<II", lines[: len(lines) // 8 * 8]))
     at = bisect_right(pairs, offset, key=lambda pair: pair[0]) - 1
     return int(pairs[at][1]) if at >= 0 else 0

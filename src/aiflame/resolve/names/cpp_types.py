@@ -18,7 +18,7 @@ _QUALIFIER = re.compile(r" (?:const|volatile|noexcept|&&?)(?![\w])| ?[*&]+(?:con
 class Component:
     name: str
     arguments: tuple[str, ...]
-    """Of its template, as text."""
+    """The arguments of its template, as text."""
     called: bool
     """It has parameters: it is a function."""
 
@@ -56,7 +56,7 @@ def path_of(text: str) -> list[Component]:
 
 
 def split(text: str) -> Iterator[str]:
-    """At the commas outside all brackets."""
+    """Splits a text at the commas outside all brackets."""
     part = ""
     for token, inside in _tokens(text):
         if token == ",":

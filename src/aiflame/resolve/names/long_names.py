@@ -121,7 +121,7 @@ def _call(text: str, at: int) -> bool:
 
 
 def _literal(text: str, at: int, stack: list[str]) -> int:
-    """Behind a literal's type and value: digits there are no lengths."""
+    """The place behind a literal's type and value: digits there are no lengths."""
     if text.startswith("_Z", at):
         stack.append("L")
         return at + 2

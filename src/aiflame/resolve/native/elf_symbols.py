@@ -25,7 +25,7 @@ _MOST_ALIASES, _MOST_SLOTS = 256, 1 << 20
 @dataclass(frozen=True, slots=True)
 class Function:
     name: str
-    """As in the file; empty when only the place is known."""
+    """The name as in the file; empty when only the place is known."""
     start: int
 
 
@@ -216,6 +216,6 @@ def _covering(starts: NDArray[np.uint64], ends: NDArray[np.uint64], addresses: N
 
 
 def _preference(candidate: tuple[int, str]) -> tuple[int, int, int, str]:
-    """Of several names for one place: the one with fewest leading underscores, global before weak before local, the shorter."""
+    """Sorts the names of one place: fewest leading underscores first, global before weak before local, then the shorter."""
     rank, name = candidate
     return len(name) - len(name.lstrip("_")), rank, len(name), name

@@ -20,7 +20,7 @@ class Found:
     chain: tuple[SourceLine, ...]
     """The function itself, then the calls inlined into it, innermost last."""
     start: int
-    """Of the function; -1 when unknown."""
+    """Start of the function; -1 when unknown."""
 
 
 def look_up(module: str, code: Code, addresses: NDArray[np.uint64]) -> tuple[list[Found], str]:

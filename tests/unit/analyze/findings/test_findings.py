@@ -12,7 +12,7 @@ def test_nothing_is_said_of_nothing(tmp_path: Path) -> None:
     assert found(Story(), tmp_path) == {}
 
 
-def test_only_the_biggest_are_told(tmp_path: Path) -> None:
+def test_only_the_largest_findings_are_given(tmp_path: Path) -> None:
     story = Story()
     for number in range(5):
         train(story, number, work=620, idle=380, wait="data")

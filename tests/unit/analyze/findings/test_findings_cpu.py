@@ -24,12 +24,12 @@ def test_the_hottest_line_and_function_of_a_program_on_the_cpu(tmp_path: Path) -
     line = ("work", "/app/math.py", 4)
     cpu(story, (45, (MAIN, line, "sgemm_kernel")), (15, (MAIN, line, "conv")), (40, (MAIN,)))
     kinds = found(story, tmp_path)
-    assert kinds["hot-line"].sentence == "60% of CPU time is spent at math.py:4 and in what it calls"
+    assert kinds["hot-line"].sentence == "60% of CPU time is spent at math.py:4 and in the functions that it calls"
     assert kinds["hot-line"].view.search == "^work$"
 
 
-def test_a_function_that_is_nearly_all_of_its_line_is_told_alone(tmp_path: Path) -> None:
-    """The line would say the same; a function that is called from several lines is told beside a line."""
+def test_a_function_that_is_nearly_all_of_its_line_is_the_only_finding(tmp_path: Path) -> None:
+    """The line would repeat the function; a function that several lines call is named beside the hottest line."""
     story = Story()
     cpu(story, (60, (MAIN, ("work", "/app/math.py", 4), "sgemm_kernel")), (40, (MAIN,)))
     (finding,) = [one for one in found(story, tmp_path / "one").values() if one.view.place == "/app/math.py:4"]
@@ -40,7 +40,7 @@ def test_a_function_that_is_nearly_all_of_its_line_is_told_alone(tmp_path: Path)
     cpu(story, *((20, (MAIN, line, "sgemm_kernel")) for line in lines), (40, (MAIN,)))
     kinds = found(story, tmp_path / "several")
     assert kinds["hot-function"].sentence == "60% of CPU time is in sgemm_kernel, called from math.py:4"
-    assert kinds["hot-line"].sentence == "40% of CPU time is spent at train.py:12 and in what it calls"
+    assert kinds["hot-line"].sentence == "40% of CPU time is spent at train.py:12 and in the functions that it calls"
 
 
 def test_a_program_that_spends_its_time_everywhere(tmp_path: Path) -> None:
@@ -49,7 +49,7 @@ def test_a_program_that_spends_its_time_everywhere(tmp_path: Path) -> None:
     assert found(story, tmp_path) == {}
 
 
-def test_few_samples_tell_nothing(tmp_path: Path) -> None:
+def test_few_samples_make_no_finding(tmp_path: Path) -> None:
     story = Story()
     cpu(story, (40, (MAIN, "sgemm_kernel")))
     assert found(story, tmp_path) == {}
@@ -62,11 +62,11 @@ def test_threads_that_wait_for_each_other(tmp_path: Path, waiting: int, speaks: 
     kinds = found(story, tmp_path)
     assert ("waiting" in kinds) == speaks
     if speaks:
-        assert kinds["waiting"].sentence == "40% of CPU time is threads that wait for each other in OpenMP, most at train.py:12"
+        assert kinds["waiting"].sentence == "40% of CPU time is spent by threads that wait for each other in OpenMP, most at train.py:12"
         assert kinds["waiting"].view.search == r"^\[OpenMP wait\]$"
 
 
-def test_a_mark_at_the_end_of_a_stack_says_what_it_waits_on(tmp_path: Path) -> None:
+def test_a_mark_at_the_end_of_a_stack_names_its_wait(tmp_path: Path) -> None:
     story = Story()
     cpu(story, (60, (MAIN, "[OpenMP wait]")))
     for row in story.tables["symbols"]:
@@ -86,20 +86,22 @@ def test_tables_that_grow_are_named_where_pandas_itself_did_not_append(tmp_path:
     assert ("dataframe-growth" in kinds) == speaks
 
 
-def test_a_line_has_all_of_its_time_also_what_has_a_cause(tmp_path: Path) -> None:
+def test_a_line_has_all_of_its_time_also_the_part_with_a_cause(tmp_path: Path) -> None:
     story = Story()
     line = ("work", "/app/math.py", 4)
     dumps = ("dumps", "/usr/lib/python3.11/json/__init__.py", 231)
     cpu(story, (120, (MAIN, line)), (120, (MAIN, line, dumps)), (60, (MAIN,)))
     kinds = found(story, tmp_path)
     assert kinds["json"].share == 0.4
-    assert kinds["hot-line"].sentence == "80% of CPU time is spent at math.py:4 and in what it calls"
+    assert kinds["hot-line"].sentence == "80% of CPU time is spent at math.py:4 and in the functions that it calls"
     assert kinds["hot-line"].recoverable == pytest.approx(0.2)
 
 
 @pytest.mark.parametrize(("library", "elsewhere", "speaks"), [(115, 1, False), (100, 1, True), (115, 40, True)])
-def test_the_line_that_enters_a_library_which_does_all_is_not_told(tmp_path: Path, library: int, elsewhere: int, speaks: bool) -> None:
-    """It is told where its own file works, too, or where other lines have a part."""
+def test_the_line_that_enters_a_library_which_does_all_work_is_no_finding(
+    tmp_path: Path, library: int, elsewhere: int, speaks: bool
+) -> None:
+    """The entering line is named where its own file has work of its own, or where other lines take part of the time."""
     story = Story()
     tests = [("run", "/venv/site-packages/networkx/tests/test_paths.py", line) for line in (4, 5)]
     cpu(
@@ -112,7 +114,15 @@ def test_the_line_that_enters_a_library_which_does_all_is_not_told(tmp_path: Pat
     assert ("hot-line" in found(story, tmp_path)) == speaks
 
 
-def test_the_line_of_a_tool_that_does_all_is_not_told(tmp_path: Path) -> None:
+def test_a_line_of_the_import_system_is_not_named(tmp_path: Path) -> None:
+    """Interpreters start for too little time to name that: 60 samples."""
+    story = Story()
+    imports = ("_find_and_load", "<frozen importlib._bootstrap>", 1165)
+    cpu(story, (60, ("Py_InitializeFromConfig", imports)), (30, (("work", "/app/work.py", 3),)))
+    assert found(story, tmp_path)["hot-line"].view.place == "/app/work.py:3"
+
+
+def test_the_line_of_a_tool_that_does_all_work_is_no_finding(tmp_path: Path) -> None:
     """A compiled one has no other lines of Python."""
     story = Story()
     cpu(story, (200, (("console_entry", "/venv/site-packages/mypy/__main__.py", 16), "check")), (40, (MAIN,)))

@@ -68,6 +68,25 @@ def test_other_copies_are_not_called_pageable(tmp_path: Path, copy: dict[str, An
     assert "torch.cuda.Stream()" in fix(findings["copies"])
 
 
+@pytest.mark.parametrize(("kernels", "awaited"), [(10, False), (8, True)])
+def test_kernels_wait_for_a_copy_only_where_none_runs_at_its_end(tmp_path: Path, kernels: int, awaited: bool) -> None:
+    """Each copy lies in the gaps between kernels, 30 of 100 us, and ends at 950 us: while the tenth kernel runs, or after the eighth."""
+    story = Story()
+    for number in range(25):
+        begin = 1000.0 * number
+        for at in range(0, 100 * kernels, 100):
+            story.work(begin + at, begin + at, begin + at + 70, MAIN)
+        story.work(begin, begin + 20, begin + 950, LOOP, name="HOST_TO_DEVICE")
+        story.copies[-1]["bytes"] = 1 << 20
+    findings = found(story, tmp_path)
+    assert ("copies" in findings) == awaited
+    if awaited:
+        assert (
+            findings["copies"].sentence
+            == "The GPU waits for copies 18% of the time: most for [copy host→device] at train.py:8, 25 MiB in all"
+        )
+
+
 # Launches
 
 
@@ -98,7 +117,7 @@ def test_kernels_of_a_graph_need_more_work_each(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", [SyncKind.CONTEXT, SyncKind.STREAM])
-def test_a_wait_for_the_whole_device_is_told_from_others(tmp_path: Path, kind: SyncKind) -> None:
+def test_a_wait_for_the_whole_device_differs_from_other_waits(tmp_path: Path, kind: SyncKind) -> None:
     story = Story()
     for number in range(10):
         begin = 1000 * number
@@ -115,11 +134,11 @@ def test_a_wait_for_the_whole_device_is_told_from_others(tmp_path: Path, kind: S
 # Calls in steps
 
 
-def called(story: Story, *frames: Any, samples: int = 120, clock: int = 0, of: int = 2000) -> None:
-    """Samples of 5 ms, at the begin of so many ms, in which a kernel runs at the begin and at the end."""
+def called(story: Story, *frames: Any, samples: int = 120, clock: int = 0, of: int = 2000, until: int = 0) -> None:
+    """Samples of 5 ms, spread over so many ms or over those before `until`; a kernel runs at the begin and at the end."""
     story.work(0, 0, 1000, MAIN)
     for number in range(samples):
-        story.met(5000 * number + 2000, MAIN, INNER, *frames, clock=clock)
+        story.met(2000 + 990 * (until or of) * number / samples, MAIN, INNER, *frames, clock=clock)
     story.work(1000 * of, 1000 * of, 1000 * of + 1000, MAIN)
 
 
@@ -158,6 +177,23 @@ def test_calls_that_cost_little_or_are_something_else(tmp_path: Path, frames: li
     story = Story()
     called(story, *frames, samples=samples, of=of)
     assert "allocator" not in found(story, tmp_path)
+
+
+def test_launching_a_compiled_triton_kernel_compiles_nothing(tmp_path: Path) -> None:
+    story = Story()
+    called(story, ("CompiledKernel.launch_metadata", SPECIALIZE[1], 479))
+    assert "specializing" not in found(story, tmp_path)
+
+
+@pytest.mark.parametrize(("until", "named"), [(1000, False), (1300, True)])
+@pytest.mark.parametrize(("kind", "frame"), [("recompiling", COMPILE), ("autotuning", TUNE), ("specializing", SPECIALIZE)])
+def test_compiling_once_at_the_start_of_a_program_without_steps_is_usual(
+    tmp_path: Path, kind: str, frame: Any, until: int, named: bool
+) -> None:
+    """Of 2,000 ms a fault goes on in the second half, for at least 5% of it."""
+    story = Story()
+    called(story, frame, until=until)
+    assert (kind in found(story, tmp_path)) == named
 
 
 def test_compiling_before_the_first_step_is_over_is_usual(tmp_path: Path) -> None:
@@ -272,7 +308,7 @@ def test_a_clock_that_power_or_heat_holds_back(tmp_path: Path, clock: float, pow
         assert "runs at 1,500 MHz, 24% below the 1,980 MHz" in findings[kind].sentence
 
 
-def test_evidence_of_a_call_is_the_metric_that_met_it(tmp_path: Path) -> None:
+def test_evidence_of_a_call_is_the_metric_that_sampled_it(tmp_path: Path) -> None:
     story = Story()
     called(story, EMPTY_CACHE, clock=1)
     assert found(story, tmp_path)["allocator"].view.metric not in ("", GPU_TIME.name)

@@ -72,7 +72,7 @@ USE = "FADD R6, R4, R5"
         ("few-warps-block", [LDG, (USE, {"long_scoreboard": 95})], {"block_x": 32, "grid_x": 132 * 32, "registers": 16}, 95),
     ],
 )  # fmt: skip
-def test_what_holds_the_warps_of_a_kernel_up(
+def test_reasons_for_which_a_kernels_warps_wait(
     tmp_path: Path, kind: str, code: list[tuple[str, dict[str, int]]], shape: dict[str, Any], part: int
 ) -> None:
     story = Story()
@@ -165,7 +165,7 @@ def test_products_of_matrices_that_tensor_cores_could_do(tmp_path: Path, name: s
     assert named == ({kind} if kind else set())
 
 
-def test_what_multiplies_without_tensor_cores_is_named_with_its_launches(tmp_path: Path) -> None:
+def test_kernels_that_multiply_without_tensor_cores_are_named_with_their_launches(tmp_path: Path) -> None:
     story = Story()
     repeated(story, SGEMM, layer="layers.0.mlp")
     finding = causes(story, tmp_path)["no-tensor-cores"]
@@ -188,19 +188,23 @@ def test_arithmetic_in_double_precision_is_seen_in_the_code(tmp_path: Path, samp
     assert ("double-precision" in causes(story, tmp_path)) == (samples == 100)
 
 
+@pytest.mark.parametrize("wrapper", ["", "inner.", "inner.0."])
 @pytest.mark.parametrize("odd", [SGEMM, BF16])
-def test_a_layer_in_more_precision_than_its_sisters(tmp_path: Path, odd: str) -> None:
+def test_a_layer_in_more_precision_than_its_sisters(tmp_path: Path, odd: str, wrapper: str) -> None:
     story, now = Story(), 0.0
     for layer in range(6):
         name, took = (odd, 300) if layer == 3 else (BF16, 100)
         for part in ("first", "second"):
-            now = repeated(story, name, layer=f"layers.{layer}.{part}", begin=now, times=12, took=took)
-    findings = causes(story, tmp_path)
+            path = f"layers.{layer}.{wrapper if layer == 3 else ''}{part}"
+            now = repeated(story, name, layer=path, begin=now, times=12, took=took)
+    findings = found(story, tmp_path)
+    assert ("slow-layer" in findings) == (odd == BF16)
     assert ("layer-precision" in findings) == (odd == SGEMM)
     if odd == SGEMM:
         assert findings["layer-precision"].sentence == (
             "layers.3 multiplies matrices in float32, its sisters in bfloat16: it takes 3.0 times as long, 25% of the time (4.8 ms in all)"
         )
+        assert findings["layer-precision"].view.search == r"^layers\.3$"
         assert "no-tensor-cores" not in findings
 
 

@@ -14,7 +14,7 @@ ALL_REDUCE = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL"
 # Idle time
 
 
-def test_waiting_for_data_is_told_with_its_share_of_steps_and_its_line(tmp_path: Path) -> None:
+def test_waiting_for_data_is_a_finding_with_its_share_of_steps_and_its_line(tmp_path: Path) -> None:
     """62% of each step runs; the first step, which is in no share, has other numbers."""
     story = Story()
     for number in range(5):
@@ -36,7 +36,7 @@ def test_a_little_waiting_for_data_is_not_worth_a_word(tmp_path: Path) -> None:
     assert "idle-data" not in found(story, tmp_path)
 
 
-def test_waiting_for_the_device_is_told_with_its_line_and_how(tmp_path: Path) -> None:
+def test_waiting_for_the_device_is_a_finding_with_its_line_and_call(tmp_path: Path) -> None:
     story = Story()
     for number in range(10):
         begin = 1000 * number
@@ -111,7 +111,7 @@ def test_the_optimizers_python(tmp_path: Path, length: int, speaks: bool) -> Non
         assert kinds["idle-optimizer"].sentence == "GPU idle 15% of the time while the optimizer's Python runs (train.py:12)"
 
 
-def test_other_work_of_the_program_is_told_with_the_line_that_it_was_met_at(tmp_path: Path) -> None:
+def test_other_work_of_the_program_is_reported_with_its_sampled_line(tmp_path: Path) -> None:
     story = Story()
     busy(story, 1000)
     for moment in (1200, 1500, 1800):

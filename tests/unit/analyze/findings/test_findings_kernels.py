@@ -23,7 +23,7 @@ def hot(story: Story) -> None:
         now += length
 
 
-def test_the_hottest_family_is_told_with_its_layers_and_what_it_waits_for(tmp_path: Path) -> None:
+def test_the_hottest_family_is_a_finding_with_its_layers_and_stall_reason(tmp_path: Path) -> None:
     story = Story()
     hot(story)
     story.sampled("sgemm", {"selected": 500, "long_scoreboard": 60, "wait": 20}, line=41, file="/app/model.py")
@@ -36,7 +36,7 @@ def test_the_hottest_family_is_told_with_its_layers_and_what_it_waits_for(tmp_pa
     assert (finding.view.kernel, finding.view.place) == ("sgemm", "/app/model.py:41")
 
 
-def test_without_samples_the_hottest_family_is_told_with_the_line_that_launched_it(tmp_path: Path) -> None:
+def test_without_samples_the_hottest_family_is_a_finding_with_its_launching_line(tmp_path: Path) -> None:
     story = Story()
     hot(story)
     finding = found(story, tmp_path)["hot-group"]
@@ -44,7 +44,7 @@ def test_without_samples_the_hottest_family_is_told_with_the_line_that_launched_
     assert finding.view.view == "flame"
 
 
-def test_where_one_kernel_is_the_better_half_of_a_family_it_is_told_itself(tmp_path: Path) -> None:
+def test_a_kernel_that_is_most_of_its_family_is_named_itself(tmp_path: Path) -> None:
     story = Story()
     for number, (name, length) in enumerate({"sgemm": 300, "ampere_gemm": 200, "my_kernel": 250, "your_kernel": 250}.items()):
         busy(story, 1000 * number + length, 1000 * number, name)
@@ -62,7 +62,7 @@ def test_kernels_of_no_known_family_stand_for_themselves(tmp_path: Path) -> None
     assert found(story, tmp_path) == {}
 
 
-def test_a_kernel_is_told_once(tmp_path: Path) -> None:
+def test_a_kernel_is_reported_once(tmp_path: Path) -> None:
     story = Story()
     hot(story)
     story.sampled("sgemm", {"barrier": 90, "selected": 10}, line=3)

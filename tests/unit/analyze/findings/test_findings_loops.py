@@ -52,8 +52,9 @@ def test_a_coroutine_that_computes(tmp_path: Path, frames: tuple[object, ...], s
         serving(HANDLER),
         serving(CALLBACK, HANDLER, samples=9),
         serving(CALLBACK, HANDLER, apart=2100),
+        serving(CALLBACK, HANDLER, samples=3, turns=40),
     ],
-    ids=["nobody waits", "short turns", "before the loop", "few samples", "little"],
+    ids=["nobody waits", "short turns", "before the loop", "few samples", "little", "turns that wait for a CPU"],
 )
 def test_near_misses(tmp_path: Path, story: Story) -> None:
     assert "loop-computes" not in found(story, tmp_path)

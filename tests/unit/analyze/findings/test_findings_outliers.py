@@ -54,11 +54,11 @@ def layers(story: Story, lengths: Mapping[str, float]) -> None:
 SISTERS = ["layers.*.attn", "layers.*.attn.qkv", "layers.*.attn2", "layers.*", "xlayers.*.attn", "layers.3.attn"]
 
 
-def test_a_layer_that_takes_longer_than_its_sisters_is_told_by_its_innermost_part(tmp_path: Path) -> None:
+def test_a_layer_that_takes_longer_than_its_sisters_is_named_by_its_innermost_part(tmp_path: Path) -> None:
     story = Story()
     layers(story, {f"layers.{n}.{part}": 100 for n in range(5) for part in ("attn", "mlp")} | {"layers.3.attn": 400})
     finding = found(story, tmp_path)["slow-layer"]
-    assert finding.sentence == "layers.3.attn takes 4.0 times what its sisters take: 31% of GPU time, they 7.7% each"
+    assert finding.sentence == "layers.3.attn takes 4.0 times as much as its sisters: 31% of GPU time, they 7.7% each"
     assert (finding.view.table, finding.view.by) == ("layers", "layer")
     assert (finding.view.column, finding.view.names) == ("group", ("layers.*.attn",))
     assert [text for text in SISTERS if re.search(finding.view.search, text)] == ["layers.*.attn", "layers.*.attn.qkv"]

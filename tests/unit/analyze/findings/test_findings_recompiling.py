@@ -42,7 +42,7 @@ def compiled(*reasons: str, seconds: float = 0.5, lasts: float = 20) -> Story:
         (["0/0: GLOBAL_STATE changed: grad_mode"] * 3, "other", "this no longer holds: GLOBAL_STATE changed: grad_mode", 30),
     ],
 )
-def test_what_changed_is_named(tmp_path: Path, reasons: list[str], kind: str, because: str, line: int) -> None:
+def test_the_reason_of_compiling_again_is_named(tmp_path: Path, reasons: list[str], kind: str, because: str, line: int) -> None:
     finding = found(compiled(*reasons), tmp_path)[f"recompiling-{kind}"]
     assert finding.sentence.startswith(f"step() (train.py:{line}) is compiled again {len(reasons)} times, because {because}: ")
     assert finding.view.place == f"/app/train.py:{line}"

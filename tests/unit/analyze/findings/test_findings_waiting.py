@@ -123,7 +123,7 @@ def test_the_evidence_is_the_lines_that_wait(tmp_path: Path) -> None:
 def test_a_program_that_polls_while_its_child_processes_run_waits_for_them(
     tmp_path: Path, lives: float, frames: tuple[object, ...], silent: bool
 ) -> None:
-    """As make does. Without children, or in Python, it waits for what it reads."""
+    """`make` waits so for its children. Without running children, or from Python, pselect is a wait for input."""
     story = waits(0.8, *frames, "pselect64_syscall")
     story.tables["threads"].append({"process": 1, "tid": 4712, "start_ns": 0})
     story.tables["thread_ends"].append({"process": 1, "thread": 1, "end_ns": int(lives * LOOKS * 10 * MS), "cpu_ns": 0})

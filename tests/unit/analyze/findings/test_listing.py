@@ -44,7 +44,7 @@ def test_an_id_is_the_same_in_every_recording_of_the_same_code(tmp_path: Path) -
     assert len({one.id for one in before.findings}) == len(before.findings)
 
 
-def test_each_finding_says_what_to_try(tmp_path: Path) -> None:
+def test_each_finding_has_advice(tmp_path: Path) -> None:
     first = waiting_for_data(tmp_path, 5).findings[0]
     assert "DataLoader workers" in first.fix
 
@@ -57,7 +57,7 @@ def test_a_stall_is_mended_by_its_reason() -> None:
     assert fix(Finding("", 0.9, Evidence("kernels", stall="new_reason"), "hot-stall")) == GENERAL
 
 
-def test_a_wait_is_mended_by_what_is_waited_for() -> None:
+def test_advice_on_a_wait_follows_from_its_reason() -> None:
     assert "instead of threads" in fix(Finding("", 0.5, Evidence("flame"), "waiting-gil"))
     assert all(f"waiting-{why.value}" in advice._OF_KINDS for why in GAINS)
 

@@ -50,5 +50,5 @@ def test_loads_between_are_on_their_way_at_once() -> None:
 
 
 @pytest.mark.parametrize("text", ["", ".byte 0x0", "???", "NOP;"])
-def test_what_is_no_instruction_writes_nothing(text: str) -> None:
+def test_a_line_that_is_no_instruction_writes_nothing(text: str) -> None:
     assert not listing([(0, text)])[0].writes

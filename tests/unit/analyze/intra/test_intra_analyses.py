@@ -1,4 +1,4 @@
-"""What is asked of records from inside kernels whose schedules are known."""
+"""Analyses of records from inside kernels, on kernels whose schedules are known."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class TestOverlap:
         assert kinds(answer)[0] == "no-overlap"
         assert "do not overlap at all" in answer.findings[0].sentence
 
-    def test_the_bound_of_one_stage_is_what_the_pipelined_kernel_takes(self, tmp_path: Path) -> None:
+    def test_the_bound_of_one_stage_is_the_pipelined_kernels_time(self, tmp_path: Path) -> None:
         slow, fast = one_stage(0), pipelined(0)
         answer = asked(tmp_path, gemm(ONE_STAGE, one_stage))
         assert answer.overlap is not None
@@ -77,7 +77,7 @@ class TestOverlap:
         assert answer.overlap.exposed * pipelined(0)[-1][2] == pytest.approx(COPY + (ITERATIONS - 1) * ISSUE, rel=0.02)
         assert answer.overlap.overlapped > 0.8
 
-    def test_where_rings_wrapped_what_is_left_tells_the_same(self, tmp_path: Path) -> None:
+    def test_where_rings_wrapped_the_remaining_records_give_the_same_answer(self, tmp_path: Path) -> None:
         for name, scopes, schedule, exposed in (
             ("a", ONE_STAGE, one_stage, COPY / (COPY + MATH)),
             ("b", PIPELINED, pipelined, ISSUE / (ISSUE + MATH)),
@@ -110,7 +110,7 @@ class TestOverlap:
         assert answer.overlap is not None
         assert answer.overlap.exposed == pytest.approx(0.75, abs=0.02)
 
-    def test_where_multiplications_are_told_by_their_waits_alone_the_next_of_these_needs_it(self, tmp_path: Path) -> None:
+    def test_where_only_waits_mark_multiplications_the_next_wait_needs_the_copy(self, tmp_path: Path) -> None:
         scopes = [scope(0, "load", "load", op="tt.load", loop=0), scope(1, "wait dot", "wait", op="ttng.warp_group_dot_wait", loop=0)]
         kernel = Kernel("k", scopes, warps=1)
         cta = Cta(0, begin=BEGIN_NS, end=BEGIN_NS + 10_000, warps={0: spans((0, 0, 20), (1, 15_000, 20_000))})
@@ -145,7 +145,7 @@ class TestOverlap:
 
 
 class TestScopes:
-    def test_shares_are_of_the_time_of_warps_and_what_lies_inside_is_no_ones_own(self, tmp_path: Path) -> None:
+    def test_shares_are_of_the_warps_time_and_an_inner_scope_is_not_own_time(self, tmp_path: Path) -> None:
         scopes = {one.name: one for one in asked(tmp_path, gemm(ONE_STAGE, one_stage)).scopes}
         whole = COPY + MATH
         assert scopes["loop at 29"].share == pytest.approx(1, rel=0.01)
@@ -155,7 +155,7 @@ class TestScopes:
         assert scopes["wait load a"].count == 4 * 2 * ITERATIONS
         assert scopes["wait load a"].median_ns == pytest.approx((COPY - 20) / 2, rel=0.01)
 
-    def test_what_lies_inside_stands_behind_it_the_heaviest_first(self, tmp_path: Path) -> None:
+    def test_inner_rows_stand_behind_the_outer_one_the_heaviest_first(self, tmp_path: Path) -> None:
         scopes = asked(tmp_path, gemm(ONE_STAGE, one_stage)).scopes
         assert [(one.depth, one.name) for one in scopes][:3] == [(0, "loop at 29"), (1, "wait load a"), (1, "wait dot acc")]
 
@@ -173,7 +173,7 @@ class TestScopes:
         assert "uneven-warps" in kinds(answer)
 
 
-def test_a_wait_is_told_with_its_first_time_apart(tmp_path: Path) -> None:
+def test_a_wait_is_reported_with_its_first_time_apart(tmp_path: Path) -> None:
     bubbles = {one.name: one for one in asked(tmp_path, gemm(PIPELINED, pipelined)).bubbles}
     assert bubbles["wait copies"].fill_ns == pytest.approx((COPY - 40) / 2, rel=0.02)
     assert bubbles["wait copies"].steady_ns == pytest.approx(10, rel=0.02)
@@ -186,7 +186,7 @@ class TestRoles:
         scope(EMPTY, "wait empty", "wait", op="ttng.wait_barrier"), scope(FULL, "wait full", "wait", op="ttng.wait_barrier"),
     )  # fmt: skip
 
-    def test_who_works_while_the_others_wait_holds_them_up(self, tmp_path: Path) -> None:
+    def test_a_rank_that_works_while_the_others_wait_holds_them_up(self, tmp_path: Path) -> None:
         kernel = Kernel("k", self.SCOPES, warps=8, recorded=[0, 4])
         producer = spans((self.PRODUCER, 0, 20_000), (self.EMPTY, 2000, 10_000), (self.EMPTY, 12_000, 20_000))
         consumer = spans((self.CONSUMER, 0, 20_000), (self.FULL, 0, 2000))
@@ -244,7 +244,7 @@ class TestBalance:
 class TestChanges:
     @staticmethod
     def frames(plain: dict[str, int] | None, now: dict[str, int]) -> bytes:
-        return gemm(ONE_STAGE, one_stage, told={"plain": plain, "instrumented": now, "arch": "sm_90"})
+        return gemm(ONE_STAGE, one_stage, header={"plain": plain, "instrumented": now, "arch": "sm_90"})
 
     def test_fewer_ctas_at_once_are_a_warning(self, tmp_path: Path) -> None:
         plain, now = ({"registers": 40, "shared": shared, "spills": 0} for shared in (100_000, 120_000))
@@ -280,7 +280,7 @@ def test_a_launch_is_found_among_those_of_its_name_by_when_it_was_made(tmp_path:
     assert sorted(profile.table("intra_launches")["start_ns"].to_list()) == [0, 4000, 5000, 7000]
 
 
-def test_of_kernels_with_one_name_each_launch_is_of_its_own_build(tmp_path: Path) -> None:
+def test_of_kernels_with_one_name_each_launch_belongs_to_its_own_build(tmp_path: Path) -> None:
     def build(registers: int) -> dict[str, int]:
         return {"registers": registers, "shared": 64, "spills": 0}
 
@@ -298,7 +298,7 @@ def test_of_kernels_with_one_name_each_launch_is_of_its_own_build(tmp_path: Path
         for registers, took in [((41, 130) if number == 20 else (40, 100)) if number % 2 == 0 else (90, 500)]
     ]
     changes = asked(
-        tmp_path, gemm(ONE_STAGE, one_stage, told={"plain": build(40), "instrumented": build(41)}), kernels=kernels, launches=launches
+        tmp_path, gemm(ONE_STAGE, one_stage, header={"plain": build(40), "instrumented": build(41)}), kernels=kernels, launches=launches
     ).changes  # fmt: skip
     assert (changes.plain_launches, changes.took_ns) == (19, (100, 130))
 
@@ -320,7 +320,7 @@ def test_captures_are_read_once_and_go(tmp_path: Path) -> None:
     assert profile.table("intra_spans")["scope"].unique().sort().to_list() == [0, LOADED, 2, DOTTED, LOOP]
 
 
-def test_the_answer_as_json_has_what_was_worked_out(tmp_path: Path) -> None:
+def test_the_answer_as_json_has_the_results(tmp_path: Path) -> None:
     profile = profile_of(tmp_path / "p.aiflame", gemm(ONE_STAGE, one_stage))
     answer = run_aiflame("intra", str(profile.path), "gem", "--json")
     document = json.loads(answer.out)[0]
@@ -333,27 +333,27 @@ def test_a_profile_without_records_says_how_to_get_them(tmp_path: Path) -> None:
         intra(sealed(tmp_path / "p.aiflame"))
 
 
-def test_a_kernel_that_is_not_there_is_told_with_those_that_are(tmp_path: Path) -> None:
+def test_an_unknown_kernel_is_an_error_with_the_known_ones(tmp_path: Path) -> None:
     with pytest.raises(AiflameError, match="there are gemm"):
         intra(profile_of(tmp_path / "p.aiflame", gemm(ONE_STAGE, one_stage)), "attention")
 
 
 def test_intervals_in_both_and_in_one_alone() -> None:
     one, other = (union(*(_array(values) for values in zip(*spans_of, strict=True))) for spans_of in ([(0, 10), (20, 30)], [(5, 25)]))
-    assert _told(both(one, other)) == [(5, 10), (20, 25)]
-    assert _told(without(one, other)) == [(0, 5), (25, 30)]
-    assert _told(without(other, one)) == [(10, 20)]
+    assert _pairs(both(one, other)) == [(5, 10), (20, 25)]
+    assert _pairs(without(one, other)) == [(0, 5), (25, 30)]
+    assert _pairs(without(other, one)) == [(10, 20)]
 
 
 def _array(values: tuple[int, ...]) -> Any:
     return np.array(values, dtype=np.int64)
 
 
-def _told(of_kind: Spans) -> list[tuple[int, int]]:
+def _pairs(of_kind: Spans) -> list[tuple[int, int]]:
     return list(zip(of_kind.begin.tolist(), of_kind.end.tolist(), strict=True))
 
 
-def test_the_reports_first_sentences_have_what_a_kernel_told(tmp_path: Path) -> None:
+def test_the_reports_first_sentences_include_findings_inside_kernels(tmp_path: Path) -> None:
     executions = [{**RAN, "correlation": 1, "start_ns": 1000, "end_ns": 61_000}]
     profile = profile_of(
         tmp_path / "p.aiflame", gemm(ONE_STAGE, one_stage), kernels=executions, pid=PROCESSES[0]["pid"], processes=PROCESSES,
@@ -365,14 +365,14 @@ def test_the_reports_first_sentences_have_what_a_kernel_told(tmp_path: Path) -> 
     assert sentences[0].recoverable == pytest.approx(COPY / (COPY + MATH), rel=0.05)
 
 
-def test_captures_that_cannot_be_read_stay_and_are_told_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_captures_that_cannot_be_read_stay_and_are_noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def read_some(folder: Folder, pid: int) -> captures.Captures:
         if pid == 8:
             raise AiflameError("permission denied")
         return captures.read(folder, pid)
 
     (tmp_path / "p.aiflame" / "intra").mkdir(parents=True)
-    (tmp_path / "p.aiflame" / "intra" / "8.captures").write_bytes(b"what was recorded")
+    (tmp_path / "p.aiflame" / "intra" / "8.captures").write_bytes(b"recorded")
     monkeypatch.setattr(resolved, "read", read_some)
     profile = profile_of(tmp_path / "p.aiflame", gemm(ONE_STAGE, one_stage))
     assert [path.name for path in (profile.path / "intra").iterdir()] == ["8.captures"]
@@ -380,8 +380,8 @@ def test_captures_that_cannot_be_read_stay_and_are_told_of(tmp_path: Path, monke
     assert intra(profile)[0].name == "gemm"
 
 
-def test_scopes_that_are_left_out_are_told(tmp_path: Path) -> None:
-    profile = profile_of(tmp_path / "p.aiflame", gemm(ONE_STAGE, one_stage, told={"left_out": 44}))
+def test_scopes_that_are_left_out_are_counted(tmp_path: Path) -> None:
+    profile = profile_of(tmp_path / "p.aiflame", gemm(ONE_STAGE, one_stage, header={"left_out": 44}))
     assert [note for note in profile.notes() if "scopes" in note] == [
         "44 scopes inside kernels are not timed: records distinguish only 256 in a kernel, and the outermost were kept"
     ]

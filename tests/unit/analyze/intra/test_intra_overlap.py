@@ -63,7 +63,7 @@ def asked(path: Path, scopes: list[dict[str, object]], schedule: Callable[[int],
 
 
 @pytest.mark.parametrize("recorded", SCHEDULES)
-def test_the_bound_is_what_is_left_without_copies(tmp_path: Path, recorded: str) -> None:
+def test_the_bound_is_the_time_without_copies(tmp_path: Path, recorded: str) -> None:
     overlap = asked(tmp_path, *SCHEDULES[recorded]).overlap
     assert overlap is not None
     assert overlap.overlapped == 0

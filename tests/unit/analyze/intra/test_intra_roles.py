@@ -16,7 +16,7 @@ from aiflame.analyze.spans import Spans, both, union, without
 from aiflame.attribute.arrays.types import Ints
 
 POLL = 20
-"""Cycles of a wait for what is there."""
+"""Cycles of a wait for something that is there already."""
 STEPS = 60
 PRODUCER, ROOM, COPY, CONSUMER, FULL, SECOND, FULL_TOO, DOT = range(8)
 SCOPES = [
@@ -42,7 +42,7 @@ class Pipeline:
     buffers: int
     consumers: int = 1
     math_too: int = 0
-    """Of the second consumer."""
+    """Math of the second consumer."""
 
     def run(self) -> tuple[dict[int, list[tuple[int, int, int]]], list[tuple[int, int]], list[tuple[int, int]], int]:
         """Spans of each warp; when copies were in flight, and when something was multiplied; when it was over."""
@@ -80,7 +80,7 @@ LATE_COPIES = Pipeline(issue=50, latency=2000, math=300, buffers=2)
 
 def asked(path: Path, pipeline: Pipeline, ring: int = 512, **kernel_columns: str) -> IntraKernel:
     warps, _, _, end = pipeline.run()
-    kernel = Kernel("gemm", SCOPES, warps=12, recorded=[0, 4, 8], ring=ring, told=kernel_columns)
+    kernel = Kernel("gemm", SCOPES, warps=12, recorded=[0, 4, 8], ring=ring, header=kernel_columns)
     records = {warp: spans(*scopes) for warp, scopes in warps.items()}
     ctas = [
         Cta(number, sm=number, begin=BEGIN_NS, end=BEGIN_NS + end // 2, warps=records) for number in range(2)
@@ -93,7 +93,7 @@ def parts(kernel: IntraKernel) -> dict[str, float]:
     return kernel.path.of_role()
 
 
-def told(kernel: IntraKernel, kind: str) -> IntraFinding | None:
+def finding_of(kernel: IntraKernel, kind: str) -> IntraFinding | None:
     return next((one for one in kernel.findings if one.kind == kind), None)
 
 
@@ -113,12 +113,12 @@ def test_of_a_slow_consumer_nearly_all_of_the_path_is_its_work(tmp_path: Path) -
     answer = asked(tmp_path, CONSUMER_BOUND)
     _, _, _, end = CONSUMER_BOUND.run()
     assert parts(answer)["consumer"] == pytest.approx(1 - (CONSUMER_BOUND.issue + CONSUMER_BOUND.latency) / end, abs=0.01)
-    sentence = told(answer, "role")
+    sentence = finding_of(answer, "role")
     assert sentence is not None
     assert sentence.sentence.startswith("`consumer` holds the others up: 98% of the critical path is its work; `producer` waits")
     assert "each time at `wait for room a`" in sentence.sentence
-    assert told(answer, "copies-late") is None
-    assert told(answer, "no-overlap") is None
+    assert finding_of(answer, "copies-late") is None
+    assert finding_of(answer, "no-overlap") is None
 
 
 def test_of_a_slow_producer_it_is_the_producers_work(tmp_path: Path) -> None:
@@ -128,7 +128,7 @@ def test_of_a_slow_producer_it_is_the_producers_work(tmp_path: Path) -> None:
     assert parts(answer)["producer"] == pytest.approx(work / end, abs=0.02)
     assert answer.path is not None
     assert (answer.path.parts[0].role, answer.path.parts[0].scope) == ("producer", "issue copies")
-    sentence = told(answer, "role")
+    sentence = finding_of(answer, "role")
     assert sentence is not None
     assert sentence.sentence.startswith("`producer` holds the others up")
     assert "`consumer` waits" in sentence.sentence
@@ -140,8 +140,8 @@ def test_where_neither_is_slow_it_is_the_copies_that_come_late(tmp_path: Path) -
     each = LATE_COPIES.issue + LATE_COPIES.latency + LATE_COPIES.math
     assert answer.path is not None
     assert answer.path.in_flight == pytest.approx((LATE_COPIES.latency + LATE_COPIES.issue) / each, abs=0.03)
-    assert told(answer, "role") is None
-    sentence = told(answer, "copies-late")
+    assert finding_of(answer, "role") is None
+    sentence = finding_of(answer, "copies-late")
     assert sentence is not None
     assert "of the critical path lies in copies that nothing hides; `" in sentence.sentence
 
@@ -177,21 +177,21 @@ def test_where_rings_wrapped_the_last_copies_are_still_matched(tmp_path: Path) -
     assert some.overlap.exposed == pytest.approx(whole.overlap.exposed, abs=0.05)
 
 
-def test_what_a_role_waits_is_told_once(tmp_path: Path) -> None:
-    """Its warps' waits and what they do are not told again as if it had no roles; and where a producer is slow, stages are no help."""
+def test_the_waits_of_a_role_are_reported_once(tmp_path: Path) -> None:
+    """Nothing is said of single warps that the roles say already; and where a producer is slow, no finding advises more stages."""
     for number, pipeline in enumerate((CONSUMER_BOUND, PRODUCER_BOUND, LATE_COPIES)):
         answer = asked(tmp_path / str(number), pipeline)
-        assert told(answer, "wait") is None
-        assert told(answer, "hot-scope") is None or "issue copies" in answer.findings[1].sentence
+        assert finding_of(answer, "wait") is None
+        assert finding_of(answer, "hot-scope") is None or "issue copies" in answer.findings[1].sentence
         assert sum("num_stages" in one.sentence for one in answer.findings) == (pipeline is LATE_COPIES)
 
 
-def test_a_producer_that_never_waits_for_room_does_not_tell_how_many_buffers_there_are(tmp_path: Path) -> None:
+def test_the_number_of_buffers_is_unknown_where_the_producer_never_waits_for_room(tmp_path: Path) -> None:
     assert asked(tmp_path, PRODUCER_BOUND).slots == []
 
 
-def test_where_multiplications_go_on_without_their_role_nothing_is_said_of_them(tmp_path: Path) -> None:
-    """Blackwell's: what a consumer does between two waits is not its multiplication."""
+def test_nothing_is_said_of_multiplications_that_go_on_without_their_role(tmp_path: Path) -> None:
+    """On Blackwell the multiplication runs beside the consumer, so the consumer's time between two waits says nothing about it."""
     answer = asked(tmp_path, CONSUMER_BOUND, arch="sm_100")
     assert answer.overlap is None
     assert answer.path is None

@@ -1,4 +1,4 @@
-"""Clocks of hosts are put together by what their ranks met in: the truth is made here, with latencies, stragglers and drift."""
+"""Hosts' clocks are aligned by the collectives of their ranks: the test makes up true offsets, latencies, stragglers and drift."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ class World:
         latency = np.array(self.latency_ns or [10 * US] * ranks) + random.exponential(self.tail_ns, (self.meetings, ranks))
         left = came.max(axis=1)[:, None] + latency
         rank, number = np.meshgrid(np.arange(ranks), np.arange(self.meetings))
-        return Meetings(rank.ravel(), number.ravel(), self.told(came).ravel(), self.told(left).ravel())
+        return Meetings(rank.ravel(), number.ravel(), self.clock_times(came).ravel(), self.clock_times(left).ravel())
 
-    def told(self, true: np.ndarray) -> np.ndarray:
+    def clock_times(self, true: np.ndarray) -> np.ndarray:
         """A true time, as the clock of each rank has it."""
         drifts = np.array(self.drifts or [0.0] * len(self.skews_ns))
         shown_ns: np.ndarray = np.round(true + np.array(self.skews_ns) + drifts * (true - 1_000_000 * MS)).astype(np.int64)
@@ -50,7 +50,7 @@ class World:
     def errors_ns(self, aligned: dict[int, Clock]) -> np.ndarray:
         """By how much each rank's clock is off once it is moved, at each meeting."""
         true = 1_000_000 * MS + self.every_ns * np.arange(self.meetings)[:, None] + np.zeros(len(self.skews_ns))
-        shown_ns = self.told(true)
+        shown_ns = self.clock_times(true)
         moved = [[aligned[rank].shift.moment(int(time)) for time in shown_ns[:, rank]] for rank in range(len(self.skews_ns))]
         errors: np.ndarray = np.array(moved).T - true
         return errors
@@ -74,7 +74,7 @@ def test_the_first_rank_keeps_its_clock() -> None:
     assert clocks(World(SKEWED).play())[0].shift.none
 
 
-def test_latencies_that_differ_by_rank_cost_half_of_what_they_differ_by() -> None:
+def test_latencies_that_differ_by_rank_cost_half_of_their_difference() -> None:
     world = World(SKEWED, latency_ns=(10 * US, 70 * US, 10 * US, 10 * US))
     assert np.abs(world.errors_ns(clocks(world.play()))).max() < ENOUGH_NS
 
@@ -136,7 +136,7 @@ def test_ranks_of_one_host_share_a_clock() -> None:
     assert abs(aligned[1].shift.offset_ns + 30 * MS) < ENOUGH_NS
 
 
-def test_a_clock_that_met_the_first_one_only_through_another_is_aligned_through_it() -> None:
+def test_a_clock_with_no_collective_with_the_first_is_aligned_through_a_third() -> None:
     world = World((0, 20 * MS, -30 * MS))
     played = world.play()
     kept = np.where(played.number % 2 == 0, played.rank != 2, played.rank != 0)
@@ -147,7 +147,7 @@ def test_a_clock_that_met_the_first_one_only_through_another_is_aligned_through_
     assert aligned[2].residual_ns > aligned[1].residual_ns
 
 
-def test_who_met_nobody_stays_where_the_time_of_day_put_it_and_that_is_told() -> None:
+def test_a_host_without_collectives_keeps_its_time_of_day_and_a_note_says_so() -> None:
     played = World(SKEWED).play()
     kept = played.rank != 3
     meetings = Meetings(played.rank[kept], played.number[kept], played.begin_ns[kept], played.end_ns[kept])

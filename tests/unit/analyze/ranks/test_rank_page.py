@@ -69,7 +69,7 @@ def test_a_rank_that_cannot_be_analysed_is_a_note(tmp_path: Path, monkeypatch: p
     assert len(rank_page(partial, answer(partial)).comparison.rows) == 3
 
 
-def test_what_remains_uncertain_of_hosts_clocks_is_told(tmp_path: Path) -> None:
+def test_the_uncertainty_of_hosts_clocks_is_reported(tmp_path: Path) -> None:
     """Each rank is on a host of its own, whose clock is 50 ms ahead, or behind."""
     profile = opened(tmp_path, Made(ranks=3, sleeps={(2, 1): 20}, skew={0: 0, 1: 50, 2: -50}))
     shown = page(profile)
@@ -80,7 +80,7 @@ def test_what_remains_uncertain_of_hosts_clocks_is_told(tmp_path: Path) -> None:
     assert "clock" in [column.name for column in table(shown, "ranks").columns]
 
 
-def test_on_one_host_there_is_no_clock_to_tell_of(tmp_path: Path) -> None:
+def test_on_one_host_no_clock_is_mentioned(tmp_path: Path) -> None:
     shown = page(opened(tmp_path))
     assert "clocks" not in [one.name for one in shown.tables]
     assert not {"host", "clock"} & {column.name for column in table(shown, "ranks").columns}
@@ -117,7 +117,7 @@ def test_of_very_many_steps_neighbours_are_one_column(tmp_path: Path) -> None:
     assert np.isnan(compute[1, -1])
 
 
-def test_of_very_many_paths_some_are_shown_and_those_that_tell_most(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_very_many_paths_the_most_informative_are_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     partial = facts_of_ranks(opened(tmp_path))
     job_answer = answer(partial)
     monkeypatch.setattr(pages, "MOST_STRETCHES", 1)
@@ -127,7 +127,7 @@ def test_of_very_many_paths_some_are_shown_and_those_that_tell_most(tmp_path: Pa
     assert {step for _, step in few.telling} <= kept
 
 
-def test_a_path_tells_who_works_how_long_on_it(tmp_path: Path) -> None:
+def test_a_path_names_each_rank_on_it_with_its_time(tmp_path: Path) -> None:
     partial = facts_of_ranks(opened(tmp_path))
     rank_view = rank_page(partial, answer(partial))
     shown = next(one for one in rank_view.paths if one.path.step == 3)

@@ -1,4 +1,4 @@
-"""Who the ranks of a made-up training wait for, where, and why."""
+"""For which rank the others of a made-up training wait, where, and why."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def answer(tmp_path: Path, program: Made) -> Ranks:
 
 @pytest.fixture(scope="module")
 def slept(tmp_path_factory: pytest.TempPathFactory) -> Ranks:
-    """Of SLEEPS."""
+    """The answer for SLEEPS."""
     return answer(tmp_path_factory.mktemp("sleeps"), SLEEPS)
 
 
@@ -46,7 +46,7 @@ def test_a_rank_that_sleeps_in_a_layers_backward_is_named_with_rank_phase_layer_
     (one,) = slept.stragglers
     assert (one.rank, one.why.phase, one.why.layer, one.why.cause) == (2, "Backward", "layers.2", Cause.WAIT)
     assert one.name == "all-reduce"
-    # Nothing tells when ranks began what lies before the very first collective.
+    # The first collective of all is left out: no common moment before it shows when ranks began their work.
     assert (one.times, one.of) == (SLEEPS.steps - 1, SLEEPS.steps)
     assert one.lost_ns == 20 * MS * (SLEEPS.steps - 1)
     assert one.waited_ns == 3 * one.lost_ns
@@ -73,7 +73,7 @@ def test_ranks_that_are_alike_have_no_straggler_and_nothing_is_found(alike: Rank
     ],
     ids=["computes longer", "waits for data", "the first of two"],
 )
-def test_a_cause_is_what_the_last_rank_did_and_the_median_one_did_not(
+def test_a_cause_is_the_last_ranks_work_beyond_the_median_ranks(
     tmp_path: Path, program: Made, rank: int, where: tuple[str, str], cause: Cause
 ) -> None:
     job_answer = answer(tmp_path, program)
@@ -86,7 +86,7 @@ def test_two_that_are_slow_in_different_places_are_both_named(tmp_path: Path) ->
     assert named == {(2, "layers.2", Cause.WAIT), (1, "layers.0", Cause.COMPUTE)}
 
 
-def test_who_was_late_already_is_not_blamed_again_at_the_collectives_after(slept: Ranks) -> None:
+def test_a_late_rank_is_not_blamed_again_at_later_collectives(slept: Ranks) -> None:
     by_layer = {layer: [late for late in slept.lates if late.layer == f"layers.{layer}"] for layer in LAYERS}
     assert {late.rank for late in slept.lates} == {2}
     assert all(late.late_ns == 20 * MS for late in slept.lates)
@@ -105,7 +105,7 @@ def test_times_of_a_rank_add_up_and_are_those_that_were_made(alike: Ranks) -> No
         assert row.compute_ns + row.exposed_ns + row.copies_ns + row.idle_ns == row.whole_ns == program.steps * program.step * MS
 
 
-def test_time_asleep_is_idle_time_of_the_one_who_sleeps_and_exposed_time_of_all_others(slept: Ranks) -> None:
+def test_sleep_is_idle_time_of_the_sleeping_rank_and_exposed_time_of_the_others(slept: Ranks) -> None:
     rows = slept.rows
     assert [row.idle_ns for row in rows] == [0, 0, SLEEPS.steps * 20 * MS, 0]
     assert [row.exposed_ns for row in rows] == [SLEEPS.steps * (20 * (row.rank != 2) + REDUCE) * MS for row in rows]
@@ -127,12 +127,12 @@ def test_the_critical_path_goes_through_the_rank_that_the_others_wait_for(slept:
         assert path.communication_ns == REDUCE * MS
 
 
-def test_the_paths_that_are_shown_are_of_the_median_and_the_longest_step(slept: Ranks) -> None:
+def test_the_paths_of_the_median_and_the_longest_step_are_shown(slept: Ranks) -> None:
     assert {path.step for path in telling(slept.paths)} <= set(range(1, SLEEPS.steps))
     assert telling([]) == []
 
 
-def test_clocks_that_are_50_ms_apart_change_nothing_but_what_remains_uncertain(tmp_path: Path, slept: Ranks) -> None:
+def test_clocks_that_are_50_ms_apart_change_only_the_uncertainty(tmp_path: Path, slept: Ranks) -> None:
     one, two = slept, answer(tmp_path, Made(sleeps={(2, 2): 20}, skew={0: 0, 1: 50, 2: -50, 3: 20}))
     assert one.residual_ns == {}
     assert two.residual_ns.keys() == {1, 2, 3}
@@ -156,7 +156,7 @@ def test_a_rank_alone_has_its_times(tmp_path: Path) -> None:
     assert (job_answer.met, job_answer.stragglers, job_answer.rows[0].steps) == (0, [], Made().steps)
 
 
-def test_a_rank_without_collectives_is_told(tmp_path: Path) -> None:
+def test_a_rank_without_collectives_is_noted(tmp_path: Path) -> None:
     job(tmp_path / "job.aiflame", Made(ranks=2))
     silent = {name: rows for name, rows in tables_of(Made(ranks=2), 1).items() if name not in ("calls", "ranks")}
     sealed(tmp_path / "job.aiflame" / "ranks" / "00002", **silent)

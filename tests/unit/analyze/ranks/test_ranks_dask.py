@@ -17,7 +17,7 @@ from aiflame.errors import AiflameError
 MADE = Made(ranks=3, steps=3, sleeps={(2, 2): 20})
 
 
-def test_a_cluster_gives_what_processes_here_give_and_a_rank_that_cannot_be_read_is_a_note(tmp_path: Path) -> None:
+def test_a_cluster_gives_the_same_as_processes_here_and_notes_an_unreadable_rank(tmp_path: Path) -> None:
     distributed = pytest.importorskip("distributed")
     profiles, _ = sources([job(tmp_path / "job.aiflame", MADE)])
     profiles.append(Source(str(tmp_path / "gone.aiflame"), 3))

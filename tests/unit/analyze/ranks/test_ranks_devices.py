@@ -1,4 +1,4 @@
-"""Ranks with devices: collective kernels and the calls that launched them, what hides them, and why a rank's device was late."""
+"""Ranks with devices: collective kernels, their launches, the work that hides them, and why a rank's device was late."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from aiflame.profile.schema.enums import CallBackend, CallKind
 REDUCE = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
 STEP = 1000.0
 SLEEP = 30_000.0
-"""Six periods of the samples of CPU time: enough to know that a thread was met nowhere."""
+"""Six sampling periods of CPU time: a thread without a sample in them did not run."""
 
 
-def told(name: str) -> tuple[Sort, str]:
+def read_name(name: str) -> tuple[Sort, str]:
     return sort_of(name)
 
 
@@ -51,8 +51,8 @@ def told(name: str) -> tuple[Sort, str]:
         ("ncclCommInitRank", Sort.NONE, ""),
     ],
 )
-def test_what_a_call_does_is_told_by_its_name(name: str, sort: Sort, read: str) -> None:
-    assert told(name) == (sort, read)
+def test_a_calls_kind_follows_from_its_name(name: str, sort: Sort, read: str) -> None:
+    assert read_name(name) == (sort, read)
 
 
 def rank(path: Path, number: int, many: int, sleeps: float = 0.0, steps: int = 5, calls: bool = True) -> None:
@@ -96,7 +96,7 @@ def test_a_rank_that_sleeps_before_it_launches_is_named(tmp_path: Path) -> None:
     job_answer = answer(tmp_path, sleeps=SLEEP)
     (one,) = job_answer.stragglers
     assert (one.rank, one.why.cause, one.name) == (1, Cause.WAIT, "all-reduce")
-    # Without layers, nothing tells where the first step begins.
+    # Without layers, the beginning of the first step is unknown.
     assert (one.times, one.of) == (4, 4)
     assert one.lost_ns == 4 * round(SLEEP * US)
 

@@ -34,7 +34,7 @@ def plain(partial: Partial) -> tuple[Any, ...]:
 
 @pytest.fixture(scope="module")
 def parts(tmp_path_factory: pytest.TempPathFactory) -> list[Partial]:
-    """Of five ranks; one that cannot be read; a second profile that says it is rank 1; and nothing."""
+    """Facts of five ranks; one that cannot be read; a second profile that claims to be rank 1; and nothing."""
     folder = tmp_path_factory.mktemp("ranks")
     profiles, _ = sources([job(folder / "job.aiflame", MADE)])
     write(folder / "other.aiflame", MADE, 1)
@@ -63,7 +63,7 @@ def test_of_two_profiles_that_are_one_rank_one_counts_and_a_note_says_so(parts: 
     assert any("gone.aiflame does not exist" in note for note in whole.notes)
 
 
-def test_processes_give_what_one_gives(tmp_path: Path) -> None:
+def test_several_processes_give_the_same_as_one(tmp_path: Path) -> None:
     profiles, _ = sources([job(tmp_path / "job.aiflame", MADE)])
     partial: list[float] = []
     apart = here(profiles, 4 << 30, partial.append, processes=2)
@@ -81,14 +81,14 @@ def test_as_many_ranks_are_read_at_once_as_there_is_memory_for(tmp_path: Path) -
 def test_a_rank_that_is_damaged_does_not_end_the_others(tmp_path: Path) -> None:
     path = job(tmp_path / "job.aiflame", MADE)
     calls = next((path / "ranks" / "00003" / "tables" / "calls").iterdir())
-    calls.write_bytes(b"not what was written")
+    calls.write_bytes(b"damaged")
     shutil.rmtree(path / "ranks" / "00001" / "tables")
     profiles = here(sources([path])[0], 1 << 30, processes=1)
     assert [one.rank for one in profiles.facts] == [0, 2, 4]
     assert len(profiles.notes) == 2
 
 
-def test_ranks_that_left_no_recording_are_told(tmp_path: Path) -> None:
+def test_ranks_that_left_no_recording_are_noted(tmp_path: Path) -> None:
     path = job(tmp_path / "job.aiflame", MADE)
     (path / "ranks" / "job").write_text('{"name": "1", "launcher": "openmpi", "size": 7, "ranks": ""}\n')
     assert sources([path])[1] == [f"{path}: 2 of 7 ranks left no recording"]
@@ -124,14 +124,14 @@ def test_profiles_that_know_no_rank_are_numbered_as_they_are_named(tmp_path: Pat
         sources([tmp_path / "none.aiflame"])
 
 
-def test_what_a_rank_computed_is_told_by_layer(tmp_path: Path) -> None:
+def test_a_ranks_computing_is_named_by_layer(tmp_path: Path) -> None:
     facts = facts_of(Source(str(job(tmp_path / "job.aiflame", MADE) / "ranks" / "00000"), 0)).facts[0]
     took = {(phase, layer): took for phase, layer, took, _ in facts.layers.rows()}
     for layer in LAYERS:
         assert took[2, f"layers.{layer}"] == took[3, f"layers.{layer}"] == MADE.steps * 10 * MS
 
 
-def test_facts_grow_with_steps_only_where_they_are_of_steps(tmp_path: Path) -> None:
+def test_only_the_facts_about_steps_grow_with_steps(tmp_path: Path) -> None:
     few, many = (
         facts_of(Source(str(job(tmp_path / f"{steps}.aiflame", Made(steps=steps)) / "ranks" / "00000"), 0)).facts[0] for steps in (3, 30)
     )

@@ -67,7 +67,7 @@ def test_a_replayed_kernel_without_a_launch_still_shows_its_capture(tmp_path: Pa
 
 
 def test_a_node_that_cupti_reports_as_made_and_as_cloned_was_made_where_its_original_was(tmp_path: Path) -> None:
-    """Stack 3 captured node 10; stack 2 instantiated, which is told of 30 as made there, and then as cloned from 10."""
+    """Stack 3 captured node 10. While stack 2 instantiates the graph, CUPTI reports node 30 as created, and then as cloned from 10."""
     recorded = profile(tmp_path, graph_nodes=graph((10, 0, 3), (30, 0, 2), (30, 10, 0)), **ran(kernel(1, 0, 5, node=30)))
     assert lines(tree(recorded, "gpu-time"), "gpu-time") == {f"{UNDER};[graph replay];main;py::run;work;-;gemm_[G]": 5}
 
@@ -153,7 +153,7 @@ def test_the_tree_knows_how_often_each_kernel_ran(tmp_path: Path) -> None:
 # Idle time
 
 
-def test_idle_is_what_no_stream_fills_between_the_first_and_the_last(tmp_path: Path) -> None:
+def test_idle_time_is_the_time_that_no_stream_fills_between_first_and_last(tmp_path: Path) -> None:
     copies = [{"kind": 1, "device": GPU, "api": 2, "correlation": 3, "start_ns": 55, "end_ns": 60}]
     kernels = ran(kernel(1, 10, 20), kernel(1, 12, 40, stream=5), kernel(1, 30, 35), kernel(1, 90, 100), kernel(2, 0, 1000, device=OTHER))
     of = tree(profile(tmp_path, copies=copies, **kernels), "gpu-time")
@@ -164,7 +164,7 @@ def test_idle_is_what_no_stream_fills_between_the_first_and_the_last(tmp_path: P
     assert (of.metrics[0].label, without_idle(of).metrics[0].label) == ("GPU time, with idle time", "GPU time")
 
 
-def test_what_a_damaged_record_says_about_long_ago_is_not_idle_time(tmp_path: Path) -> None:
+def test_a_damaged_record_of_long_ago_makes_no_idle_time(tmp_path: Path) -> None:
     processes = [{**PROCESSES[0], "start_ns": 1000}]
     of = tree(profile(tmp_path, processes=processes, **ran(kernel(1, 3, 7), kernel(1, 1000, 1010), kernel(1, 1015, 1020))), "gpu-time")
     assert lines(of, "gpu-time")["train.py (4711);[GPU idle]"] == 5
@@ -205,7 +205,7 @@ def test_a_sample_whose_kernel_ran_beside_its_window_belongs_to_it(tmp_path: Pat
 
 
 def test_samples_that_come_late_belong_to_the_kernels_since_the_window_before(tmp_path: Path) -> None:
-    """As those do that are fetched when sampling ends. The kernel in the window before the last two is not meant."""
+    """Samples that are fetched when sampling ends come late. The kernel in the window before the last two gets none."""
     windows = [window(100, 200), window(300, 400), window(5000, 5100)]
     kernels = ran(kernel(3, 150, 160), kernel(2, 450, 460))
     recorded = profile(tmp_path, gpu_functions=GEMM, gpu_windows=windows, gpu_samples=[sample(3, 3)], **kernels)
@@ -238,7 +238,7 @@ def test_lost_samples_and_those_of_the_driver_stand_for_themselves(tmp_path: Pat
     }
 
 
-def test_what_was_not_issued_is_a_part_of_all_and_never_counted_twice(tmp_path: Path) -> None:
+def test_samples_not_issued_are_a_part_of_all_and_never_counted_twice(tmp_path: Path) -> None:
     samples = [sample(10), sample(6, reason=LONG_NOT_ISSUED)]
     recorded = profile(tmp_path, gpu_functions=GEMM, gpu_windows=[window(0, 100, dropped=1)], gpu_samples=samples, **ran(kernel(1, 0, 9)))
     assert tree(recorded, "gpu-stalls").total("gpu-stalls") == 11
@@ -315,7 +315,7 @@ def test_samples_and_bytes_are_metrics_where_there_are_any(inside: Profile) -> N
     assert metrics(inside) == ["gpu-time", "gpu-stalls", "gpu-latency"]
 
 
-# Whatever the input is
+# Any input
 
 
 @COSTLY

@@ -23,18 +23,18 @@ LOOP, DOT, COPY = range(3)
 KERNEL = Kernel("gemm", [scope(LOOP, "loop"), scope(DOT, "dot", "mma"), scope(COPY, "copy in flight")], warps=1)
 
 
-def _told(at: int) -> list[Record]:
+def _records(at: int) -> list[Record]:
     return spans((LOOP, at, at + 16_000), (DOT, at + 2000, at + 6000), (COPY, at + 4000, at + 20_000))
 
 
 CAPTURED = KERNEL.frame() + KERNEL.launch(
     *(
-        Cta(number, begin=BEGIN_NS + at, end=BEGIN_NS + at + 10_000, warps={0: _told(2 * at)})
+        Cta(number, begin=BEGIN_NS + at, end=BEGIN_NS + at + 10_000, warps={0: _records(2 * at)})
         for number, at in enumerate((0, 20_000, 40_000))
     ),
     begin_ns=1,
 )
-"""Of a CTA's 10 µs the loop has 8 (2 of them the dot's), and 2 lie in no scope; a copy goes on beside it."""
+"""The loop has 8 of a CTA's 10 µs (2 of them the dot's), and 2 lie in no scope; a copy goes on beside it."""
 
 
 def profile(path: Path, *frames: bytes, **tables: Any) -> Profile:
@@ -47,7 +47,7 @@ def profile(path: Path, *frames: bytes, **tables: Any) -> Profile:
 
 
 def under(of: Tree) -> dict[str, int]:
-    """By what stands above the launch."""
+    """Times by path, without the frames down to the launch."""
     return {path.removeprefix(f"{UNDER};-;"): value for path, value in lines(of, "gpu-time").items()}
 
 
@@ -68,7 +68,7 @@ def test_every_launch_of_the_kernel_is_divided_alike_and_no_sum_changes(tmp_path
     assert not any("other_[G];" in path for path in lines(with_scopes, "gpu-time"))
 
 
-def test_a_profile_without_records_is_what_it_was(tmp_path: Path) -> None:
+def test_a_profile_without_records_stays_as_it_was(tmp_path: Path) -> None:
     executions = [kernel(1, 1000, 2000)]
     plain = tree(profile(tmp_path / "plain", kernels=executions), "gpu-time")
     assert under(plain) == {"gemm_[G]": 1000}

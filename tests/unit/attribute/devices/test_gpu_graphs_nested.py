@@ -31,7 +31,7 @@ class Ran:
         return self.table(name).lazy()
 
 
-def told(*rows: tuple[int, int]) -> pl.DataFrame:
+def reported(*rows: tuple[int, int]) -> pl.DataFrame:
     """Node and original, in the order of rows."""
     schema = {"process": pl.UInt32, "node": pl.UInt64, "original": pl.UInt64}
     return pl.DataFrame([(0, *row) for row in rows], schema=schema, orient="row")
@@ -45,7 +45,7 @@ def cloned(copy: int, original: int) -> list[tuple[int, int]]:
     return [(copy, 0), (copy, original)]
 
 
-CHILD = told(
+CHILD = reported(
     *made(node(1, 0), node(1, 1)),
     *cloned(node(3, 0), node(1, 0)),
     *cloned(node(3, 1), node(1, 1)),
@@ -55,7 +55,7 @@ CHILD = told(
     *cloned(node(4, 0), node(2, 0)),
     *made(node(6, 0)),
 )
-CONDITION = told(
+CONDITION = reported(
     *made(node(1, 0), node(2, 0), node(2, 1)),
     *cloned(node(4, 0), node(2, 0)),
     *cloned(node(4, 1), node(2, 1)),
@@ -71,7 +71,7 @@ CONDITION = told(
         (CONDITION, [node(3, 1), node(3, 2)], [(node(3, 1), node(4, 0)), (node(3, 2), node(4, 1))]),
     ],
 )
-def test_inner_nodes_take_the_places_of_which_nothing_was_told(
+def test_inner_nodes_take_the_places_that_were_not_reported(
     rows: pl.DataFrame, executed: list[int], expected: list[tuple[int, int]]
 ) -> None:
     assert inner_nodes(Ran(executed), rows).select("node", "original").rows() == expected

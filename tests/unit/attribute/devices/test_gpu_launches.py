@@ -17,7 +17,7 @@ LAUNCHES = st.lists(st.tuples(SMALL, SMALL, SMALL), max_size=8)
 def test_the_first_with_its_process_api_and_correlation_counts(
     launches: list[tuple[int, int, int]], ids: list[int], asked: list[tuple[int, int, int]]
 ) -> None:
-    """In whatever order rows lie in the table."""
+    """The order of the table's rows does not matter."""
     rows = [
         {"process": process, "api": api, "correlation": correlation, "id": number + 1}
         for (process, api, correlation), number in zip(launches, ids, strict=False)

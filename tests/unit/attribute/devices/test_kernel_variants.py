@@ -1,4 +1,4 @@
-"""Specializations of Triton kernels in the tree: by the launch, over graphs, and told apart when their names are alike."""
+"""Specializations of Triton kernels in the tree: by the launch, over graphs, and numbered when their names are alike."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_an_address_that_became_another_kernels_names_nothing(tmp_path: Path) ->
     assert by_name == {"gemm": 5}
 
 
-def test_a_replayed_kernel_is_of_the_specialization_that_was_captured(tmp_path: Path) -> None:
+def test_a_replayed_kernel_has_the_captured_specialization(tmp_path: Path) -> None:
     nodes = [{**row, "variant": 2} if row["node"] == 10 else row for row in graph((10, 0, 2), (20, 0, 3), (20, 10, 0))]
     specializations = [variant("vadd_bs128_w4_s2"), variant("vadd_bs256_w8_s2")]
     work = ran(kernel(1, 0, 5, "vadd", node=20))
@@ -104,7 +104,7 @@ def test_a_kernel_is_found_by_the_name_of_a_specialization(tmp_path: Path) -> No
     assert [one.name for one in choose(kernel_list(recorded), "bs128")] == ["vadd"]
 
 
-# Samples: a cubin tells its specialization
+# Samples: a cubin has one specialization
 
 REASONS = [{"name": "smsp__pcsamp_warps_issue_stalled_long_scoreboard"}]
 
@@ -135,7 +135,7 @@ def test_samples_lie_in_the_specialization_whose_code_they_were_taken_in(tmp_pat
     assert sampled(tmp_path, {7: "one", 8: "other"}) == {"vadd_bs128_w4_s2": 90, "vadd_bs256_w8_s2": 10}
 
 
-def test_where_a_cubin_is_of_none_that_is_known_samples_are_divided_as_without(tmp_path: Path) -> None:
+def test_samples_of_a_cubin_of_no_known_specialization_are_divided_over_all(tmp_path: Path) -> None:
     assert sampled(tmp_path, {7: "one"}) == {"vadd_bs128_w4_s2": 50, "vadd_bs256_w8_s2": 50}
     assert sampled(tmp_path / "b", {7: "one", 8: "strange"}) == {"vadd_bs128_w4_s2": 50, "vadd_bs256_w8_s2": 50}
 

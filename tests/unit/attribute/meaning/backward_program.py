@@ -27,7 +27,7 @@ MODULES = {"": 1, "layers.0": 2, "layers.0.attn": 3, "layers.1": 4}
 
 
 class Program:
-    """Stacks by what is on them: a layer's path, then names of native functions."""
+    """Makes stacks from a layer's path and the names of native functions below it."""
 
     def __init__(self) -> None:
         self.names: dict[str, int] = {}
@@ -63,7 +63,7 @@ class Program:
         return self.item(thread, stack, OTHER, 0, **more)
 
     def sum(self, first: int, last: int, gpu: bool = True, row: Row | None = None) -> int:
-        """Of the gradients that these two nodes gave; the engine makes it after the last one's work. `row`: what is told differently."""
+        """Adds up two nodes' gradients; the engine does it after the last node's work. `row`: columns that differ from the usual ones."""
         stack = self.stack(None, "torch::autograd::Engine::evaluate_function", "at::_ops::add_Tensor::call")
         item = self.item(AUTOGRAD, stack, BACKWARD | ONE, last, gpu=gpu)
         begin = int(self.items[item]["time_ns"])

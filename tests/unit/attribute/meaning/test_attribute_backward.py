@@ -15,7 +15,7 @@ from aiflame.profile.opening import open_profile
 from aiflame.profile.schema.frame_words import AUTOGRAD_BACKWARD as BACKWARD
 
 
-def test_work_of_a_node_is_of_the_layer_whose_forward_made_it(tmp_path: Path) -> None:
+def test_work_of_a_node_belongs_to_the_layer_whose_forward_made_it(tmp_path: Path) -> None:
     program = Program()
     forward = [program.forward(5, "layers.0.attn", "addmm"), program.forward(6, "layers.1", "gelu")]
     back = [program.backward(6, "GeluBackward0", "gelu_backward"), program.backward(5, "AddmmBackward0", "mm")]
@@ -26,7 +26,7 @@ def test_work_of_a_node_is_of_the_layer_whose_forward_made_it(tmp_path: Path) ->
     assert attributed.origins.backward.tolist() == [False, False, True, True]
 
 
-def test_forward_work_is_of_its_own_stack(tmp_path: Path) -> None:
+def test_forward_work_belongs_to_its_own_stack(tmp_path: Path) -> None:
     program = Program()
     item = program.forward(5, "layers.0", "addmm")
     attributed = program.found(tmp_path)
@@ -75,7 +75,7 @@ def test_a_node_that_launched_nothing_lies_between_its_neighbours(tmp_path: Path
     assert [attributed.op(item) for item in back] == ["aten::view"] * 3
 
 
-def test_neighbours_are_of_the_same_step(tmp_path: Path) -> None:
+def test_neighbours_belong_to_the_same_step(tmp_path: Path) -> None:
     program = Program()
     program.forward(4, "layers.0", "addmm")
     back = program.backward(5, "ViewBackward0")
@@ -83,7 +83,7 @@ def test_neighbours_are_of_the_same_step(tmp_path: Path) -> None:
     assert program.found(tmp_path).layer(back) == "layers.0"
 
 
-def test_far_neighbours_tell_nothing(tmp_path: Path) -> None:
+def test_far_neighbours_do_not_count(tmp_path: Path) -> None:
     program = Program()
     program.forward(4, "layers.0", "addmm")
     program.forward(100_000, "layers.0", "addmm")
@@ -112,8 +112,8 @@ def test_sums_of_gradients_belong_to_the_node_before(tmp_path: Path) -> None:
     assert attributed.op(added[0]) == "aten::add"
 
 
-def test_a_sum_of_gradients_is_of_the_layer_that_holds_all_that_gave_them(tmp_path: Path) -> None:
-    """What was used in a layer and in a module inside of it; inside of one alone; and in two layers."""
+def test_a_sum_of_gradients_belongs_to_the_layer_around_all_its_nodes(tmp_path: Path) -> None:
+    """The tensor was used in a layer and a module inside it; inside one layer alone; and in two layers."""
     program = Program()
     for sequence, layer in ((4, "layers.0.attn"), (5, "layers.0.attn"), (6, "layers.0"), (7, "layers.1")):
         program.forward(sequence, layer, "addmm")
@@ -126,7 +126,7 @@ def test_a_sum_of_gradients_is_of_the_layer_that_holds_all_that_gave_them(tmp_pa
     assert attributed.origins.backward[sums].all()
 
 
-def test_nodes_of_a_sum_that_launched_nothing_are_of_the_call_that_made_them(tmp_path: Path) -> None:
+def test_nodes_of_a_sum_that_launched_nothing_belong_to_the_call_that_made_them(tmp_path: Path) -> None:
     program = Program()
     program.call("layers.0.attn", 4, 6, 1, 2)
     program.call("layers.0", 6, 8, 3, 4)
@@ -135,8 +135,8 @@ def test_nodes_of_a_sum_that_launched_nothing_are_of_the_call_that_made_them(tmp
     assert [attributed.layer(item) for item in sums] == ["layers.0"] * 2
 
 
-def test_a_sum_of_which_nothing_is_told_belongs_to_its_node(tmp_path: Path) -> None:
-    """Profiles of before have none; and rows that are not of this thread, this moment and this node say nothing of it."""
+def test_a_sum_without_a_record_belongs_to_its_node(tmp_path: Path) -> None:
+    """Older profiles have no such rows; rows of another thread, moment or node do not count."""
     program = Program()
     program.forward(4, "layers.0.attn", "addmm")
     program.forward(6, "layers.0", "addmm")
@@ -147,7 +147,7 @@ def test_a_sum_of_which_nothing_is_told_belongs_to_its_node(tmp_path: Path) -> N
     assert [attributed.layer(item) for item in sums] == ["layers.0/attn"] * len(sums)
 
 
-def test_cpu_samples_between_nodes_are_of_what_the_samples_around_them_share(tmp_path: Path) -> None:
+def test_cpu_samples_between_nodes_belong_to_the_layer_that_their_neighbours_share(tmp_path: Path) -> None:
     program = Program()
     for sequence, layer in ((5, "layers.0"), (6, "layers.0.attn"), (7, "layers.1")):
         program.forward(sequence, layer, "addmm")
@@ -170,8 +170,8 @@ def test_a_pass_does_not_reach_over_the_forward_work_before_it(tmp_path: Path) -
     assert program.found(tmp_path).layer(lost) == ""
 
 
-def test_modules_called_in_the_backward_pass_tell_their_layer_themselves(tmp_path: Path) -> None:
-    """Of a function whose backward calls a module; and of checkpointing, whose recomputation is forward work and makes nodes."""
+def test_modules_called_in_the_backward_pass_name_their_own_layer(tmp_path: Path) -> None:
+    """Tested with a function whose backward calls a module, and with checkpointing, whose recomputation is forward work and makes nodes."""
     program = Program()
     program.forward(5, "layers.0", "addmm")
     called = program.recomputed("layers.1", "addmm", 5, BACKWARD | ONE)
@@ -183,7 +183,7 @@ def test_modules_called_in_the_backward_pass_tell_their_layer_themselves(tmp_pat
     assert attributed.op(called) == "aten::addmm"
 
 
-def test_calls_of_modules_tell_the_layer_where_there_are_some(tmp_path: Path) -> None:
+def test_calls_of_modules_name_the_layer_where_there_are_some(tmp_path: Path) -> None:
     """CPU samples see a node now and then; its number was seen in the forward pass hardly ever."""
     program = Program()
     program.call("layers.0", 0, 10, 1, 5)
@@ -198,7 +198,7 @@ def test_calls_of_modules_tell_the_layer_where_there_are_some(tmp_path: Path) ->
 
 
 def test_the_call_that_made_a_node_wins_over_its_neighbours(tmp_path: Path) -> None:
-    """`chunk` launches nothing in the forward pass. The call before it and the one after it are of other modules."""
+    """`chunk` launches nothing in the forward pass. The calls before and after it belong to other modules."""
     program = Program()
     for first, last, layer in ((4, 5, "layers.0"), (5, 6, "layers.0.attn"), (6, 9, "layers.1"), (11, 12, "layers.1")):
         program.call(layer, first, last, first, last - 1)
@@ -209,7 +209,7 @@ def test_the_call_that_made_a_node_wins_over_its_neighbours(tmp_path: Path) -> N
 
 
 def test_a_launch_of_the_forward_pass_wins_over_the_call(tmp_path: Path) -> None:
-    """Its stack has all modules around the innermost one: one that hangs in several places is told apart."""
+    """The launch's stack has all modules around the innermost one, which is unambiguous for a module that hangs in several places."""
     program = Program()
     program.call("layers.0", 4, 6, 1, 2)
     program.forward(5, "layers.0.attn", "addmm")
@@ -217,8 +217,8 @@ def test_a_launch_of_the_forward_pass_wins_over_the_call(tmp_path: Path) -> None
     assert program.found(tmp_path).layer(back) == "layers.0/attn"
 
 
-def test_a_node_outside_of_all_calls_is_of_no_layer_where_calls_are_told_around_it(tmp_path: Path) -> None:
-    """Profiles of before had calls of before the first launch alone: what comes after the last call lies between its neighbours."""
+def test_a_node_outside_all_calls_has_no_layer_where_calls_are_recorded_around_it(tmp_path: Path) -> None:
+    """Older profiles have calls up to the first launch only: a node after the last call then lies between its neighbours."""
     program = Program()
     program.call("layers.0", 4, 6, 1, 2)
     program.call("layers.0", 8, 10, 3, 4)
@@ -229,7 +229,7 @@ def test_a_node_outside_of_all_calls_is_of_no_layer_where_calls_are_told_around_
     assert [attributed.layer(item) for item in back] == ["", "layers.0", "layers.0"]
 
 
-def test_without_numbers_the_stack_still_tells_what_is_backward(tmp_path: Path) -> None:
+def test_without_numbers_the_stack_still_shows_the_backward_pass(tmp_path: Path) -> None:
     program = Program()
     stack = program.stack(None, "torch::autograd::Node::operator()", "torch::autograd::generated::AddmmBackward0::apply")
     item = program.item(MAIN, stack, 0, 0)
@@ -237,7 +237,7 @@ def test_without_numbers_the_stack_still_tells_what_is_backward(tmp_path: Path) 
     assert (attributed.origins.backward[item], attributed.op(item), attributed.layer(item)) == (True, "aten::addmm", "")
 
 
-def test_a_gradient_taken_inside_a_module_is_of_that_module_if_nothing_else_is_known(tmp_path: Path) -> None:
+def test_a_gradient_taken_inside_a_module_belongs_to_that_module_by_default(tmp_path: Path) -> None:
     program = Program()
     item = program.item(MAIN, program.stack("layers.1", "torch::autograd::Node::operator()"), BACKWARD | ONE, 5)
     assert program.found(tmp_path).layer(item) == "layers.1"
@@ -290,7 +290,7 @@ def test_every_item_gets_an_answer_and_forward_work_its_own(
             assert attributed.layer(item) == {"": "Module"}.get(layer, layer.replace(".attn", "/attn"))
         elif kind in ("between", "sum") or number > 0:
             assert attributed.origins.backward[item]
-    # What is known of a backward item is some layer that forward work was in, or what is above one.
+    # A backward item's layer, if it has one, is a layer of some forward work, or one above it.
     layers = set(attributed.origins.layer[~attributed.origins.backward].tolist())
     above = {int(attributed.layers.forest.parent[node]) for node in layers if node}
     assert set(attributed.origins.layer[attributed.origins.backward].tolist()) <= layers | above | {0}

@@ -1,4 +1,4 @@
-"""What traced calls are of: of a profile with millions only those are looked at that are asked about."""
+"""Steps, layers and phases of traced calls: of a profile with millions of calls, only those asked about are classified."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ def profile(path: Path, *others: Row) -> Profile:
     return sealed(path, **tables)
 
 
-def told(of: Profile, calls: int) -> pl.DataFrame:
-    """Of so many of its first calls."""
+def classified(of: Profile, calls: int) -> pl.DataFrame:
+    """The classes of the first calls."""
     wanted = of.table("calls").select(pl.col("process", "id").cast(pl.Int64)).head(calls)
     return of_calls(of, wanted).samples.sort("id")
 
 
-def test_only_calls_that_are_asked_about_are_told_and_others_change_nothing_of_them(tmp_path: Path) -> None:
+def test_only_calls_asked_about_are_classified_and_others_change_nothing(tmp_path: Path) -> None:
     collectives = MADE.steps * len(LAYERS)
-    few = told(profile(tmp_path / "few.aiflame"), collectives)
-    among_many = told(profile(tmp_path / "many.aiflame", *({"begin_ns": 1 + at} for at in range(100))), collectives)
+    few = classified(profile(tmp_path / "few.aiflame"), collectives)
+    among_many = classified(profile(tmp_path / "many.aiflame", *({"begin_ns": 1 + at} for at in range(100))), collectives)
     assert among_many["step"].to_list() == [step for step in range(MADE.steps) for _ in LAYERS]
     assert among_many.equals(few)
 
 
-def test_whom_autograds_thread_works_for_is_told_by_calls_that_are_not_asked_about(tmp_path: Path) -> None:
-    assert set(told(profile(tmp_path / "unknown.aiflame"), 1)["mother"]) == {AUTOGRAD}
-    assert set(told(profile(tmp_path / "known.aiflame", {"autograd": 1}), 1)["mother"]) == {TRAINS}
+def test_other_calls_show_for_which_thread_autograds_thread_works(tmp_path: Path) -> None:
+    assert set(classified(profile(tmp_path / "unknown.aiflame"), 1)["mother"]) == {AUTOGRAD}
+    assert set(classified(profile(tmp_path / "known.aiflame", {"autograd": 1}), 1)["mother"]) == {TRAINS}

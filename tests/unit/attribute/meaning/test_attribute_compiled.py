@@ -44,43 +44,43 @@ def path(forest: Forest, node: int) -> str:
     return "/".join(reversed(names))
 
 
-def told(split: SplitOverOps) -> list[tuple[int, str, str, int]]:
+def parts_of(split: SplitOverOps) -> list[tuple[int, str, str, int]]:
     layers, ops = split.forests["layer"], split.forests["op"]
     rows = zip(split.division.item.tolist(), *split.rows.select("layer", "op").get_columns(), split.division.value.tolist(), strict=True)
     return [(item, path(layers, layer), path(ops, op), value) for item, layer, op, value in rows]
 
 
 def spread_of(kernels: Compiled, rows: list[tuple[int, int, int]]) -> SplitOverOps:
-    """Of (layer, op, value)."""
+    """Splits rows of (layer, op, value)."""
     frame = pl.DataFrame({"layer": [row[0] for row in rows], "op": [row[1] for row in rows]}, schema={"layer": pl.Int32, "op": pl.Int32})
     return split_over_ops(frame, np.array([row[2] for row in rows], dtype=np.int64), kernels, forests(kernels))
 
 
 def test_layers_of_a_compiled_model_stand_where_those_of_an_eager_one_do(kernels: Compiled) -> None:
-    assert told(spread_of(kernels, [(MODEL, kernels.first, 4000)])) == [
+    assert parts_of(spread_of(kernels, [(MODEL, kernels.first, 4000)])) == [
         (0, "layers.2", "aten::add", 3000),
         (0, "layers.3/norm", "aten::native_layer_norm", 1000),
     ]
 
 
 def test_layers_of_a_compiled_part_stand_on_the_layer_that_was_compiled(kernels: Compiled) -> None:
-    assert told(spread_of(kernels, [(BLOCK, kernels.first + 1, 500)])) == [(0, "Block/layers.3", "aten::gelu", 500)]
+    assert parts_of(spread_of(kernels, [(BLOCK, kernels.first + 1, 500)])) == [(0, "Block/layers.3", "aten::gelu", 500)]
 
 
-def test_what_is_not_compiled_keeps_its_layer_and_op(kernels: Compiled) -> None:
-    assert told(spread_of(kernels, [(LAYER, 1, 70), (0, 0, 3)])) == [(0, "layers.3", "aten::gelu", 70), (1, "", "", 3)]
+def test_eager_kernels_keep_their_layer_and_op(kernels: Compiled) -> None:
+    assert parts_of(spread_of(kernels, [(LAYER, 1, 70), (0, 0, 3)])) == [(0, "layers.3", "aten::gelu", 70), (1, "", "", 3)]
 
 
 def test_a_backward_op_is_named_as_eagerly(kernels: Compiled) -> None:
-    assert told(spread_of(kernels, [(LAYER, kernels.first + 2, 9)])) == [(0, "layers.3", "aten::gelu (backward)", 9)]
+    assert parts_of(spread_of(kernels, [(LAYER, kernels.first + 2, 9)])) == [(0, "layers.3", "aten::gelu (backward)", 9)]
 
 
-def test_kernels_of_no_python_are_told_by_their_name(kernels: Compiled) -> None:
+def test_kernels_without_python_are_named_by_their_own_name(kernels: Compiled) -> None:
     rows = pl.DataFrame(
         {"process": [0, 0], "name": ["k2", "other"], "layer": [0, 0], "op": [0, 0]}, schema_overrides={"process": pl.UInt32}
     )
     split = split_over_ops(rows, np.array([5, 6]), kernels, forests(kernels))
-    assert told(split) == [(0, "layers.3", "aten::gelu", 5), (1, "", "", 6)]
+    assert parts_of(split) == [(0, "layers.3", "aten::gelu", 5), (1, "", "", 6)]
 
 
 def test_the_label_says_that_something_was_divided(kernels: Compiled) -> None:

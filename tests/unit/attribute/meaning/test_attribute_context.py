@@ -1,4 +1,4 @@
-"""What work is of: phases by stacks and by what comes before and after, and trees grouped by meaning, whose totals never change."""
+"""Classifies work: phases by stacks and by the work before and after, and trees grouped by meaning, whose totals never change."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_a_step_goes_through_its_phases(tmp_path: Path) -> None:
     ],
     ids=str,
 )  # fmt: skip
-def test_the_innermost_function_that_tells_a_phase_counts(tmp_path: Path, frames: tuple[tuple[str, str] | str, ...], phase: str) -> None:
+def test_the_innermost_function_with_a_phase_counts(tmp_path: Path, frames: tuple[tuple[str, str] | str, ...], phase: str) -> None:
     """Forward work inside of backward is recomputed, or its user's own."""
     program = Program()
     program.launch(TRAIN, *frames)
@@ -97,7 +97,7 @@ def test_work_of_a_backward_node_is_backward_without_any_frame_of_the_engine(tmp
     assert phases(program, tmp_path) == ["Backward", "Backward", "Optimizer"]
 
 
-def test_what_an_optimizer_that_is_not_torchs_does_is_known_by_its_region(tmp_path: Path) -> None:
+def test_work_of_a_foreign_optimizer_is_recognised_by_its_region(tmp_path: Path) -> None:
     program = Program()
     with program.region("optimizer", 0xA):
         program.launch(("step", "/app/my_optimizer.py"), "my_kernel")
@@ -210,12 +210,12 @@ def test_cpu_time_lies_under_the_same_with_the_innermost_function(tmp_path: Path
     assert stacks == {"Forward;aten::mm;at::_ops::mm::call": 14, "Backward;aten::mm;at::_ops::mm::call": 14, "Other;py::train": 14}
 
 
-def test_by_family_kernels_lie_under_what_they_do(tmp_path: Path) -> None:
+def test_by_family_kernels_lie_under_their_task(tmp_path: Path) -> None:
     stacks = lines(tree(training(tmp_path), "gpu-time", by="family"))
     assert stacks["copy;[copy host→device]_[G]"] == 3
 
 
-def test_nothing_is_said_of_what_nobody_has(tmp_path: Path) -> None:
+def test_absent_steps_ops_and_regions_add_no_frames(tmp_path: Path) -> None:
     """A program without steps, layers, ops and regions."""
     program = Program()
     program.launch(TRAIN, "main")

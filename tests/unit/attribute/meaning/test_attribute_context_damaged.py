@@ -1,4 +1,4 @@
-"""Whatever launches, stacks, regions and autograd numbers say, each grouping is a sound tree with the same total."""
+"""Each grouping is a sound tree with the same total, whatever launches, stacks, regions and autograd numbers say."""
 
 from __future__ import annotations
 

@@ -84,14 +84,14 @@ def paths(path: Path, model: Model, *stacks: list[int]) -> list[str]:
 BLOCKS = {"": "Net", "layers": "ModuleList", "layers.0": "Block", "layers.0.attn": "Attn", "layers.1": "Block", "layers.1.attn": "Attn"}
 
 
-def test_a_path_has_a_frame_for_each_name_and_lists_go_with_what_is_in_them(tmp_path: Path) -> None:
+def test_a_path_has_a_frame_for_each_name_and_lists_join_their_elements(tmp_path: Path) -> None:
     model = Model()
     row = model.build(BLOCKS)
     inside = [MAIN, FORWARD, row[""], FORWARD, row["layers.1"], FORWARD, row["layers.1.attn"], MAIN]
     assert paths(tmp_path, model, inside) == ["layers.1/attn"]
 
 
-def test_the_frame_tells_the_whole_path_and_the_class(tmp_path: Path) -> None:
+def test_the_frame_names_the_whole_path_and_the_class(tmp_path: Path) -> None:
     model = Model()
     row = model.build(BLOCKS)
     stack_layers = layers(profile(tmp_path, model, [[row[""], row["layers.1"], row["layers.1.attn"]]]))
@@ -99,7 +99,7 @@ def test_the_frame_tells_the_whole_path_and_the_class(tmp_path: Path) -> None:
     assert (frame["name"], frame["kind"], frame["full_name"]) == ("attn", int(Kind.LAYER), "layers.1.attn (app.Attn)")
 
 
-def test_a_model_itself_is_called_by_its_class_and_what_is_no_layer_has_no_path(tmp_path: Path) -> None:
+def test_a_model_has_the_name_of_its_class_and_no_path_leads_to_other_objects(tmp_path: Path) -> None:
     model = Model()
     row = model.build(BLOCKS)
     assert paths(tmp_path, model, [MAIN], [MAIN, row[""], MAIN]) == ["", "Net"]
@@ -188,7 +188,7 @@ def test_the_class_stands_first_where_a_process_runs_several_models(tmp_path: Pa
     assert names_of_paths == ["Generator/up", "Discriminator/down", "Discriminator"]
 
 
-def test_models_of_one_class_are_told_apart(tmp_path: Path) -> None:
+def test_models_of_one_class_have_distinct_names(tmp_path: Path) -> None:
     model = Model()
     one, two = model.build({"": "Net", "up": "Linear"}), model.build({"": "Net", "up": "Linear"})
     assert paths(tmp_path, model, [one[""], one["up"]], [two[""], two["up"]]) == ["Net/up", "Net (2)/up"]
@@ -241,7 +241,7 @@ def test_calls_have_the_paths_of_the_calls_around_them(tmp_path: Path) -> None:
     assert got == [*blocks, "Net", None]
 
 
-def test_numbers_that_began_again_are_of_the_later_calls(tmp_path: Path) -> None:
+def test_numbers_that_began_again_belong_to_the_later_calls(tmp_path: Path) -> None:
     model = Model()
     row = model.build(BLOCKS)
     wraps = (1 << 32) - 2

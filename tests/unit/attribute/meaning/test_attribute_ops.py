@@ -57,7 +57,7 @@ def test_the_innermost_op_is_the_op_and_the_outermost_was_called(tmp_path: Path)
     assert (of.names[of.op[-1]], of.names[of.called[-1]]) == ("aten::addmm", "aten::linear")
 
 
-def test_called_is_what_the_innermost_python_function_called(tmp_path: Path) -> None:
+def test_called_is_the_function_that_the_innermost_python_function_called(tmp_path: Path) -> None:
     stack: list[Function] = [CALL.format("outer"), ("kernel", "/app/ops.py"), CALL.format("linear"), CALL.format("addmm")]
     of = found(tmp_path, *stack)
     assert of.names[of.called[-1]] == "aten::linear"
@@ -114,7 +114,7 @@ def test_overloads_are_dropped(symbol: str, name: str) -> None:
         ("AccumulateGrad", "AccumulateGrad"),
     ],
 )
-def test_nodes_tell_the_op_that_made_them(node: str, name: str) -> None:
+def test_nodes_name_the_op_that_made_them(node: str, name: str) -> None:
     assert op_of_node(node) == name
 
 
@@ -122,7 +122,7 @@ def test_an_op_is_the_same_as_its_in_place_form() -> None:
     assert same_op("aten::add_") == same_op("aten::add") != same_op("aten::addmm")
 
 
-def test_in_a_node_the_op_is_what_runs_and_the_node_tells_the_forward_op(tmp_path: Path) -> None:
+def test_in_a_node_the_running_op_counts_and_the_node_names_the_forward_op(tmp_path: Path) -> None:
     node = ["torch::autograd::generated::AddmmBackward0::apply", "torch::autograd::generated::AddmmBackward0_apply_functional"]
     of = found(tmp_path, *NODE_CALL, *node, CALL.format("mm"), "sgemm")
     assert (of.names[of.op[-1]], of.names[of.node[-1]], of.where[-1]) == ("aten::mm", "aten::addmm", Where.NODE)
@@ -182,7 +182,7 @@ def test_custom_ops_are_called_by_their_function(tmp_path: Path) -> None:
     assert op(tmp_path, ("train", "/app/train.py"), *stack, kernel, *callers, ("helper", "/app/helpers.py"), "sin") == "slow_sin"
 
 
-def test_what_such_an_op_imports_is_none_of_its_work(tmp_path: Path) -> None:
+def test_imports_within_an_op_are_none_of_its_work(tmp_path: Path) -> None:
     stack = [("OpOverload.__call__", TORCH + "_ops.py"), ("slow_sin", "/app/ops.py"), ("_find_and_load", "<frozen importlib._bootstrap>")]
     assert op(tmp_path, *stack, ("<module>", "/app/other.py")) == ""
 
@@ -205,7 +205,7 @@ def test_compiled_graphs_are_one_op_but_for_those_they_call(tmp_path: Path) -> N
     assert op(tmp_path / "mm", graph, CALL.format("mm_out")) == "aten::mm"
 
 
-def test_stacks_that_the_profile_does_not_have_are_of_no_op(tmp_path: Path) -> None:
+def test_stacks_that_the_profile_lacks_have_no_op(tmp_path: Path) -> None:
     of = found(tmp_path, CALL.format("addmm"))
     assert of.of_stacks(np.array([0, 0, 3]), np.array([1, 2, 1])).tolist() == [of.op[0], 0, 0]
     assert of.op[0] > 0

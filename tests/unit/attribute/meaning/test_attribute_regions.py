@@ -134,7 +134,7 @@ def test_frames_are_outermost_and_of_all_threads(mark: Marked) -> None:
     assert ["/".join(reversed(list(_names(nodes, int(node))))) for node in paths] == ["pushed", "frame/pushed", "frame", ""]
 
 
-def test_marks_and_what_aiflame_saw_itself_are_in_no_path(mark: Marked) -> None:
+def test_marks_and_regions_of_aiflames_own_are_in_no_path(mark: Marked) -> None:
     mark("moment", 10, kind=MARK)
     mark("optimizer", 10, 90, api=RegionApi.AUTOMATIC)
     assert mark.paths(50) == [""]
@@ -204,7 +204,7 @@ def test_a_profile_without_regions_has_none(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_whatever_overlaps_a_path_holds_what_is_open_in_the_order_of_its_beginnings(tmp_path: Path, seed: int) -> None:
+def test_a_path_holds_the_open_regions_by_begin_whatever_overlaps(tmp_path: Path, seed: int) -> None:
     random = np.random.default_rng(seed)
     mark = Marked(tmp_path / "p.aiflame")
     spans = []

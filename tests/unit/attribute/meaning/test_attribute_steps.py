@@ -1,4 +1,4 @@
-"""Steps: what a program does again and again, and nothing where that is not clear."""
+"""Steps: work that a program does again and again; no steps where that is not clear."""
 
 from __future__ import annotations
 
@@ -96,8 +96,8 @@ def test_evaluation_in_between_is_in_no_step(tmp_path: Path) -> None:
     assert steps(program, tmp_path) == [0] * 4 + [1] * 4 + [-1] * 10 + [2] * 4 + [-1]
 
 
-def test_launches_tell_of_evaluation_where_calls_of_layers_are_recorded_too(tmp_path: Path) -> None:
-    """Those are of the calls that make nodes of the backward pass alone."""
+def test_launches_show_evaluation_where_calls_of_layers_are_recorded_too(tmp_path: Path) -> None:
+    """The recorded calls are only those that make nodes of the backward pass."""
     program = Program()
     for training in (True, True, False, True):
         if training:
@@ -163,7 +163,7 @@ def test_a_step_that_is_cut_off_counts_when_it_came_to_backward(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("count", [1, 3])
-def test_what_a_layer_does_without_gradients_is_no_evaluation(tmp_path: Path, count: int) -> None:
+def test_a_layers_work_without_gradients_is_no_evaluation(tmp_path: Path, count: int) -> None:
     """It scales its input."""
     program = Program()
     for _ in range(count):
@@ -222,7 +222,7 @@ def test_without_an_optimizer_each_call_of_the_outermost_layer_is_a_step(tmp_pat
     assert steps(program, tmp_path) == [0, 0, -1, 1, 1, -1, 2, 2, -1, 3, 3, -1]
 
 
-def test_calls_are_told_apart_when_nothing_runs_between_them(tmp_path: Path) -> None:
+def test_calls_with_nothing_between_them_stay_two(tmp_path: Path) -> None:
     program = Program()
     for _ in range(4):
         program.forward("model", "model/a", grad=False)
@@ -249,7 +249,7 @@ def test_layers_that_are_called_in_turns_are_one_step(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("roots", ["a", "ab", "abcabacbcc", "abbacabccb"])
-def test_what_does_not_repeat_clearly_is_no_step(tmp_path: Path, roots: str) -> None:
+def test_work_that_does_not_repeat_clearly_is_no_step(tmp_path: Path, roots: str) -> None:
     """A single call; a server with mixed requests."""
     program = Program()
     for root in roots:
@@ -290,7 +290,7 @@ def train_on_cpu(program: Program) -> None:
         program.sample(TRAIN, OPTIMIZER_STEP, autograd=1)
 
 
-def test_without_a_gpu_calls_of_layers_tell_what_samples_do_not(tmp_path: Path) -> None:
+def test_without_a_gpu_calls_of_layers_name_layers_that_samples_do_not(tmp_path: Path) -> None:
     """An optimizer that is set up, evaluation, and training after it."""
     program = Program()
     program.optimizer(0xA)

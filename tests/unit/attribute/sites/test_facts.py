@@ -109,7 +109,7 @@ def recorded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
 
 @pytest.mark.parametrize("by", [row.name for row in GROUPING_ROWS if row.on_devices and row.name != RANK])
 def test_facts_put_together_are_the_trees(recorded: Recorded, by: str) -> None:
-    """All metrics in all groupings at all details: the same stacks, the same values, but for the rounding of what an estimate divides."""
+    """All metrics in all groupings at all details have the trees' stacks and values, but for the rounding of divided estimates."""
     for metric, facts in recorded.facts.items():
         if by not in [one.name for one in facts.groupings]:
             continue
@@ -130,7 +130,7 @@ def test_launches_are_counted_once(recorded: Recorded) -> None:
     )
 
 
-def test_parts_of_what_was_fused_are_a_group(tmp_path: Path) -> None:
+def test_parts_of_a_fused_kernel_are_a_group(tmp_path: Path) -> None:
     facts = device_sites(compiled(tmp_path))
     ops = [facts.frames["name"][int(facts.segments["op"].frame[node])] for node in facts.sites["op"]]
     fused = facts.sites.with_columns(pl.Series("name", ops)).filter(pl.col("group").is_duplicated())
@@ -142,7 +142,7 @@ def test_parts_of_what_was_fused_are_a_group(tmp_path: Path) -> None:
 
 @COSTLY
 @given(st.fixed_dictionaries({name: damaged(name) for name in TABLES}))
-def test_whatever_the_numbers_are_nothing_is_lost(tables: dict[str, list[Row]]) -> None:
+def test_nothing_is_lost_whatever_the_numbers_are(tables: dict[str, list[Row]]) -> None:
     processes = [{"process": 0, "pid": 1, "command": "a"}, {"process": 1, "pid": 2, "command": "b"}]
     for row in tables["gpu_windows"]:
         row.update(samples=0, dropped=row["dropped"] % 1000, foreign=row["foreign"] % 1000)

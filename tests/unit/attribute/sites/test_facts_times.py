@@ -1,4 +1,4 @@
-"""When values fell: bins of time, parts of steps, and what is done where these are too many."""
+"""When values fell: bins of time, parts of steps, and how both become coarser where there are too many."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_a_run_of_years_has_no_more_bins_than_can_be_shown() -> None:
     assert Bins.of(0, 1 << 61).count <= 1 << 18
 
 
-def test_what_is_longer_than_a_bin_lies_in_all_that_it_covers() -> None:
+def test_a_span_longer_than_a_bin_lies_in_all_bins_that_it_covers() -> None:
     bins = Bins(100, 10, 5)
     spread = in_bins(ints(0, 0, 1, 1), ints(105, 121, 112, 140), ints(108, 123, 135, 140), bins)
     assert rows(spread) == [(0, 0, 3), (0, 2, 2), (1, 1, 8), (1, 2, 10), (1, 3, 5)]
@@ -94,7 +94,7 @@ def test_rows_become_one_until_pairs_are_few() -> None:
     assert few_enough(group, row, 1280) == 4
 
 
-def test_totals_are_divided_by_density_and_by_time_where_it_tells_nothing() -> None:
+def test_totals_are_divided_by_density_and_without_samples_by_time() -> None:
     moments = pl.DataFrame({"group": [0, 0, 0, 1, 1], "bin": [0, 1, 2, 0, 1], "value": [10, 10, 20, 5, 15]})
     value = by_density(moments, pl.Series([1.0, 3.0, 0.0, 0.0, 0.0]), ints(8, 8))
     assert value.to_list() == [2, 6, 0, 2, 6]
@@ -144,7 +144,7 @@ def test_samples_lie_in_their_window_where_their_kernel_ran(tmp_path: Path) -> N
 
 
 def training(path: Path) -> SiteTable:
-    """Each of four steps launches at once what takes 100 ns on the device, which begins with it when the program is done with all."""
+    """Each of four steps launches all its kernels at once. They take 100 ns on the device, which begins after the last launch."""
     program = Program()
     at = 10_000
     for _ in range(4):
@@ -178,7 +178,7 @@ def test_steps_that_are_too_many_are_shown_several_as_one(tmp_path: Path, monkey
     assert facts.slots == 25
     assert (facts.steps["number"].to_list(), facts.steps["end"].to_list()) == ([0, 2], [10_200, 10_400])
     assert facts.slot_values["gpu-time"].sum() == whole.slot_values["gpu-time"].sum()
-    assert [note for note in facts.notes if note.startswith("2 steps")]
+    assert [note for note in facts.notes if note.startswith("2 consecutive steps")]
 
 
 def sampled_steps(path: Path, *ran_ms: tuple[float, float], windows: dict[tuple[int, int], int]) -> dict[int, int]:
@@ -211,7 +211,7 @@ def test_samples_of_a_window_are_divided_over_its_steps_by_time(tmp_path: Path) 
 
 
 def test_samples_that_came_late_do_not_multiply(tmp_path: Path) -> None:
-    """Of the first window's 4 samples the kernel ran 1 µs in it, which shares a slot with what ran thereafter."""
+    """The kernel ran 1 µs in the first window of 4 samples; the window's slot also has later work."""
     steps = (9.999, 12), (22, 28), (32, 38)
     assert sampled_steps(tmp_path, *steps, windows={(0, 10): 4, (10, 20): 4, (20, 30): 4, (30, 40): 4}) == {0: 8, 1: 4, 2: 4}
 
@@ -267,7 +267,7 @@ def test_of_many_regions_without_numbers_the_outermost_stays() -> None:
     assert [fewer.forest.frames["name"][int(row)] for row in fewer.forest.frame[1:]] == ["epoch"]
 
 
-def test_regions_of_each_step_do_not_multiply_what_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_regions_of_each_step_do_not_multiply_the_rows_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("aiflame.attribute.meaning.fewer_regions.MOST_PLACES", 5)
     monkeypatch.setattr(fewer_regions, "__defaults__", (5,))
     program = Program()

@@ -1,4 +1,4 @@
-"""A profile as a timeline: tracks, slices that nest, arrows from calls to what they had run."""
+"""A profile as a timeline: tracks, slices that nest, arrows from calls to their work."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_no_arrow_leads_back_in_time_or_from_nowhere(tmp_path: Path, program: Pr
     assert shown.table["flow"].sum() == shown.table["flows"].sum() == 0
 
 
-def test_a_kernel_tells_what_it_was_of_and_how_it_was_launched(tmp_path: Path, program: Program) -> None:
+def test_a_kernel_names_its_step_and_layer_and_its_launch(tmp_path: Path, program: Program) -> None:
     program.kernel(program.launch(10, 12, "", "layers.0", "mm"), 20, 30)
     facts = program.shown(tmp_path).facts("gemm")
     expected = {"layer": "layers.0", "op": "aten::mm", "phase": "Forward", "grid": "4 × 2 × 1", "block": "128 × 1 × 1", "registers": 40}
@@ -104,7 +104,7 @@ def test_a_kernel_tells_what_it_was_of_and_how_it_was_launched(tmp_path: Path, p
     assert facts["stack"] == ["model.py:41 Block.forward", "model.py:41 Block.forward", "train.py:12 train"]
 
 
-def test_above_a_stream_stands_what_its_kernels_are_of(tmp_path: Path, program: Program) -> None:
+def test_above_a_stream_stand_the_layers_of_its_kernels(tmp_path: Path, program: Program) -> None:
     for at, layer in enumerate(("layers.0", "layers.1")):
         program.kernel(program.launch(10 + at, 10 + at, "", layer, "mm"), 20 + 10 * at, 28 + 10 * at)
     shown = program.shown(tmp_path)
@@ -233,7 +233,7 @@ def test_regions_nest_as_marked_and_overlapping_ones_lie_on_tracks_of_their_own(
     check_nesting(shown.timeline)
 
 
-def test_domains_marks_and_frames_of_the_process_are_told_apart(tmp_path: Path, program: Program) -> None:
+def test_domains_marks_and_frames_of_the_process_are_distinct(tmp_path: Path, program: Program) -> None:
     program.rows(
         "regions",
         _region(
@@ -253,10 +253,10 @@ def test_domains_marks_and_frames_of_the_process_are_told_apart(tmp_path: Path, 
         "optimizer": "Seen by aiflame",
     }
     assert shown.slices(SliceKind.MARK) == [("now", 15, 15, 0)]
-    assert shown.facts("step") == {"domain": "train", "category": "loop", "payload": "2.5", "told": "loss: 0.5"}
+    assert shown.facts("step") == {"domain": "train", "category": "loop", "payload": "2.5", "metadata": "loss: 0.5"}
 
 
-def test_counters_hold_doubles_and_memory_is_what_is_taken(tmp_path: Path, program: Program) -> None:
+def test_counters_hold_doubles_and_memory_is_the_memory_in_use(tmp_path: Path, program: Program) -> None:
     bits = [np.float64(value).view(np.uint64).item() for value in (0.5, float("nan"), -2.0)]
     program.rows("counters", *({"name": "loss", "thread": 1, "value": value, "time_ns": 10 * at} for at, value in enumerate(bits, 1)))
     memory = {"device": "GPU [0]", "bytes": 100}
@@ -287,7 +287,7 @@ def test_consecutive_samples_of_one_function_are_one_slice(tmp_path: Path, progr
     check_nesting(shown.timeline)
 
 
-def test_of_programs_that_launch_something_the_launches_tell_of_layers(tmp_path: Path, program: Program) -> None:
+def test_where_a_program_launches_kernels_the_launches_name_its_layers(tmp_path: Path, program: Program) -> None:
     program.launch(500, 510, "", "layers.1", "mm")
     _samples(program, (20, program.stack("", "layers.0", "mm")))
     assert program.shown(tmp_path).slices(SliceKind.LAYER) == [("layers.1", 500, 510, 1)]
@@ -309,7 +309,7 @@ def test_an_empty_profile_has_an_empty_timeline(tmp_path: Path) -> None:
     assert drawn.tracks.is_empty() and drawn.slices.is_empty() and drawn.points.is_empty()
 
 
-def test_what_nobody_recorded_has_tracks_that_say_so(tmp_path: Path, program: Program) -> None:
+def test_work_without_records_has_tracks_that_say_so(tmp_path: Path, program: Program) -> None:
     program.launch(10, 12, thread=77)
     program.rows("kernels", {"shape": 99, "start_ns": 5, "end_ns": 6})
     shown = program.shown(tmp_path)

@@ -64,7 +64,7 @@ def test_ctas_that_run_at_once_have_rows_of_their_own(tmp_path: Path) -> None:
     check_nesting(drawn.timeline)
 
 
-def test_a_slice_says_what_it_is_of(tmp_path: Path) -> None:
+def test_a_slice_names_its_step_layer_and_op(tmp_path: Path) -> None:
     kernel = Kernel("gemm", [scope(0, "alone", line=7)], warps=1)
     one = Cta(9, sm=3, begin=BEGIN_NS, end=BEGIN_NS + 4000, warps={0: spans((0, 0, 8000))})
     drawn = shown(tmp_path, kernel.frame(), kernel.launch(one, begin_ns=1000))

@@ -1,4 +1,4 @@
-"""What was read of the machine, as counters of a timeline."""
+"""The machine's telemetry as counters of a timeline."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_memory_of_a_process_stands_below_it(tmp_path: Path) -> None:
     assert counters(timeline(recorded)) == {"worker › resident memory": ("bytes", [(0, 800.0)])}
 
 
-def test_energy_is_shown_as_power_where_no_power_is_told(tmp_path: Path) -> None:
+def test_energy_is_shown_as_power_where_no_power_is_recorded(tmp_path: Path) -> None:
     """2 J in 50 ms, then 5."""
     package = ("rapl", "package-0", "energy", "J", {0: 100.0, 50 * MS: 102.0, 100 * MS: 107.0})
     both = (("nvidia", GPU, "energy", "J", {0: 1.0, 50 * MS: 2.0}), ("nvidia", GPU, "power", "W", {0: 30.0}))

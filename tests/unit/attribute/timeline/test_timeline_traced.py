@@ -67,7 +67,7 @@ def test_operations_that_go_on_meanwhile_have_a_track_of_their_own(tmp_path: Pat
     assert {depth for *_, depth in rows} == {0}, "two that overlap lie beside each other, not inside"
 
 
-def test_a_call_tells_bytes_peer_group_and_failure(tmp_path: Path) -> None:
+def test_a_call_has_bytes_peer_group_and_failure(tmp_path: Path) -> None:
     profile = made(
         tmp_path / "p.aiflame",
         {"name": 1, "begin_ns": 1, "end_ns": 2, "bytes": 4096, "peer": 0, "group": 1, "failed": 1, "result": 15},

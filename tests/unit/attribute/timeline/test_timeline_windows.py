@@ -1,4 +1,4 @@
-"""A stretch of a timeline that is read alone is what a cut through the whole timeline shows."""
+"""A stretch of a timeline that is read alone equals that stretch cut from the whole timeline."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def program() -> Program:
 
 @pytest.fixture(autouse=True)
 def near(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As far from a window as kernels overlap each other in these profiles."""
+    """Sets how far from a window kernels overlap each other in these profiles."""
     monkeypatch.setattr(timeline_near, "AROUND_NS", 150)
 
 
@@ -115,7 +115,7 @@ def test_a_stretch_read_alone_is_the_whole_cut(tmp_path: Path, program: Program,
     assert seen >= {"STEP", "PHASE", "LAYER", "OP", "CALL", "WAIT", "KERNEL", "COPY", "REGION", "FUNCTION"}
 
 
-def test_where_samples_tell_all_a_stretch_is_the_whole_cut_too(tmp_path: Path, program: Program) -> None:
+def test_a_stretch_made_of_samples_alone_equals_the_whole_cut(tmp_path: Path, program: Program) -> None:
     stacks = [program.stack("", layer, op) for layer, op in (("layers.0", "mm"), ("layers.0.attn", "add"), ("layers.1", "relu"))]
     moments = np.cumsum(np.random.default_rng(5).choice([10, 11, 40, 300, 2000], 300, p=[0.5, 0.3, 0.1, 0.08, 0.02])).tolist()
     for number, moment in enumerate(moments):
@@ -140,7 +140,7 @@ def test_a_kernel_knows_its_launch_however_long_ago_that_was(tmp_path: Path, pro
     assert (facts["layer"], delay) == ("layers.0", 45_000 - 10 + 1)
 
 
-def test_a_call_knows_what_it_had_run_however_much_later_that_was(tmp_path: Path, program: Program) -> None:
+def test_a_call_names_its_kernels_however_much_later_they_ran(tmp_path: Path, program: Program) -> None:
     called = program.launch(10, 12)
     for number in range(3):
         program.kernel(called, 45_000 + 10 * number, 45_005 + 10 * number, f"late_{number}")

@@ -19,7 +19,7 @@ Change = Callable[[Story], Any]
 
 
 def ended(seconds: float = 1.0, **more: Any) -> Meta:
-    """Of a recording that its recorder saw end well."""
+    """Metadata of a recording that its recorder saw end well."""
     clocks = {"started": Clocks(0, 0, 1), "ended": Clocks(round(seconds * 1e9), 0, 1)}
     return Meta(**{"version": "0.2.0", "complete": True, "exit_status": 0, "host": Host(cpu=CPU, cores=8), **clocks, **more})
 

@@ -1,4 +1,4 @@
-"""Captures made by hand: what each warp recorded when, written as the device and the program write it.
+"""Captures made by hand: each warp's records and their times, written as the device and the program write them.
 
 gemm = Kernel("gemm", scopes=[scope(0, "load a", kind="load")], warps=1)
 write(profile / "intra" / "7.captures", gemm.frame(), gemm.launch(Cta(0, sm=3, begin=1000, end=2000, warps={0: spans((0, 10, 50))})))
@@ -54,7 +54,7 @@ class Kernel:
     """Records of a warp."""
     spare: int = 24
     """Bytes that are there for alignment."""
-    told: Mapping[str, Any] = field(default_factory=dict)
+    header: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def ids(self) -> Sequence[int]:
@@ -72,7 +72,7 @@ class Kernel:
             "plain": None,
             "instrumented": {"registers": 40, "shared": 1024, "spills": 0},
         }  # fmt: skip
-        return framed({**header, **self.told})
+        return framed({**header, **self.header})
 
     def launch(self, *ctas: Cta, **header: Any) -> bytes:
         columns = {
@@ -82,7 +82,7 @@ class Kernel:
         return framed({**columns, **header}, b"".join(self.memory(cta) for cta in ctas))
 
     def memory(self, cta: Cta) -> bytes:
-        """As the device writes it: rings go round."""
+        """Memory as the device writes it: rings wrap."""
         rings = []
         for warp in self.ids:
             ring = [(0, 0)] * self.ring
@@ -100,7 +100,7 @@ def framed(header: Any, data: bytes = b"") -> bytes:
 
 
 def read_written(path: Path, *frames: bytes) -> Captures:
-    """What is read of a file of these frames, `PID.captures`."""
+    """Reads `PID.captures`, a file of these frames."""
     return read(Folder.open(write(path, *frames).parent), int(path.stem))
 
 

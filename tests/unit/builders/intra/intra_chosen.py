@@ -1,4 +1,4 @@
-"""What a pass asks for of each kernel of the suite, without a device: one line of JSON for each kernel.
+"""The scopes that a pass chooses in each kernel of the suite, without a device: one line of JSON for each kernel.
 
     intra_chosen.py cuda:90|cuda:100|hip:gfx942 PASS
 

@@ -1,4 +1,4 @@
-"""A CUDA driver and a driver of Triton's, in Python: memory is the host's, all is done at once, and a launch writes what a kernel would."""
+"""A CUDA driver and a Triton driver in Python: memory is the host's, each call ends at once, and a launch writes a kernel's records."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ class FakeTriton:
         self.too_large = False
         """Whether instrumented kernels need more than a multiprocessor has."""
         self.after_launch: Exception | None = None
-        """What its launchers raise when all is launched."""
+        """Its launchers raise this after the launch."""
         self.blocks_cleared = True
         """Whether memory for records was clear at every launch."""
 

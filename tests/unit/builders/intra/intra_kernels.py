@@ -1,4 +1,4 @@
-"""Kernels whose schedule is known: each multiprocessor does what is written here, cycle by cycle, at two cycles a nanosecond."""
+"""Kernels whose schedule is known: each multiprocessor follows the steps written here, cycle by cycle, at two cycles a nanosecond."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from aiflame.profile.tables.store import Profile
 from aiflame.resolve.device.intra_tables import write_intra_tables
 
 BEGIN_NS = 10**9
-"""Of the first launch, on the device's timer."""
+"""Begin of the first launch, by the device's timer."""
 COPY, MATH, ISSUE = 800, 400, 20
 """Cycles that a copy is on its way, that a multiplication takes, that it takes to ask for either."""
 ITERATIONS = 16

@@ -1,8 +1,8 @@
-"""Compiles the suite for one target, without a device: what each preset finds, and what is in the assembly when all are asked for.
+"""Compiles the suite for one target, without a device: the scopes of each preset, and the assembly with all presets.
 
     intra_lowered.py cuda:90|cuda:100|hip:gfx942        one line of JSON for each kernel
 
-A process of its own: where Triton's native code is asked for what it cannot do, it aborts.
+A process of its own: Triton's native code aborts when it cannot do something.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def main(target: GPUTarget) -> None:
 
 def lowered(case: suite.Case, target: GPUTarget) -> dict[str, Any]:
     shared = target.backend == "hip"
-    # All the way where that is quick: what no recipe asks for is not instrumented, for any kernel alike.
+    # Where compiling is quick, also without any recipe: a kernel that no recipe names is not instrumented.
     plain, _ = stages(case, target, None) if case.name == "softmax" else ("", {})
     module, _ = stages(case, target, None, until="ttgir")
     with tempfile.NamedTemporaryFile("w", suffix=".ttgir") as text:
@@ -63,7 +63,7 @@ def lowered(case: suite.Case, target: GPUTarget) -> dict[str, Any]:
 
 
 def _in_shared_memory(case: suite.Case, target: GPUTarget) -> dict[str, Any]:
-    """As users have it, where a block may take 8 KiB."""
+    """Compiles as for users, where a block may use 8 KiB."""
     assembly, metadata = stages(case, target, Recipe(tuple(chosen(["auto"])), shared_bytes=8192))
     said = metadata[compile_hook.FIELD]
     return {
@@ -81,7 +81,7 @@ def count_clocks(assembly: str) -> int:
 
 
 def records(ptx: str) -> set[tuple[int, int]]:
-    """What is written beside clocks that were read: a scope, and whether it ends (1) or begins (0)."""
+    """The tags that are written beside clock values: a scope, and whether it ends (1) or begins (0)."""
     tags = set()
     for clock in re.findall(r"mov\.u32\s+(%r\d+), %clock_hi;", ptx):
         (part,) = re.findall(rf"and\.b32\s+(%r\d+), {clock}, 2047;", ptx)

@@ -19,7 +19,7 @@ from aiflame.intra.catalog import chosen
 from aiflame.profile.folder.door import Folder
 
 MADE_BESIDE = ["cuStreamCreate", "cuMemHostAlloc", "cuEventCreate", "cuMemsetD8Async", "cuStreamSynchronize"]
-"""Calls of the CUDA driver that make what a launch needs beside its memory."""
+"""Calls of the CUDA driver for the things, beside memory, that a launch needs."""
 
 
 @contextmanager
@@ -51,7 +51,7 @@ class Program:
         self.session.start()
 
     def launch(self, kernel: Any = intra_add.add, times: int = 1, blocks: int = 4) -> list[bool]:
-        """Which of the launches were of the instrumented twin."""
+        """For each launch, whether it launched the instrumented twin."""
         before = len(self.driver.launched)
         for _ in range(times):
             kernel[(blocks,)](self.x, self.y, 4096, BLOCK=1024)

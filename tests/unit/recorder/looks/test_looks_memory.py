@@ -53,7 +53,7 @@ def test_our_own_memory_can_be_read_and_missing_memory_is_an_error() -> None:
     memory.close()
 
 
-def test_a_window_gives_what_single_reads_give() -> None:
+def test_a_window_gives_the_same_as_single_reads() -> None:
     memory = Made(random.Random(1).randbytes(5 * PAGE))
     window, places = Window(memory), random.Random(2)
     for _ in range(500):

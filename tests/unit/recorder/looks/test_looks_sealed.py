@@ -50,7 +50,7 @@ def as_rows(tables: dict[str, pl.DataFrame], name: str, *columns: str) -> list[t
     return tables[name].select(columns).rows()
 
 
-def test_what_is_written_in_pieces_is_read_back(profile: Folder) -> None:
+def test_values_written_in_pieces_are_read_back(profile: Folder) -> None:
     with ControlPage.create(profile) as page:
         writer = written(profile, page)
         writer.write()

@@ -31,7 +31,7 @@ COPIES = {
     "name": pl.String, "file": pl.String, "line": pl.Int64, "alone": pl.Int64, "took": pl.Int64, "bytes": pl.Int64, "pageable": pl.Boolean,
     "rate": pl.Float64,
 }  # fmt: skip
-"""`alone`: ns in which no kernel ran; `rate`: GB/s that pinned memory would have."""
+"""`alone`: ns up to the copy's end in which no kernel ran; `rate`: GB/s that pinned memory would have."""
 
 
 def pageable_copies(facts: Facts) -> Iterator[Finding]:
@@ -70,15 +70,15 @@ def _copies(facts: Facts) -> pl.DataFrame:
     sites = analysis.sites.select("process", "device", "name", "file", "line")[between["site"].to_numpy()]
     begin, end = (between[name].to_numpy().view(np.int64) for name in ("start_ns", "end_ns"))
     process, took = sites["process"].to_numpy(), end - begin
-    overlapped = np.zeros(len(between), dtype=np.int64)
+    alone = np.zeros(len(between), dtype=np.int64)
     for used in analysis.devices:
         here = (process == used.process) & (sites["device"] == used.name).to_numpy()
-        overlapped[here] = used.kernels.within(begin[here], end[here])
+        alone[here] = end[here] - used.awaited_since(begin[here], end[here])
     launch = analysis.launches.rows(process, between["launch"].to_numpy().astype(np.int64))
     blocked = take_or(analysis.launches.end_ns, launch, 0) - begin >= BLOCKED * took
     rates = {name: limits.host_rate if (limits := device(name)) is not None else SLOWEST_BUS for name in sites["device"].unique()}
     rate = sites["device"].replace_strict(rates, return_dtype=pl.Float64).to_numpy()
     size = between["bytes"].to_numpy()
     pageable = blocked & (size >= LARGE) & (size / took < SLOW * rate)
-    columns = {"alone": took - overlapped, "took": took, "bytes": size, "pageable": pageable, "rate": rate}
+    columns = {"alone": alone, "took": took, "bytes": size, "pageable": pageable, "rate": rate}
     return sites.select("name", "file", "line").with_columns(**{name: pl.Series(column) for name, column in columns.items()})

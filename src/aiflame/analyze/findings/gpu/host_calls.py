@@ -74,7 +74,7 @@ _ALL = (
     _Calls(
         "specializing",
         "compiles specializations of Triton kernels",
-        _python(r"triton[/\\]compiler[/\\]compiler\.py") | _python(r"triton[/\\]runtime[/\\]jit\.py", r"(^|\.)_do_compile$"),
+        _python(r"triton[/\\]compiler[/\\]compiler\.py", r"^compile$") | _python(r"triton[/\\]runtime[/\\]jit\.py", r"(^|\.)_do_compile$"),
     ),
 )
 """The first that is anywhere in a stack counts: compiling includes trying out, and that includes specializations."""
@@ -84,10 +84,11 @@ def host_calls(facts: Facts) -> Iterator[Finding]:
     samples = _in_steps(facts)
     for number, calls in enumerate(_ALL):
         here = samples.filter(cause=number)
-        by_clock = here.group_by("clock").agg(pl.col("ns").sum(), pl.len(), pl.col("whole").first()).sort("ns", descending=True)
-        for clock, ns, count, whole in by_clock.rows():
+        totals = (pl.col("ns").sum(), pl.col("ns").filter("late").sum().alias("late_ns"), pl.len(), pl.col("whole").first())
+        for clock, ns, late_ns, count, whole in here.group_by("clock").agg(*totals).sort("ns", descending=True).rows():
             share = ns / max(whole, 1)
-            if share >= least(calls.kind) and count >= FEW_SAMPLES:
+            goes_on = facts.scope.in_steps or 2 * late_ns / max(whole, 1) >= least(calls.kind)
+            if goes_on and share >= least(calls.kind) and count >= FEW_SAMPLES:
                 yield _finding(facts, calls, share, count, here.filter(clock=clock))
                 break
 
@@ -107,7 +108,7 @@ def _finding(facts: Facts, calls: _Calls, share: float, count: int, rows: pl.Dat
 
 def _in_steps(facts: Facts) -> pl.DataFrame:
     """process, thread, stack, clock, cause (number of `_ALL`), ns of samples of threads that launch, in the time that findings speak of;
-    `whole`: how long that is."""
+    `whole`: how long that is; `late`: in its second half. A program without steps compiles once at its start, and that is no fault."""
     profile = facts.analysis.profile
     windows = _windows(facts)
     whole = sum(spans.total() for spans in windows.values())
@@ -117,11 +118,12 @@ def _in_steps(facts: Facts) -> pl.DataFrame:
     )
     samples = rows.filter((pl.col("process") * (1 << 32) + pl.col("thread")).is_in(list(windows))).collect()
     parts = samples.partition_by("process", "thread", as_dict=True)
-    inside = [
-        part.filter(pl.Series(_within(windows[process << 32 | thread], part["time_ns"].to_numpy())))
-        for (process, thread), part in parts.items()
-    ]
-    together = pl.concat([samples.clear(), *inside])
+    inside = []
+    for (process, thread), part in parts.items():
+        spans = windows[process << 32 | thread]
+        middle = (int(spans.begin[0]) + int(spans.end[-1])) // 2 if len(spans) else 0
+        inside.append(part.filter(pl.Series(_within(spans, part["time_ns"].to_numpy()))).with_columns(late=pl.col("time_ns") >= middle))
+    together = pl.concat([samples.clear().with_columns(late=pl.lit(False)), *inside])
     trie = facts.analysis.trie
     leaf = trie.of_stacks(together["process"].to_numpy(), together["stack"].to_numpy())
     return together.with_columns(cause=pl.Series(_causes(trie)[leaf]), whole=pl.lit(whole)).filter(pl.col("cause") >= 0)

@@ -14,7 +14,7 @@ from aiflame.analyze.finding import Evidence, Finding
 from aiflame.analyze.findings.gpu.catalogue import FEW_RECORDS, FEW_SAMPLES, least
 from aiflame.analyze.findings.gpu.facts import WORTH_READING, Facts, Kernel, at
 from aiflame.analyze.findings.gpu.sass import DOUBLE, TENSOR
-from aiflame.analyze.layer_groups import around, collapsed, escaped, search
+from aiflame.analyze.layer_groups import around, collapsed, escaped, search, within
 from aiflame.attribute.tree import GPU_TIME
 from aiflame.resolve.device.kernel_names import full_name, short_name
 
@@ -53,19 +53,19 @@ def precision(name: str) -> str:
 
 
 def precisions(facts: Facts) -> Iterator[Finding]:
-    odd = list(_layers(facts))
-    yield from odd
-    named = {finding.view.kernel for finding in odd}
-    yield from _no_tensor_cores(facts, named)
+    odd = _odd_layers(facts)
+    if odd:
+        yield _of_layers(facts, odd)
+    yield from _no_tensor_cores(facts, [row["layer"] for row in odd])
     yield from _double(facts)
 
 
-def _no_tensor_cores(facts: Facts, named: set[str]) -> Iterator[Finding]:
-    """`named`: kernels of which a layer is to blame."""
+def _no_tensor_cores(facts: Facts, odd: Sequence[str]) -> Iterator[Finding]:
+    """`odd`: layers that differ from their sisters. A finding of their own names them and their kernels."""
     slow = [
         kernel
         for kernel in facts.kernels
-        if kernel.family in _MULTIPLIES and kernel.name not in named and _has_tensor_cores(kernel) and _is_simt(facts, kernel)
+        if kernel.family in _MULTIPLIES and not within(kernel.layer, odd) and _has_tensor_cores(kernel) and _is_simt(facts, kernel)
     ]
     took = sum(kernel.took for kernel in slow)
     share = facts.share(took)
@@ -115,38 +115,64 @@ def _finding(facts: Facts, kernels: Sequence[Kernel], kind: str, took: int, doin
     return Finding(f"The GPU {doing}, for {facts.took(took)}", facts.share(took), view, kind, gain)
 
 
-def _layers(facts: Facts) -> Iterator[Finding]:
-    """Layers whose matrix products have more precision than those of most layers alike."""
+def _odd_layers(facts: Facts) -> list[dict[str, Any]]:
+    """Layers whose matrix products have more precision than those of most layers alike, if they cost enough: the worst first.
+
+    A wrapper adds a name to the paths within its layer (`layers.5.inner.first` beside `layers.4.first`): if a layer has no sisters by its
+    whole path, all work of its numbered layer is compared instead, `layers.5` beside `layers.4`."""
+    products = _products(facts)
+    numbered = products.with_columns(layer=pl.col("layer").map_elements(_numbered, return_dtype=pl.List(pl.String))).explode("layer")
+    for rows in (products, numbered.drop_nulls("layer")):
+        groups = [list(_odd_ones(part)) for part in _heaviest_kinds(rows).partition_by("group")]
+        odd = [row for group in groups for row in group] if rows is products else max(groups, key=_excess, default=[])
+        if facts.share(_excess(odd)) >= least("layer-precision") and sum(row["launches"] for row in odd) >= FEW_RECORDS:
+            return sorted(odd, key=lambda row: (-row["excess"], row["layer"]))
+    return []
+
+
+def _products(facts: Facts) -> pl.DataFrame:
+    """layer, name, kind (precision), took, launches of matrix products of layers that have sisters."""
     analysis = facts.analysis
-    sites = analysis.scoped_sites.with_row_index("site").select(pl.col("site").cast(pl.Int64), "name", "family", "file", "line", "launches")
+    sites = analysis.scoped_sites.with_row_index("site").select(pl.col("site").cast(pl.Int64), "name", "family", "launches")
     rows = analysis.scoped_shared.select("site", "layer", "took").join(sites, on="site")
-    rows = rows.filter(pl.col("family").is_in(_MULTIPLIES), pl.col("layer") != "").with_columns(group=collapsed(pl.col("layer")))
-    rows = rows.filter(pl.col("group") != pl.col("layer"))
+    rows = rows.filter(pl.col("family").is_in(_MULTIPLIES), collapsed(pl.col("layer")) != pl.col("layer"))
     names = {name: precision(name) for name in rows["name"].unique()}
-    rows = rows.with_columns(kind=pl.col("name").replace_strict(names, default="", return_dtype=pl.String)).filter(pl.col("kind") != "")
-    by_kind = rows.group_by("group", "layer", "kind").agg(pl.col("took", "launches").sum(), pl.col("name").sort_by("took").last())
-    layers = by_kind.sort("took", descending=True).unique(["group", "layer"], keep="first", maintain_order=True)
-    odd = [row for part in layers.partition_by("group") for row in _odd_ones(part)]
-    excess = sum(row["excess"] for row in odd)
-    share = facts.share(excess)
-    if not odd or share < least("layer-precision") or sum(row["launches"] for row in odd) < FEW_RECORDS:
-        return
-    odd.sort(key=lambda row: (-row["excess"], row["layer"]))
+    return rows.with_columns(kind=pl.col("name").replace_strict(names, default="", return_dtype=pl.String)).filter(pl.col("kind") != "")
+
+
+def _numbered(path: str) -> list[str]:
+    """`layers.3.experts.1.up` → `layers.3`, `layers.3.experts.1`."""
+    return [layer for layer in around(path) if layer.rpartition(".")[2].isdecimal()]
+
+
+def _heaviest_kinds(products: pl.DataFrame) -> pl.DataFrame:
+    """group (of layers alike), layer, and the kind in which it spends most time, with this part's took, launches and heaviest kernel."""
+    by_kind = products.group_by("layer", "kind").agg(pl.col("took", "launches").sum(), pl.col("name").sort_by("took").last())
+    heaviest = by_kind.sort("took", "kind", descending=True).unique("layer", keep="first", maintain_order=True)
+    return heaviest.with_columns(group=collapsed(pl.col("layer")))
+
+
+def _excess(odd: Sequence[dict[str, Any]]) -> int:
+    return sum(row["excess"] for row in odd)
+
+
+def _of_layers(facts: Facts, odd: Sequence[dict[str, Any]]) -> Finding:
     first = odd[0]
+    share = facts.share(_excess(odd))
     paths = [row["layer"] for row in odd]
-    within = _common(paths)
-    where = within or f"{paths[0]} and {len(paths) - 1} more layers"
+    common = _common(paths)
+    where = common or f"{paths[0]} and {len(paths) - 1} more layers"
     sentence = (
         f"{where} multiplies matrices in {first['kind']}, its sisters in {first['usual']}: "
-        f"it takes {first['took'] / max(first['of_sister'], 1):.1f} times as long, {facts.took(excess)}"
+        f"it takes {first['took'] / max(first['of_sister'], 1):.1f} times as long, {facts.took(_excess(odd))}"
     )
-    view = Evidence("flame", GPU_TIME.name, "layer", search(within or first["group"]), first["name"])
-    yield Finding(sentence, share, view, "layer-precision", share)
+    view = Evidence("flame", GPU_TIME.name, "layer", search(common or first["group"]), first["name"])
+    return Finding(sentence, share, view, "layer-precision", share)
 
 
 def _common(paths: Sequence[str]) -> str:
     """The layer that has all of these in it, with an index: `layers.3` of `layers.3.attn` and `layers.3.mlp`; else ""."""
-    shared = [path for path in around(paths[0]) if all(f"{other}.".startswith(f"{path}.") for other in paths)]
+    shared = [path for path in around(paths[0]) if all(within(other, [path]) for other in paths)]
     return shared[-1] if shared and any(name.isdecimal() for name in shared[-1].split(".")) else ""
 
 

@@ -256,7 +256,7 @@ function hottest(rows) {
 }
 
 function inlined(row, whole) {
-  return row.inclusive > row.samples ? `with what was inlined here: ${percent(row.inclusive, whole)}` : "";
+  return row.inclusive > row.samples ? `with the code inlined here: ${percent(row.inclusive, whole)}` : "";
 }
 
 function split(place) {

@@ -64,9 +64,10 @@ class Code {
   }
 
   key(event) {
+    if (!this.#list) return false;
     if (event.key === "[" || event.key === "]") {
       const number = this.#kernel().number + (event.key === "]" ? 1 : -1);
-      const next = this.#list?.kernels[number];
+      const next = this.#list.kernels[number];
       if (next) this.#app.go("code", { kernel: next.name });
       return true;
     }
@@ -86,6 +87,7 @@ class Code {
   }
 
   #drawList() {
+    if (!this.#list) return; // show() does, once it is there
     const wanted = this.#filter.value.toLowerCase();
     const matching = this.#list.kernels.filter((one) => [one.short, one.name].some((name) => name.toLowerCase().includes(wanted)));
     const of = this.#list.samples ? "samples" : "time";

@@ -13,7 +13,7 @@ export class Details {
     this.view = view;
     this.text = element("span.flame-detail", {});
     this.source = element("a.flame-source", { href: "#", hidden: true, onclick: (event) => this.#openSource(event) });
-    const title = "What can be done with this frame (m)";
+    const title = "Actions for this frame (m)";
     this.more = element("button.flame-more", { type: "button", title, "aria-label": title, onclick: () => this.#openMenu() }, "⋯");
     this.found = element("span.flame-matched", { role: "status" });
     this.body = element("div.flame-details", {}, this.more, this.text, this.source, this.found);

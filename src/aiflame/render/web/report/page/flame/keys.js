@@ -5,7 +5,7 @@ import { HELP, subject } from "../../../flame/keys.js";
 export const KEYS = [
   ...HELP,
   ["wheel, drag", "scroll and pan; Ctrl with the wheel, + and −: zoom"],
-  ["right click, m", "what can be done with a frame: focus, hide, merge, sandwich, copy"],
+  ["right click, m", "actions for a frame: focus, hide, merge, sandwich, copy"],
   ["f, x, s", "focus on the frame, hide its name, sandwich"],
   ["p", "my code only: packages and libraries fold into the line that called them"],
   ["b", "bottom-up"],

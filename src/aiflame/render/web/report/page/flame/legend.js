@@ -102,7 +102,7 @@ export class Chips {
     if (model.differential && !model.against && !state.scale && model.scaled !== 1) {
       notes.push(`The baseline was sampled at another period: its samples count × ${model.scaled}.`);
     }
-    if (model.cut) notes.push("Callers of what is less than 0.001% of all are left out: a sandwich shows them.");
+    if (model.cut) notes.push("Callers of frames with less than 0.001% of all are left out: a sandwich shows them.");
     this.body.replaceChildren(...chips, ...notes.map((text) => element("span.flame-note", {}, text)));
     this.body.hidden = chips.length + notes.length === 0;
   }

@@ -117,8 +117,8 @@ class ViewMenu {
         this.#switch("idle", "1", "Time in which the GPU was idle", "0"),
         this.#switch("against", "rest", "Compare with the rest of the run"),
         this.#switch("base", "0", "Without the baseline"),
-        this.#switch("scale", "total", "Scaled to the same total: what took another share"),
-        this.#switch("widths", "base", "Widths of before, or of the rest: shows what is gone"),
+        this.#switch("scale", "total", "Scaled to the same total: colours show changed shares"),
+        this.#switch("widths", "base", "Widths of the baseline, or of the rest: shows frames that are gone"),
       ),
     );
     this.body = element("span.flame-menu-holder", {}, this.button, this.panel);

@@ -55,7 +55,7 @@ function row(label, times, whole, title) {
     const part = element(`span.${name}`, { title: `${word}: ${amount(parts[place], "ns")}, ${share}` }, element("span", {}, text));
     bar.append(wide(part, parts[place] / whole));
   }
-  return element("div.device", { title }, element("span.device-name", {}, label), bar, element("span.soft.told", {}, told.join(", ")));
+  return element("div.device", { title }, element("span.device-name", {}, label), bar, element("span.soft.shares", {}, told.join(", ")));
 }
 
 function ofProcessor(app) {
@@ -72,6 +72,6 @@ function ofProcessor(app) {
     "section.card.occupancy",
     { "aria-label": "How busy the processor was" },
     element("div.head", {}, element("h2", {}, "CPU"), none, app.link(".more", "timeline", {}, "Timeline")),
-    element("div.device", {}, element("span.device-name", {}, "all cores"), bar, element("span.soft.told", {}, told)),
+    element("div.device", {}, element("span.device-name", {}, "all cores"), bar, element("span.soft.shares", {}, told)),
   );
 }

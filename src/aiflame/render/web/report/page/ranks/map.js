@@ -28,7 +28,7 @@ export class RankMap {
     this.canvas = element("canvas.rank-map", { tabIndex: 0, role: "application" });
     this.canvas.setAttribute("aria-label", "Ranks and steps. Arrow keys go from cell to cell, Enter shows the critical path of the step.");
     this.#context = this.canvas.getContext("2d");
-    this.told = element("p.rank-told.soft");
+    this.told = element("p.rank-caption.soft");
     this.body = element("div.rank-map-holder", {}, element("div.rank-map-scroll", {}, this.canvas), this.told);
     this.canvas.addEventListener("mousemove", (event) => this.#hover(this.#cellAt(event)));
     this.canvas.addEventListener("mouseleave", () => this.#hover(null));

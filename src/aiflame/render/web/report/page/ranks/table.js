@@ -10,7 +10,7 @@ export class RankTable {
   #app;
   #how;
   #table = null;
-  #asked = {};
+  #asked = null;
   #shown = "";
   #grid;
   #told = element("span.soft");
@@ -53,6 +53,11 @@ export class RankTable {
   /** Whether keys go to it. */
   get focused() {
     return this.body.contains(document.activeElement);
+  }
+
+  /** Whether its rows are known. */
+  get isShown() {
+    return this.#asked !== null;
   }
 
   key(event) {

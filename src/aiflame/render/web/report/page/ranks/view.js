@@ -44,6 +44,7 @@ class RanksView {
   #app;
   #state = {};
   #about = null;
+  #reading = null; // the question for it, while it is open
   #tables = [];
   #typing = 0;
   #maps = new Map();
@@ -88,7 +89,10 @@ class RanksView {
       this.body.replaceChildren(element("p.note", {}, "This profile has one rank, or none: there is nothing to compare."));
       return;
     }
-    if (!this.#about) await this.#read();
+    if (!this.#about) {
+      this.#reading ??= this.#read().finally(() => (this.#reading = null));
+      await this.#reading;
+    }
     if (document.activeElement !== this.#filter) this.#filter.value = state.filter ?? "";
     const row = this.#pathRow();
     const filter = state.filter ?? "";
@@ -105,10 +109,12 @@ class RanksView {
   }
 
   leave() {
+    clearTimeout(this.#typing);
     delete this.body.dataset.settled;
   }
 
   key(event) {
+    if (!this.#about) return false;
     const focused = Object.values(this.#of).find((one) => one.focused);
     if (event.key === "/") this.#filter.focus();
     else if (event.key === "c") this.#copied();
@@ -178,7 +184,7 @@ class RanksView {
   #lateText() {
     const { late, met } = this.#about;
     const count = (value) => value.toLocaleString("en-US");
-    return `somebody was late to ${count(late.all)} of ${count(met)}, to ${count(late.own)} by its own doing`;
+    return `some rank was late to ${count(late.all)} of ${count(met)}, to ${count(late.own)} by its own work`;
   }
 
   async #showMap(row) {
@@ -245,6 +251,7 @@ class RanksView {
   }
 
   async #copied() {
+    if (!this.#of.ranks.isShown) return;
     const done = await copy(await this.#of.ranks.csv());
     this.#app.say(done ? "Copied" : "Not permitted");
   }

@@ -62,7 +62,7 @@ class Source {
     this.#drawList();
     if (!file) {
       const path = split(state.place ?? "")[0] || state.file;
-      this.#room.replaceChildren(element("p.note", {}, "No line of ", element("code", {}, path), " took time of its own or in what it calls."));
+      this.#room.replaceChildren(element("p.note", {}, "No line of ", element("code", {}, path), " took time of its own or in functions that it calls."));
       return;
     }
     if (this.#room.firstChild !== this.#page.body) this.#room.replaceChildren(this.#page.body);
@@ -70,8 +70,9 @@ class Source {
   }
 
   key(event) {
+    if (!this.#told) return false;
     if (event.key === "[" || event.key === "]") {
-      const files = this.#told?.files ?? [];
+      const { files } = this.#told;
       const next = files[files.indexOf(this.#file()) + (event.key === "]" ? 1 : -1)];
       if (next) this.#app.go("source", this.#of({ file: next.path }));
       return true;
@@ -105,6 +106,7 @@ class Source {
   }
 
   #drawList() {
+    if (!this.#told) return; // show() does, once it is there
     const wanted = this.#filter.value.toLowerCase();
     const matching = this.#told.files.filter((one) => one.path.toLowerCase().includes(wanted) || one.package.toLowerCase().includes(wanted));
     const now = this.#file();

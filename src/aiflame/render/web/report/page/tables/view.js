@@ -26,6 +26,7 @@ export const view = {
 class Tables {
   #app;
   #tables = null;
+  #reading = null; // the question for them, while it is open
   #state = {};
   #shown = ""; // the table, order and filter that the grid shows
   #typing = 0; // waits for the next letter: the text in the field is not in the state yet
@@ -34,7 +35,7 @@ class Tables {
     type: "search", placeholder: "Filter: text or expression  /", "aria-label": "Filter the rows", spellcheck: false,
   });
   #chip = element("span.table-chip", { hidden: true });
-  #told = element("span.soft.told");
+  #told = element("span.soft.row-count");
   #copy = element("button", { type: "button", title: "Copy the rows as CSV (c)" }, "Copy CSV");
   #save = element("button", { type: "button", title: "Save the rows as a CSV file" }, "Save CSV");
   #grid;
@@ -64,7 +65,11 @@ class Tables {
 
   async show(state) {
     this.#state = state;
-    this.#tables ??= await this.#read();
+    if (document.activeElement !== this.#filter) this.#filter.value = state.filter ?? "";
+    if (!this.#tables) {
+      this.#reading ??= this.#read().finally(() => (this.#reading = null));
+      await this.#reading;
+    }
     const table = this.#table();
     if (!table) {
       this.body.replaceChildren(element("p.note", {}, "There is nothing to list: no sample was taken and no device was used."));
@@ -74,7 +79,6 @@ class Tables {
       if (link.dataset.table === table.name) link.setAttribute("aria-current", "true");
       else link.removeAttribute("aria-current");
     }
-    if (document.activeElement !== this.#filter) this.#filter.value = state.filter ?? "";
     const asked = JSON.stringify(this.#asked());
     if (asked === this.#shown) return;
     this.#shown = asked;
@@ -85,8 +89,15 @@ class Tables {
     await this.#grid.show(table, count, this.#asked().sort);
   }
 
+  /** Letters that wait for more are none of the next view's. */
+  leave() {
+    clearTimeout(this.#typing);
+    this.#typing = 0;
+  }
+
   key(event) {
     if (event.key === "/") this.#filter.focus();
+    else if (!this.#tables?.length) return false;
     else if (event.key === "c") this.#copied();
     else if (event.key === "s") this.#grid.sortNext();
     else return this.#grid.key(event);
@@ -94,15 +105,14 @@ class Tables {
   }
 
   async #read() {
-    if (!this.#app.blocks.includes("tables")) return [];
-    const tables = await this.#app.data.ask("tables");
+    const tables = this.#app.blocks.includes("tables") ? await this.#app.data.ask("tables") : [];
     for (const { name, title, rows } of tables) {
       const count = element("span.soft", {}, ` ${rows.toLocaleString("en-US")}`);
       const link = this.#app.link(".table-name", "tables", { table: name }, title, count);
       link.dataset.table = name;
       this.#names.append(link);
     }
-    return tables;
+    this.#tables = tables;
   }
 
   #table() {

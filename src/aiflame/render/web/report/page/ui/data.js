@@ -17,7 +17,7 @@ export class Data {
     this.#worker = new Worker(address);
     this.#worker.onmessage = ({ data }) => this.#heard(data);
     this.#worker.onerror = (event) => this.#failed(new Error(event.message || "the page's worker cannot start"));
-    this.#worker.onmessageerror = () => this.#failed(new Error("the page's worker sent what cannot be read"));
+    this.#worker.onmessageerror = () => this.#failed(new Error("the page's worker sent unreadable data"));
   }
 
   /** The answer to a call of the worker's. */

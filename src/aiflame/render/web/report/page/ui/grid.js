@@ -66,6 +66,7 @@ export class Grid {
 
   /** By the column after the one that it is sorted by. */
   sortNext() {
+    if (!this.#table) return;
     const at = this.#columns.findIndex((column) => column.name === this.#sort.replace(/^-/, ""));
     const order = [...this.#columns.slice(at + 1), ...this.#columns.slice(0, at + 1)];
     this.#on.sort(firstWay(order.find((column) => column.kind !== "parts")));
