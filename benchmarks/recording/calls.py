@@ -1,6 +1,6 @@
 """The cost of a traced call, with its stack and without: `calls.json`.
 
-    python benchmarks/recording/calls.py [--batches 20000] [--output benchmarks/results/calls.json]
+    python benchmarks/recording/calls.py [--batches 20000] [--output benchmarks/results/calls/calls.json]
 
 MPI: a client that calls an MPI which does nothing, alone and recorded. MPI_Test has no stack; MPI_Send has one, and a peer, a communicator
 and bytes, which the MPI is asked for. CUDA: a client of the fake driver and the fake CUPTI of the tests (`make test` builds them; with
@@ -37,7 +37,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--batches", type=int, default=20_000)
     parser.add_argument("--real", action="store_true", help="CUDA: the driver and the CUPTI of this machine")
-    parser.add_argument("--output", type=Path, default=HERE.parent / "results/calls.json")
+    parser.add_argument("--output", type=Path, default=HERE.parent / "results/calls/calls.json")
     options = parser.parse_args()
     from aiflame.profile.folder.meta import Host
 

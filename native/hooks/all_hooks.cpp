@@ -2,6 +2,7 @@
 
 #include "hooks/cuda/cuda.hpp"
 #include "hooks/cuda/sharing.hpp"
+#include "hooks/jax/jit_calls.hpp"
 #include "hooks/libc/resolve.hpp"
 #include "hooks/opencl/opencl.hpp"
 #include "hooks/openmp/openmp.hpp"
@@ -50,4 +51,6 @@ void tick(uint64_t now, uint64_t pc) noexcept { bridge::poke_in_tick(now, pc); }
 
 }  // namespace aiflame::all_hooks
 
-bool aiflame::bridge::add_functions_of_others(Object module) noexcept { return torch::add_python_functions(module); }
+bool aiflame::bridge::add_functions_of_others(Object module) noexcept {
+  return torch::add_python_functions(module) && jax::add_python_functions(module);
+}

@@ -2,6 +2,7 @@
 
 #include "base/clock.hpp"
 #include "hooks/python/bridge.hpp"
+#include "hooks/python/call_pointers.hpp"
 #include "sampler/signals.hpp"
 #include "sampler/threads.hpp"
 #include "spool/control.hpp"
@@ -16,11 +17,10 @@ namespace aiflame::torch_models {
 
 namespace {
 
+using bridge::Call;
 using bridge::Object;
 using bridge::py;
 
-// The vectorcall protocol: `count` has a flag in its highest bit, `names` is a tuple of the names of the last arguments, or nullptr.
-using Call = Object (*)(Object function, const Object* arguments, size_t count, Object names);
 constexpr size_t kCount = ~size_t{0} >> 1;
 
 Call call_function;        // as CPython has it for every function
@@ -119,14 +119,6 @@ Object called(Object function, const Object* arguments, size_t count, Object nam
   return result;
 }
 
-// The one word of an object that has this value; 0: there are none, or several.
-size_t word_with(const void* object, uint64_t bytes, uint64_t value) noexcept {
-  size_t found = 0, places = 0;
-  for (size_t at = 2; at < bytes / sizeof value; at++)
-    if (static_cast<const uint64_t*>(object)[at] == value) found = at, places++;
-  return places == 1 ? found : 0;
-}
-
 }  // namespace
 
 void listen(void* library) noexcept {
@@ -139,17 +131,12 @@ void listen(void* library) noexcept {
 }
 
 void watch(Object function, uint64_t size, const Tensor& tensor) noexcept {
-  void* known = py.vectorcall_of ? py.vectorcall_of(function) : nullptr;
-  size_t at = known ? word_with(function, size, reinterpret_cast<uint64_t>(known)) : 0;
-  if (!at) {
-    if (known != reinterpret_cast<void*>(called)) spool::note("calls of models are not recorded (this version of Python is not known)");
-    return;
-  }
-  if (known == reinterpret_cast<void*>(called)) return;
-  call_function = reinterpret_cast<Call>(known);
+  Call known = bridge::call_of(function);
+  if (known == called) return;
+  call_function = known;
   tensor_type = tensor.type;
-  tensor_at = get_dim ? word_with(tensor.example, tensor.size, tensor.inner) : 0;
-  __atomic_store_n(static_cast<void**>(function) + at, reinterpret_cast<void*>(called), __ATOMIC_RELEASE);
+  tensor_at = get_dim ? bridge::word_with(tensor.example, tensor.size, tensor.inner) : 0;
+  if (!bridge::lead_calls(function, size, known, called)) spool::note("calls of models are not recorded (this version of Python is not known)");
 }
 
 }  // namespace aiflame::torch_models

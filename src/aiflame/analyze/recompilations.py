@@ -1,4 +1,4 @@
-"""Functions that Dynamo compiled again and again, and the arguments that changed between the calls."""
+"""Functions that Dynamo or JAX compiled again and again, and the arguments that changed between the calls."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from enum import Enum
 import polars as pl
 
 from aiflame.analyze.places import place_text, short_place
+from aiflame.analyze.retraces import retraces
 from aiflame.analyze.spans import union
 from aiflame.attribute.analysis import Analysis
 
 LEAST_TIMES = 3
-"""Twice is usual: the second time, Dynamo makes a size that has changed dynamic by itself."""
+"""Twice is usual: the second time, Dynamo makes a size that has changed dynamic by itself; a last batch is smaller."""
 
 
 class Changed(Enum):
@@ -22,6 +23,8 @@ class Changed(Enum):
     SIZE = "size"
     TYPE = "type"
     VALUE = "value"
+    STRUCTURE = "structure"
+    FUNCTION = "function"
     OTHER = "other"
 
 
@@ -39,6 +42,12 @@ class Recompiled:
     """The number of functions that were compiled again, this one included."""
     ns: int
     """Time of all compilations of these functions."""
+    traced: bool
+    """By JAX."""
+
+    @property
+    def kind(self) -> str:
+        return f"{'retracing' if self.traced else 'recompiling'}-{self.changed.value}"
 
 
 _SIZE = re.compile(r"tensor '(?P<name>[^']+)' size mismatch at index (?P<at>\d+)\. expected (?P<was>\d+), actual (?P<now>\d+)")
@@ -50,18 +59,12 @@ _LONGEST = 60
 
 
 def recompiled(profile: Analysis) -> Recompiled | None:
-    if not profile.has("recompilations"):
+    both = [_by_dynamo(profile)] if profile.has("recompilations") else []
+    both += [retraces(profile).with_columns(reason=pl.lit(""), traced=True).drop("process")] if profile.has("jit_traces") else []
+    if not both:
         return None
-    columns = [pl.col(name).cast(pl.Int64) for name in ("line", "begin_ns", "end_ns")]
-    rows = profile.table("recompilations").select("function", "file", "reason", *columns)
-    read = [_read(reason) for reason in rows["reason"].to_list()]
-    rows = rows.with_columns(
-        changed=pl.Series([changed.value for changed, *_ in read], dtype=pl.String),
-        change=pl.Series([change for _, change, _ in read], dtype=pl.String),
-        was=pl.Series([was for *_, was in read], dtype=pl.String),
-        took=pl.col("end_ns") - pl.col("begin_ns"),
-    )
-    keys = ["function", "file", "line", "changed", "change"]
+    rows = pl.concat(both, how="diagonal").with_columns(took=pl.col("end_ns") - pl.col("begin_ns"))
+    keys = ["function", "file", "line", "changed", "change", "traced"]
     groups = rows.group_by(keys, maintain_order=True).agg(pl.len(), pl.col("took").sum(), pl.col("was"), pl.col("reason").first())
     groups = groups.filter(pl.col("len") >= LEAST_TIMES).sort("took", *keys, descending=[True, *[False] * len(keys)])
     if groups.is_empty():
@@ -71,13 +74,28 @@ def recompiled(profile: Analysis) -> Recompiled | None:
     place = place_text(at["file"], int(at["line"])) if at else place_text(worst["file"], worst["line"])
     values = ", ".join(dict.fromkeys(value for value in worst["was"][:4] if value))
     because = worst["change"] + (f" ({values} …)" if values else "")
-    ns = union(rows["begin_ns"].to_numpy(), rows["end_ns"].to_numpy()).total()
-    return Recompiled(worst["function"], place, worst["len"], Changed(worst["changed"]), because, rows.n_unique(["file", "line"]), ns)
+    same = rows.filter(traced=worst["traced"])
+    ns = union(same["begin_ns"].to_numpy(), same["end_ns"].to_numpy()).total()
+    functions = same.n_unique(["file", "line"])
+    return Recompiled(worst["function"], place, worst["len"], Changed(worst["changed"]), because, functions, ns, worst["traced"])
+
+
+def _by_dynamo(profile: Analysis) -> pl.DataFrame:
+    columns = [pl.col(name).cast(pl.Int64) for name in ("line", "begin_ns", "end_ns")]
+    rows = profile.table("recompilations").select("function", "file", "reason", *columns)
+    read = [_read(reason) for reason in rows["reason"].to_list()]
+    return rows.with_columns(
+        changed=pl.Series([changed.value for changed, *_ in read], dtype=pl.String),
+        change=pl.Series([change for _, change, _ in read], dtype=pl.String),
+        was=pl.Series([was for *_, was in read], dtype=pl.String),
+        traced=False,
+    )
 
 
 def sentence(of: Recompiled) -> str:
     """`f() (train.py:31) is compiled again 12 times, because dimension 1 of x changes (4, 5, 6 …)`"""
-    return f"{of.function}() ({short_place(of.place)}) is compiled again {of.times} times, because {of.because}"
+    again = "traced and compiled" if of.traced else "compiled"
+    return f"{of.function}() ({short_place(of.place)}) is {again} again {of.times} times, because {of.because}"
 
 
 def _read(reason: str) -> tuple[Changed, str, str]:

@@ -28,7 +28,7 @@ HOOKS = {
     "triton": "triton_names",
     "triton.compiler.compiler": "triton_ir",
     "triton.compiler": "intra",
-    "jax": "jax_ops",
+    "jax": "jax_hooks",
 }
 """A module of the program → our module, whose `install(module)` is called when the former has been imported or reloaded. Our module
 may have a function `recording_began()`: tables are empty, and rows sent before are forgotten (a further recording in this process, or one

@@ -15,6 +15,10 @@ _OF_KINDS: Mapping[str, str] = {
     "idle-host": "Move this work out of the loop, into another thread or process, or behind the launch of the next GPU work.",
     "communication": "Overlap communication with computing: larger buckets, collectives that start earlier, or fewer and smaller messages.",
     "hot-group": "Make this work cheaper: lower precision, a fused kernel, a better tile size, or fewer calls of it.",
+    "no-kv-cache": (
+        "Keep keys and values: use_cache=True in generate() of transformers, or hand past_key_values from call to call and give the model"
+        " the new token alone."
+    ),
     "slow-step": "Look for work that only this step does: saving, logging, evaluation, garbage collection, compiling for a new shape.",
     "slow-layer": "Compare this layer with its sisters: its shapes, its data type, its device, and a fallback that only it takes.",
     "hot-function": "Call it less often or with less data, use a faster library or more threads, or move the work to a GPU.",
@@ -56,6 +60,14 @@ _OF_KINDS: Mapping[str, str] = {
         " torch._dynamo.config.allow_unspec_int_on_nn_module = True."
     ),
     "recompiling-other": "Keep the guarded value constant, or out of the compiled function; TORCH_LOGS=recompiles prints all guards.",
+    "retracing-size": "Pad or bucket the argument to few sizes: jax.jit compiles for each shape once.",
+    "retracing-type": "Convert the argument to one dtype before the call, as by jnp.asarray(value, dtype): a Python number has its own.",
+    "retracing-value": "Pass the changing value as an array: take it out of static_argnums and static_argnames.",
+    "retracing-structure": "Pass containers with the same keys and lengths in each call: None in place of an array counts, too.",
+    "retracing-function": (
+        "Call jax.jit once, outside of the loop, on a function that stays the same object; pass changing values as arguments rather than in"
+        " a lambda, functools.partial or closure."
+    ),
     "throttled": (
         "Raise the limit (cpu.max, docker --cpus, resources.limits.cpu of Kubernetes), or run as many threads as it allows: more use it"
         " up at the begin of each period."

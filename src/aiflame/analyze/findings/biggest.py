@@ -17,6 +17,7 @@ from aiflame.analyze.findings.idle import Scope, communication, copies, idle, sc
 from aiflame.analyze.findings.intra import inside
 from aiflame.analyze.findings.kernels import hot_group, hot_stall
 from aiflame.analyze.findings.loops import busy_loops
+from aiflame.analyze.findings.no_cache import no_cache
 from aiflame.analyze.findings.processors import processor_findings
 from aiflame.analyze.findings.ranks import rank_findings
 from aiflame.analyze.findings.recompiling import recompiling
@@ -57,6 +58,7 @@ def _distinct(ordered: list[Finding]) -> list[Finding]:
 
 def _of_devices(analysis: ProfileAnalysis, summary: Summary) -> Iterator[Finding]:
     of = scope(summary.occupancy, analysis)
+    yield from no_cache(summary.scope.inference, GPU_TIME.name, summary.scope.took_ns)
     yield from _explained(gpu_causes(analysis, of), list(_of_devices_without_cause(analysis, of)))
 
 
@@ -98,6 +100,7 @@ def _of_cpus(analysis: ProfileAnalysis, summary: Summary) -> Iterator[Finding]:
     if waits is not None:
         yield from waiting_findings(waits)
     yield from busy_loops(analysis.profile)
+    yield from no_cache(summary.scope.inference, CPU_TIME.name, summary.scope.took_ns)
     yield from recompiling(analysis.profile, summary.duration_ns)
     yield from processor_findings(analysis.profile, analysis.cpu)
     whole, cpu = analysis.cpu, analysis.scoped_cpu

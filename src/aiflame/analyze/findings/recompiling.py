@@ -15,11 +15,11 @@ LEAST_NS = 1_000_000_000
 
 
 def recompiling(profile: Analysis, duration_ns: int) -> Iterator[Finding]:
-    """Dynamo's own limit is eight compilations of a function: they are as many as there will be, and each is timed."""
+    """Each is timed. Dynamo's own limit is eight compilations of a function, so that they are as many as there will be; JAX has none."""
     of = recompiled(profile)
     share = of.ns / max(duration_ns, 1) if of is not None else 0.0
     if of is None or of.ns < LEAST_NS or share < LEAST_SHARE:
         return
-    view = Evidence("flame", CPU_TIME.name, "code", r"^_compile$", place=of.place)
+    view = Evidence("flame", CPU_TIME.name, "code", r"^cache_miss$" if of.traced else r"^_compile$", place=of.place)
     much = f"{share:.0%} of the time goes into that" + (f", and into {of.functions - 1} other functions" if of.functions > 1 else "")
-    yield Finding(f"{sentence(of)}: {much}", share, view, f"recompiling-{of.changed.value}", share * 0.9)
+    yield Finding(f"{sentence(of)}: {much}", share, view, of.kind, share * 0.9)

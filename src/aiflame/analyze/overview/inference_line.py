@@ -13,6 +13,8 @@ NO_CACHE = 0.9
 """Of all steps: so many are given just one token of each sequence more than the step before."""
 FEW_STEPS = 10
 """Fewer do not show that inputs grow."""
+MANY_STEPS = 100
+"""With fewer, the 99th percentile is the slowest step."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,10 +28,28 @@ class Kind:
     """Each was given tokens of so many; 0: not always the same, or not known."""
     tokens_per_s: float
     """Made by decoding, read by a prefill; 0: not known."""
+    p99_ns: int
+    """Of 100 steps, one takes longer; 0: they are too few."""
 
     @property
     def text(self) -> str:
-        return f"median {amount(self.median_ns, 'ns')}" if self.steps > 1 else amount(self.median_ns, "ns")
+        if self.steps == 1:
+            return amount(self.median_ns, "ns")
+        return f"median {amount(self.median_ns, 'ns')}" + (f", p99 {amount(self.p99_ns, 'ns')}" if self.p99_ns else "")
+
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """Steps that are given all tokens again, and one more, and the cost of the tokens before."""
+
+    steps: int
+    few_tokens: int
+    few_ns: int
+    many_tokens: int
+    many_ns: int
+    """Median of the tenth of the steps with fewest tokens of a sequence, and of the tenth with most."""
+    more_ns: int
+    """By which all steps together took longer than if each were one of the former."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +65,8 @@ class Inference:
     each step."""
     growing: bool
     """Each step is given all tokens again, and one more: no cache keeps keys and values."""
+    growth: Growth | None
+    """Of such steps."""
 
     @property
     def text(self) -> str:
@@ -83,7 +105,8 @@ def inference(steps: pl.DataFrame, times: pl.DataFrame, first: dict[int, int]) -
     rows = rows.filter(process=main).with_columns(took=pl.when(following & (pl.col("phase") > 0)).then(to_next).otherwise("took"))
     warm = first.get(main, 0)
     decode, prefill, other = (_kind(rows.filter(phase=phase), warm, phase) for phase in (int(Phase.DECODE), int(Phase.PREFILL), 0))
-    return Inference(decode, prefill, other, _requests(rows), _growing(rows))
+    growing = _growing(rows)
+    return Inference(decode, prefill, other, _requests(rows), growing, _growth(rows.filter(pl.col("step") >= warm)) if growing else None)
 
 
 def _kind(rows: pl.DataFrame, warm: int, phase: int) -> Kind | None:
@@ -98,7 +121,8 @@ def _kind(rows: pl.DataFrame, warm: int, phase: int) -> Kind | None:
         rate = sequences * 1e9 / max(median, 1)
     elif phase:
         rate = int(usual["tokens"].sum()) * 1e9 / max(int(usual["took"].sum()), 1)
-    return Kind(len(rows), median, sequences, rate)
+    slow = usual["took"].quantile(0.99, "nearest") if len(usual) >= MANY_STEPS else None
+    return Kind(len(rows), median, sequences, rate, int(slow or 0))
 
 
 def _requests(rows: pl.DataFrame) -> int:
@@ -118,6 +142,20 @@ def _growing(rows: pl.DataFrame) -> bool:
         return False
     one_more = (pl.col("tokens") - pl.col("tokens").shift(1)) == pl.col("sequences")
     return bool(plain.select(one_more.sum() >= NO_CACHE * (pl.len() - 1)).item())
+
+
+def _growth(rows: pl.DataFrame) -> Growth | None:
+    plain = rows.filter((pl.col("phase") == 0) & (pl.col("sequences") > 0))
+    if len(plain) < FEW_STEPS:
+        return None
+    ordered = plain.select("took", tokens=pl.col("tokens") // pl.col("sequences")).sort("tokens", "took")
+    tenth = max(len(ordered) // 10, 1)
+    (few_tokens, few_ns), (many_tokens, many_ns) = (
+        part.select(pl.col("tokens").median().cast(pl.Int64), pl.col("took").median().cast(pl.Int64)).row(0)
+        for part in (ordered.head(tenth), ordered.tail(tenth))
+    )
+    more = int(ordered["took"].sum()) - len(ordered) * few_ns
+    return Growth(len(ordered), few_tokens, few_ns, many_tokens, many_ns, max(more, 0))
 
 
 def _counted(count: int, name: str) -> str:

@@ -1,7 +1,8 @@
 """Steps of training and inference: the work that a program repeats, derived from its recorded work.
 
 Training: a step ends where an optimizer's does; several optimizers that take turns make one step. Inference: a step is a call of the
-model (`inference`), in older profiles of the outermost layer. Without a clear repetition, there is no step.
+model (`inference`), in older profiles of the outermost layer. JAX: a step is a call of the jitted function (`jit_calls`). Without a
+clear repetition, there is no step.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from aiflame.attribute.analysis import Analysis, once
 from aiflame.attribute.arrays.types import Ints, Mask
 from aiflame.attribute.meaning.events import LATEST
 from aiflame.attribute.meaning.inference import hold_the_work, model_calls
+from aiflame.attribute.meaning.jit_calls import jit_calls
 from aiflame.attribute.meaning.model_calls import Calls, calls_by_launches, outermost_calls
 from aiflame.attribute.meaning.optimizers import ends_of_cycles, outermost, with_skipped
 from aiflame.profile.schema.enums import RegionApi
@@ -27,8 +29,8 @@ NO_NODE = 0xFFFFFFFF
 INFERENCE = ("phase", "sequences", "tokens", "called_ns")
 """Of a step of inference: whether it is PREFILL or DECODE, how many tokens of how many sequences the model was given, and how long its
 call took; each 0 where that is not known."""
-Row = tuple[int, ...]
-"""Thread, begin and end of a step; of inference also INFERENCE."""
+Row = tuple[int, int, int]
+"""Thread, begin and end of a step."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,17 +90,19 @@ class Seen:
 def steps(profile: Tables, seen: dict[tuple[int, int], Seen]) -> Steps:
     """`seen`: for each process and thread."""
     marked = automatic_regions(profile)
-    bounds: list[Row] = []
+    columns = ("process", "thread", "begin_ns", "end_ns", *INFERENCE)
+    tables = [pl.DataFrame(schema=dict.fromkeys(columns, pl.Int64))]
     for process in sorted({process for process, _ in seen} | set(marked["process"])):
         here = {thread: of for (one, thread), of in seen.items() if one == process}
         own = marked.filter(process=process)
         launches_tell_all = any(of.exact for of in here.values())
         calls = {} if launches_tell_all else outermost_calls(profile, process)
-        rows = _training(own, here, calls)
-        if not rows and not any(of.backward.any() for of in here.values()):
+        rows = _table(_training(own, here, calls))
+        if rows.is_empty() and not any(of.backward.any() for of in here.values()):
             rows = _inference(profile, process, here, calls)
-        bounds += [(process, *row, *(0,) * (3 + len(INFERENCE) - len(row))) for row in rows if row[1] < row[2]]
-    table = pl.DataFrame(bounds, schema=dict.fromkeys(("process", "thread", "begin_ns", "end_ns", *INFERENCE), pl.Int64), orient="row")
+            rows = _jitted(profile, process, here) if rows.is_empty() else rows
+        tables.append(rows.filter(pl.col("begin_ns") < pl.col("end_ns")).with_columns(process=pl.lit(process, dtype=pl.Int64)))
+    table = pl.concat(tables, how="diagonal").with_columns(pl.col(*INFERENCE).fill_null(0))
     number = pl.int_range(pl.len()).over("process").alias("step")
     numbered = table.sort("process", "begin_ns", "thread").with_columns(number).sort("process", "thread", "begin_ns")
     return Steps(numbered.select("process", "thread", "step", "begin_ns", "end_ns", *INFERENCE))
@@ -233,21 +237,25 @@ class _Loop:
         return int(waits[-1]) if len(waits) else first
 
 
-def _inference(profile: Tables, process: int, seen: dict[int, Seen], calls: dict[int, Calls]) -> list[Row]:
-    """The calls of the one model that the one thread calls again and again."""
+def _table(rows: list[Row]) -> pl.DataFrame:
+    return pl.DataFrame(rows, schema=dict.fromkeys(("thread", "begin_ns", "end_ns"), pl.Int64), orient="row")
+
+
+def _inference(profile: Tables, process: int, seen: dict[int, Seen], calls: dict[int, Calls]) -> pl.DataFrame:
+    """The calls of the one model that the one thread calls again and again, with INFERENCE. There may be millions."""
     recorded = model_calls(profile, process)
     if not recorded:
-        return _by_layers(seen, calls)
+        return _table(_by_layers(seen, calls))
     repeating = {thread: repeated for thread, of in recorded.items() if len(repeated := of.repeated())}
     if len(repeating) != 1:
-        return []
+        return _table([])
     ((thread, of),) = repeating.items()
     phase = of.phases()
     end = of.ends_of_steps(phase)
-    if not hold_the_work(of.begin_ns, end, np.concatenate([_INTS, *(items.time_ns for items in seen.values())])):
-        return []
-    columns = (of.begin_ns, end, phase, of.sequences, of.tokens, of.end_ns - of.begin_ns)
-    return [(thread, *row) for row in zip(*(column.tolist() for column in columns), strict=True)]
+    if not hold_the_work(of.begin_ns, end, _work(seen)):
+        return _table([])
+    of_steps = {"begin_ns": of.begin_ns, "end_ns": end, "phase": phase, "sequences": of.sequences, "tokens": of.tokens}
+    return pl.DataFrame({**of_steps, "called_ns": of.end_ns - of.begin_ns}).select(pl.lit(thread, dtype=pl.Int64).alias("thread"), pl.all())
 
 
 def _by_layers(seen: dict[int, Seen], calls: dict[int, Calls]) -> list[Row]:
@@ -264,6 +272,22 @@ def _by_layers(seen: dict[int, Seen], calls: dict[int, Calls]) -> list[Row]:
         return []
     ((thread, repetition),) = repeated.items()
     return [(thread, begin, end) for begin, end in zip(repetition.begin_ns.tolist(), repetition.end_ns.tolist(), strict=True)]
+
+
+def _jitted(profile: Tables, process: int, seen: dict[int, Seen]) -> pl.DataFrame:
+    """The calls of the one jitted function that the one thread calls again and again."""
+    repeating = {thread: bounds for thread, of in jit_calls(profile, process).items() if len((bounds := of.steps())[0])}
+    if len(repeating) != 1:
+        return _table([])
+    ((thread, (begin, end)),) = repeating.items()
+    if not hold_the_work(begin, end, _work(seen)):
+        return _table([])
+    return pl.DataFrame({"begin_ns": begin, "end_ns": end}).select(pl.lit(thread, dtype=pl.Int64).alias("thread"), pl.all())
+
+
+def _work(seen: dict[int, Seen]) -> Ints:
+    """When the process worked."""
+    return np.concatenate([_INTS, *(items.time_ns for items in seen.values())])
 
 
 _INTS, _BOOLS = np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.bool_)

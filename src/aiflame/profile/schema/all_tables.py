@@ -12,7 +12,7 @@ from aiflame.profile.schema.records import Column, Table, columns
 from aiflame.profile.schema.records import Type as T
 from aiflame.profile.schema.tables_calls import CALLS
 from aiflame.profile.schema.tables_devices import ADDRESSES, DEVICES
-from aiflame.profile.schema.tables_meaning import MEANING, MODELS, RECOMPILED, SUMS
+from aiflame.profile.schema.tables_meaning import JITTED, MEANING, MODELS, RECOMPILED, SUMS
 from aiflame.profile.schema.tables_program import LIFE, LIFE_END, LOOPS, NAMES, PROGRAM, WAITS
 
 SPOOL_MAGIC = b"AIFLAMET"
@@ -20,7 +20,7 @@ HEADER_BYTES = 4096
 """Bytes before the first record of a table file; the header struct itself is `SPOOL_HEADER`."""
 
 TABLES: tuple[Table, ...] = (
-    *PROGRAM, *DEVICES, *MEANING, *CALLS, *ADDRESSES, *SUMS, *WAITS, *NAMES, *LOOPS, *RECOMPILED, *MODELS,
+    *PROGRAM, *DEVICES, *MEANING, *CALLS, *ADDRESSES, *SUMS, *WAITS, *NAMES, *LOOPS, *RECOMPILED, *MODELS, *JITTED,
 )  # fmt: skip
 
 LIVES = (LIFE, LIFE_END)

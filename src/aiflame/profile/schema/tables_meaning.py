@@ -164,3 +164,45 @@ MODELS = (
         ),
     ),
 )
+
+JITTED = (
+    Table(
+        "jit_functions",
+        "JitFunction",
+        "a function that the program gave to `jax.jit`",
+        columns(
+            ("function", T.U64, "address of the object; a later row with it describes another object"),
+            ("name", T.STR, ""),
+            ("file", T.STR, ""),
+            ("line", T.U32, "of its definition; 0: not known"),
+            ("time_ns", T.U64, "CLOCK_MONOTONIC: not called before"),
+        ),
+    ),
+    Table(
+        "jit_calls",
+        "JitCall",
+        "a call of such a function that lies in no other's call: until JAX returned, which may be before the work is done",
+        columns(
+            ("thread", T.U32, "row of `threads`"),
+            ("function", T.U64, "as in `jit_functions`"),
+            ("begin_ns", T.U64, "CLOCK_MONOTONIC"),
+            ("end_ns", T.U64, "CLOCK_MONOTONIC"),
+        ),
+    ),
+    Table(
+        "jit_traces",
+        "JitTrace",
+        "JAX traced such a function again, since it had not seen arguments like these",
+        columns(
+            ("name", T.STR, ""),
+            ("file", T.STR, ""),
+            ("line", T.U32, "of its definition; 0: not known"),
+            ("change", T.STR, "`shape`, `type`, `value`, `structure`, `function` (a new object each time), or `other`"),
+            ("argument", T.STR, "which changed; empty: none, or not known"),
+            ("before", T.STR, "in the trace most like this one"),
+            ("now", T.STR, ""),
+            ("begin_ns", T.U64, "CLOCK_MONOTONIC"),
+            ("end_ns", T.U64, "CLOCK_MONOTONIC: of the trace; XLA's compiler runs after it"),
+        ),
+    ),
+)

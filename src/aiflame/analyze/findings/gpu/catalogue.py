@@ -58,7 +58,8 @@ CAUSES = (
     Cause(
         "recompiling",
         0.05,
-        "Stop recompiling: pad inputs to a few sizes or use torch.compile(dynamic=True); TORCH_LOGS=recompiles prints the failed guard.",
+        "Stop recompiling: pad inputs to a few sizes or use torch.compile(dynamic=True); TORCH_LOGS=recompiles prints the failed guard,"
+        " JAX_EXPLAIN_CACHE_MISSES=1 the change that JAX met.",
     ),
     Cause(
         "specializing",
