@@ -2,7 +2,7 @@
 
     python benchmarks/cpu/own_clock.py --python PYTHON [--units 60] [--output benchmarks/results/cpu_peers.json]
 
-PYTHON as for `peers.py`. Wrappers read the clock of the server's thread around five functions. What a reading costs is measured, and
+PYTHON as for `peers.py`. Wrappers read the clock of the server's thread around five functions. The cost of a reading is measured, and
 subtracted from both: aiflame's samples name the wrappers. The server is recorded with a real-time priority,
 so that no other program takes its processor away (root only), and beside four programs that compute, at several rates, and with requests
 that come at random moments.
