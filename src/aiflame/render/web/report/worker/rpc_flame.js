@@ -82,7 +82,7 @@ function growOnce(from, asked) {
   const alike = rest && ofRanks ? unnumbered(frames) : null;
   if (alike) rest.frameOf = alike;
   const segments = alike ? grouping.segments.filter((name) => name !== "process" && name !== "rank") : grouping.segments;
-  const made = tree(facts, rest ?? (base && { ...base, chosen: chosenParts(base.facts, metric, { scope }) }), { segments, metric, hidden, chosen, idle, ...(alike ? { frameOf: alike } : {}) });
+  const made = tree(facts, rest ?? (base && { ...base, chosen: chosenParts(base.facts, metric, { scope, range: null, steps: null, ranks: null }) }), { segments, metric, hidden, chosen, idle, ...(alike ? { frameOf: alike } : {}) });
   const perLength = rest && rest.chosen.length > 0 ? chosen.length / rest.chosen.length : 1;
   const usual = rest || !base ? perLength : perPeriod(facts, base.facts, metric);
   grown = { key, tree: scaled(made, scale === "total" ? null : usual) };
