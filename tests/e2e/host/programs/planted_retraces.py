@@ -6,7 +6,7 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 
-LAYERS, TIMES = 12, 6
+LAYERS, TIMES = 32, 6
 
 
 def deep(x, scale=1.0):
