@@ -122,7 +122,7 @@ def test_a_rank_leads_into_the_flame_graph_by_rank(visit: Opener, four: Path) ->
 
 
 def test_a_rank_is_compared_with_the_mean_of_the_others(visit: Opener, tmp_path: Path) -> None:
-    """Rank 1 computes 30 ms more in the backward of layer 2, in each of 6 steps, of which all but the first are steady; all else is the same
+    """Rank 1 computes 30 ms more in the backward of layer 2, in each of 6 steps, all but the first of them steady; all else is the same
     in all ranks."""
     write(aiflame.open(job(tmp_path / "job.aiflame", Made(ranks=3, longer={(1, 2): 30}))).store, tmp_path / "r.html")
     seen = shown(visit(tmp_path / "r.html", "#view=ranks"))

@@ -120,5 +120,7 @@ def test_a_data_loader_with_too_few_workers(waits: Waits, way: str) -> None:
     account, kinds = waits("loading", way)
     finding = kinds["waiting-data"][1]
     assert account.fits(finding.share, way)
-    assert re.search(r"DataLoader( or for a CPU)? \d+% of the time at planted_waits\.py:\d+: its only worker is busy (9\d|100)% of it$", finding.sentence)
+    assert re.search(
+        r"DataLoader( or for a CPU)? \d+% of the time at planted_waits\.py:\d+: its only worker is busy (9\d|100)% of it$", finding.sentence
+    )
     assert waits("loading_ahead", way)[1] == {}
