@@ -96,7 +96,7 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     """With AIFLAME_GPU_RESULTS, outcomes are written there as JSON after each test: a crash costs only the later ones."""
     if report.when != "call" and report.outcome == "passed":
         return
-    _outcomes[report.nodeid] = {"outcome": report.outcome, "why": report.longreprtext[-3000:]}
+    _outcomes[report.nodeid] = {"outcome": report.outcome, "why": report.longreprtext.replace(f"{HERE.parents[1]}/", "")[-3000:]}
     if output := os.environ.get("AIFLAME_GPU_RESULTS"):
         counts = {kind: sum(outcome["outcome"] == kind for outcome in _outcomes.values()) for kind in ("passed", "failed", "skipped")}
         Path(output).write_text(json.dumps({"machine": _machine(), **counts, "tests": _outcomes}, indent=1) + "\n")

@@ -33,7 +33,7 @@ _PRIMITIVES = {
     "a read-write lock": pl.col("name").str.contains(r"^_*pthread_rwlock_|^std::(__)?shared_(timed_)?mutex"),
 }
 HELD = "a read-write lock"
-"""Others of them are not held by a thread."""
+"""The only one of them that a thread holds."""
 
 
 def own_places(profile: Analysis, process: Ints, thread: Ints, stack: Ints) -> pl.DataFrame:

@@ -30,12 +30,11 @@ def retraces(profile: Analysis) -> pl.DataFrame:
     )
     if not profile.has("jit_calls"):
         return rows
-    calls = profile.table("jit_calls").select("process", *times).rename({"begin_ns": "call", "end_ns": "returned"})
-    around = (
-        rows.with_row_index("row")
-        .join(calls, on="process")
-        .filter(pl.col("call") <= pl.col("begin_ns"), pl.col("returned") >= pl.col("end_ns"))
-    )
+    # Recorded calls of one thread do not overlap: the last that began before a trace is the one around it, or another thread's is.
+    calls = profile.table("jit_calls").select("process", "thread", *times).rename({"begin_ns": "call", "end_ns": "returned"}).sort("call")
+    of_threads = rows.with_row_index("row").join(calls.select("process", "thread").unique(), on="process").sort("begin_ns")
+    around = of_threads.join_asof(calls, left_on="begin_ns", right_on="call", by=["process", "thread"], check_sortedness=False)
+    around = around.filter(pl.col("returned") >= pl.col("end_ns"))
     shortest = around.sort(pl.col("returned") - pl.col("call")).unique("row", keep="first").select("row", "call", "returned")
     rows = rows.with_row_index("row").join(shortest, on="row", how="left", maintain_order="left")
     whole = [pl.coalesce(outer, inner).alias(inner) for outer, inner in (("call", "begin_ns"), ("returned", "end_ns"))]

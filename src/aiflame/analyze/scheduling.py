@@ -26,7 +26,7 @@ PART_NS = 500_000_000
 LEAST_LOOKS = 20
 CROWDED = 0.3
 """Of the time in which a thread could run. Beside four busy programs on two processors a server's shares were up to 7 points off, with a
-processor of its own below one (benchmarks/cpu/own_clock.py)."""
+processor of its own at most 1.5 (benchmarks/cpu/own_clock.py)."""
 SHORT_TURN_S = 0.002
 """Half of a tick with HZ=250. Turns of 5 to 25 ms were sampled right; those of threads that only compute end with a tick."""
 

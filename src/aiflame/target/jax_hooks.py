@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
+import sys
 from typing import Any
 
 from . import jax_ops, jit_functions, jit_traces
@@ -10,10 +10,11 @@ from . import jax_ops, jit_functions, jit_traces
 
 def install(jax: Any) -> None:
     """Called when the program has imported jax."""
-    pjit = importlib.import_module("jax._src.pjit")
-    jit_functions.install(pjit)
-    jit_traces.install(pjit)
     jax_ops.install(jax)
+    pjit = sys.modules.get("jax._src.pjit")
+    if pjit is not None:
+        jit_functions.install(pjit)
+        jit_traces.install(pjit)
 
 
 def recording_began() -> None:

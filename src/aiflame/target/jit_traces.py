@@ -20,6 +20,8 @@ _FUNCTIONS = ("_trace_for_jit", "_infer_params_impl")
 _DONE = "_aiflame_done"
 _REMEMBERED = 8
 """Traces of a function."""
+_MOST_FUNCTIONS = 10_000
+"""A program that makes new code all the time has its earliest functions forgotten, since remembered ones keep their code alive."""
 _LONGEST = 60
 """Letters of a value."""
 _PLAIN = (bool, int, float, complex, str, bytes, type(None))
@@ -102,6 +104,8 @@ def record(call: dict[str, Any], result: Any, begin: int) -> None:
         _static(call["ji"], call["args"], call["kwargs"]),
     )
     before = _seen.setdefault(jitted.wrappers, deque(maxlen=_REMEMBERED))
+    if len(_seen) > _MOST_FUNCTIONS:
+        _seen.pop(next(iter(_seen)), None)
     if before:
         _append(jitted, *_change(fun, trace, before), begin)
     before.append(trace)

@@ -36,7 +36,7 @@ def recompiles(record: Recorder, function: str) -> tuple[list[Finding], int]:
         ("attributes", "recompiling-value", "times, because self.calls changes (0, 1, 2, 3 …)"),
     ],
 )
-def test_what_changes_is_named(record: Recorder, function: str, kind: str, because: str) -> None:
+def test_the_argument_that_changes_is_named(record: Recorder, function: str, kind: str, because: str) -> None:
     (finding,), _ = recompiles(record, function)
     assert finding.kind == kind
     assert because in finding.sentence

@@ -36,7 +36,7 @@ def retraces(record: Recorder, function: str) -> tuple[list[Finding], int]:
         ("functions", "function", "5 times, because it is a new function each time"),
     ],
 )
-def test_what_changes_is_named(record: Recorder, function: str, kind: str, because: str) -> None:
+def test_the_argument_that_changes_is_named(record: Recorder, function: str, kind: str, because: str) -> None:
     (finding,), _ = retraces(record, function)
     assert finding.kind == f"retracing-{kind}"
     assert because in finding.sentence

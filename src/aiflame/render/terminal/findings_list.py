@@ -29,7 +29,7 @@ def print_findings(listing: Listing, profile: str, console: Console | None = Non
         console.print(Text(text, "dim"), width=width)
     for number, one in enumerate(listing.findings, 1):
         finding = one.finding
-        command = look(finding, profile, listing.summary.command, whole_run=listing.whole_run)
+        command = look(finding, profile, whole_run=listing.whole_run)
         facts = {"where": finding.view.place, "stall": _stall(finding), "fix": one.fix, "look": command, "id": one.id}
         console.print()
         console.print(_block(f"{number}", finding.sentence, {name: text for name, text in facts.items() if text}), width=width)
@@ -41,8 +41,8 @@ def print_findings(listing: Listing, profile: str, console: Console | None = Non
         console.print(Text(text, style="yellow"), width=width)
 
 
-def look(finding: Finding, profile: str, recorded: str = "", *, whole_run: bool = False) -> str:
-    """The command that shows a finding's evidence. `recorded`: the program's command; `whole_run`: the finding is about all of it."""
+def look(finding: Finding, profile: str, *, whole_run: bool = False) -> str:
+    """The command that shows a finding's evidence; it never runs a program that a profile names. `whole_run`: the finding is about all."""
     view, of = finding.view, shlex.quote(profile)
     every = " --whole-run" if whole_run else ""
     if view.view == "kernels" and view.kernel:
@@ -55,7 +55,7 @@ def look(finding: Finding, profile: str, recorded: str = "", *, whole_run: bool 
         return f"aiflame ranks {of}"
     if view.metric == WALL_TIME.name and view.view == "timeline":
         search = f" --focus {shlex.quote(view.search)}" if view.search else ""
-        return f"aiflame record --wall -- {recorded or 'COMMAND'} && aiflame flame --metric {WALL_TIME.name}{search}"
+        return f"aiflame record --wall -- COMMAND && aiflame flame --metric {WALL_TIME.name}{search}"
     if view.view == "timeline" and view.by == "step":
         return f"aiflame top {of} --by step{every}"
     if view.table in ("layers", "steps"):

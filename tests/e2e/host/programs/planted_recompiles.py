@@ -10,7 +10,7 @@ torch.set_num_threads(1)
 class Deep(torch.nn.Module):
     def __init__(self):
         super().__init__()
-        self.layers = torch.nn.ModuleList(torch.nn.Linear(8, 8) for _ in range(30))
+        self.layers = torch.nn.ModuleList(torch.nn.Linear(8, 8) for _ in range(90))
         self.calls = 0
 
     def forward(self, x, scale):  # planted

@@ -42,7 +42,7 @@ def _look_at(finding: Finding, path: Path, analysis: Analysis) -> None:
     if key in _looked:
         return
     _looked.add(key)
-    command = look(finding, str(path), "python train.py")
+    command = look(finding, str(path))
     program, name, *options = shlex.split(command.partition(" && ")[0])
     assert program == "aiflame"
     parsed = parser(name, load(name)).parse(options)
