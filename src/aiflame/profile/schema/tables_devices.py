@@ -183,3 +183,18 @@ ADDRESSES = (
         ),
     ),
 )
+
+COUNTERS = (
+    Table(
+        "gpu_counters",
+        "GpuCounter",
+        "what one hardware counter of a device counted in a stretch of time, over the whole device (with --gpu-counters)",
+        columns(
+            ("device", T.STR, "as in kernel_shapes"),
+            ("metric", T.STR, "`dram-read-bytes`, `tensor-cycles` …, or the vendor's name of a counter that the user asked for"),
+            ("begin_ns", T.U64, "CLOCK_MONOTONIC"),
+            ("end_ns", T.U64, "CLOCK_MONOTONIC"),
+            ("value", T.U64, "the count; values of adjacent stretches add up"),
+        ),
+    ),
+)
