@@ -337,6 +337,15 @@ bool any_uses() noexcept {
   return any;
 }
 
+bool any_launching() noexcept {
+  bool any = false;
+  uint32_t self = sys::thread_id();
+  thread_slots::each([&](const Thread& thread) {
+    any |= thread.launching.load(std::memory_order_acquire) && thread.tid.load(std::memory_order_relaxed) != self;
+  });
+  return any;
+}
+
 void after_fork() noexcept {
   awaited.store(0, std::memory_order_relaxed);
   thread_slots::each([](Thread& thread) {

@@ -72,6 +72,7 @@ struct Thread {
   NativeUnwinder* unwinder;
   CaptureCache* known;   // mapped when a hook first captures; stays
   uint32_t launched_by;  // stack under which this thread's work belongs (an OpenMP region's), 0: its own
+  std::atomic<uint32_t> launching;  // 1: it is inside a launch of the CUDA driver (hooks/cuda/gate.hpp)
   // The fields that a launch needs are above, in one cache line, and here in the next.
   spool::Rows<schema::Launch> launches;
   uint64_t launched_at;                        // with launched_by: frames at or above this stack address are the runtime's and are left out
@@ -136,6 +137,8 @@ class Use {
   Thread& thread_;
 };
 bool any_uses() noexcept;
+// A thread is inside a launch, the calling one aside.
+bool any_launching() noexcept;
 
 // The calling thread is about to run its start routine / has left it.
 struct Beginning {

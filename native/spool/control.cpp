@@ -1,6 +1,7 @@
 #include "spool/control.hpp"
 
 #include "base/clock.hpp"
+#include "base/fences.hpp"
 #include "base/places.hpp"
 #include "base/sys.hpp"
 #include "spool/reach.hpp"
@@ -27,17 +28,6 @@ struct alignas(64) Users : std::atomic<int> {
   using std::atomic<int>::atomic;
 };
 constinit Users users{0};
-
-// Makes the stores visible that other threads made before they read `stopped` as false. They do not order these stores themselves: a fence at
-// every launch costs more than the launch's record.
-void let_stores_arrive() noexcept {
-  // Only for this process's threads. It takes microseconds; 10 ms the first time in a program that already has threads.
-  constexpr long kRegister = 1 << 4, kExpedited = 1 << 3;
-  if (!sys::failed(sys::call(SYS_membarrier, kRegister, 0)) && !sys::failed(sys::call(SYS_membarrier, kExpedited, 0))) return;
-  // Old kernels and sandboxes lack the call: then we rely on the store having reached the cache long ago.
-  timespec left{0, 1'000'000};
-  while (sys::call(SYS_nanosleep, reinterpret_cast<long>(&left), reinterpret_cast<long>(&left)) == -EINTR) continue;
-}
 
 // False when something else is mapped there now.
 bool map_at_its_place() noexcept {
@@ -128,7 +118,7 @@ Use::~Use() { users.fetch_sub(1, std::memory_order_release); }
 bool await_users(bool (*others)() noexcept) noexcept {
   constexpr uint64_t kPatience = 1'000'000'000;
   stopped.store(true, std::memory_order_seq_cst);
-  if (ever_recorded) let_stores_arrive();
+  if (ever_recorded) let_stores_arrive();  // those of a thread that read `stopped` as false
   timespec moment{0, 1'000'000};
   for (uint64_t begin = now_ns(); users.load(std::memory_order_seq_cst) > 0 || others();) {
     if (now_ns() - begin > kPatience) return false;

@@ -3,6 +3,7 @@
 #include "base/large.hpp"
 #include "base/sys.hpp"
 #include "hooks/cuda/cuda.hpp"
+#include "hooks/cuda/device_load.hpp"
 #include "hooks/cuda/internal.hpp"
 #include "hooks/cuda/sharing.hpp"
 #include "records/kernel_shapes.hpp"
@@ -80,6 +81,7 @@ constexpr auto kApi = static_cast<uint8_t>(schema::GpuApi::CUDA);
 
 void write(const Kernel& kernel) noexcept {
   if (!kernel.start || kernel.end < kernel.start) return spool::note("CUDA: some kernels have no time stamps and are left out");
+  count_kernel(kernel.deviceId, kernel.correlationId, kernel.start, kernel.end);
   std::string_view name = kernel.name ? std::string_view(kernel.name) : std::string_view("[unnamed kernel]");
   schema::KernelShape shape{.name = spool::text(name),
                             .device = device_text(kernel.deviceId),

@@ -4,6 +4,7 @@
 #include "base/large.hpp"
 #include "hooks/cuda/calls.hpp"
 #include "hooks/cuda/cuda.hpp"
+#include "hooks/cuda/gate.hpp"
 #include "hooks/cuda/internal.hpp"
 #include "hooks/cuda/sampling.hpp"
 #include "hooks/cuda/skip_driver_frames.hpp"
@@ -115,7 +116,13 @@ void leave_wait(const CUpti_CallbackData& data) noexcept {
   calls.wait_depth = 0;
 }
 
+// A call that only waits for a device need not be held.
+void pass_gate() noexcept {
+  if (calls.depth == 1 && calls.by && !calls.wait_depth) gate::enter(*calls.by);
+}
+
 void leave_call(const CUpti_CallbackData& data) noexcept {
+  if (calls.depth <= 1 && calls.by) gate::leave(*calls.by);
   if (!in_callback()) return;  // entered before we subscribed
   calls.depth--;
   // An inner call is written by itself only when its records carry another id than the outer one's.
@@ -146,7 +153,7 @@ void on_resource(CUpti_CallbackId id, const CUpti_ResourceData& resource) noexce
       if (cupti().GetDeviceId(resource.context, &device) != CUPTI_SUCCESS) break;
       learn_name(device);
       sampling::context_created(resource.context, device);
-      leave_before_cuptis_own();
+      leave_before_cuptis_own(CuptisOwn::SAMPLING);
       break;
     }
     case CUPTI_CBID_RESOURCE_CONTEXT_DESTROY_STARTING:
@@ -252,6 +259,7 @@ __attribute__((always_inline)) inline void hear(CUpti_CallbackDomain domain, CUp
     }
     // Its time begins where ours ends.
     if constexpr (kTraced) tracing::enter(subscription.load(std::memory_order_relaxed), from, launches ? calls.stack : 0);
+    if (launches) pass_gate();
   } else {
     if constexpr (kTraced) tracing::leave(subscription.load(std::memory_order_relaxed), domain, id, call);
     if (launches) {

@@ -5,6 +5,8 @@
 #include "base/sys.hpp"
 #include "hooks/cuda/calls.hpp"
 #include "hooks/cuda/counters/counters.hpp"
+#include "hooks/cuda/device_load.hpp"
+#include "hooks/cuda/gate.hpp"
 #include "hooks/cuda/internal.hpp"
 #include "hooks/cuda/life.hpp"
 #include "hooks/cuda/sampling.hpp"
@@ -89,7 +91,7 @@ void look_at_devices() noexcept {
     CUcontext context = nullptr;
     if (active(device, &flags, &is_active) != 0 || !is_active || retain(&context, device) != 0) continue;
     sampling::context_created(context, static_cast<uint32_t>(device));
-    leave_before_cuptis_own();
+    leave_before_cuptis_own(CuptisOwn::SAMPLING);
     release(device);
   }
 }
@@ -129,6 +131,7 @@ bool take(LifeStep step) noexcept {
       forget_worker();
       sampling::after_fork_child();
       counters::after_fork_child();
+      gate::after_fork_child();
       return true;
   }
   return false;
@@ -265,10 +268,10 @@ void leave() noexcept {
   happen(LifeEvent::EXIT);
 }
 
-// And before the handlers of libraries that CUPTI loads when the first context is sampled.
-void leave_before_cuptis_own() noexcept {
-  static std::atomic<bool> registered{false};
-  if (!registered.exchange(true)) atexit([] { leave(); });
+// And before the handlers of libraries that CUPTI loads when it first samples or counts: a call after those has ended in "double free".
+void leave_before_cuptis_own(CuptisOwn use) noexcept {
+  static std::atomic<bool> registered[2]{};
+  if (!registered[static_cast<size_t>(use)].exchange(true)) atexit([] { leave(); });
 }
 
 void give_up(const char* why) noexcept {
@@ -283,6 +286,7 @@ bool may_call_cupti() noexcept { return !given_up.load(std::memory_order_acquire
 void forget_rows() noexcept {
   forget_cubins();
   sampling::forget_rows();
+  forget_loads();
 }
 
 void after_fork_child() noexcept {

@@ -13,8 +13,9 @@ void stop() noexcept;
 void flush_anywhere() noexcept;
 // The recording ends where the process ends: CUPTI is never called again.
 void leave() noexcept;
-// A context is sampled: leave() is called at exit before anything that CUPTI has registered for that.
-void leave_before_cuptis_own() noexcept;
+// CUPTI samples, or counts, for the first time: leave() is called at exit before anything that CUPTI has registered for that.
+enum class CuptisOwn : uint8_t { SAMPLING, COUNTING };
+void leave_before_cuptis_own(CuptisOwn use) noexcept;
 // CUPTI has ended itself after an error: it is never called again.
 void give_up(const char* why) noexcept;
 bool may_call_cupti() noexcept;

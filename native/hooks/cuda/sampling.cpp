@@ -6,6 +6,7 @@
 #include "hooks/cuda/calls.hpp"
 #include "hooks/cuda/counters/counters.hpp"
 #include "hooks/cuda/cuda.hpp"
+#include "hooks/cuda/gate.hpp"
 #include "hooks/cuda/sampling_claim.hpp"
 #include "hooks/cuda/sampling_plan.hpp"
 #include "hooks/cuda/sampling_records.hpp"
@@ -33,6 +34,7 @@ struct Place {
   std::atomic<CUcontext> context;  // nullptr: free
   std::atomic<State> state;
   std::atomic<bool> taken;
+  std::atomic<CUcontext> paused;  // it was sampled until pause(), nullptr: none was
   Claim claim;
   Session session;
   Plan plan;
@@ -57,8 +59,8 @@ constexpr uint32_t kMostReads = 32;
 constexpr uint64_t kWorthTelling = 100;  // a note when one sample in so many was dropped
 AIFLAME_LARGE constinit Place places[kMostDevices];
 
-// Contexts on which sampling has begun, until they go. It begins once on each: beside threads that launch kernels, a second time has locked
-// up the driver.
+// Contexts on which sampling has begun, until they go. With launches held, it may begin again; otherwise, beside threads that launch kernels, a
+// second time has locked up the driver.
 constexpr uint32_t kMostBegun = 256;
 AIFLAME_LARGE constinit std::atomic<CUcontext> begun[kMostBegun];
 
@@ -150,12 +152,15 @@ void tell_missing(const Fetched& fetched) noexcept {
     spool::note("the GPU dropped many of its stall samples (the profile has their number): record with a longer --gpu-sampling period");
 }
 
+// How long a launch may take that had begun before others were held.
+constexpr uint64_t kLaunchPatience = 50'000'000;
+
 bool begin(Place& place, CUcontext context) noexcept {
   if (!place.claim.take(device_of(place))) {
     spool::note("GPU stalls are recorded of one process a device: those of this one are missing, another on the same GPU is being recorded");
     return false;
   }
-  if (!remember(context)) {
+  if (!has_begun(context) && !remember(context)) {
     spool::note("GPU stalls are recorded of the first 256 CUDA contexts alone");
     return false;
   }
@@ -258,6 +263,7 @@ void context_created(CUcontext context, uint32_t device) noexcept {
         "could hang the program");
   if (device >= kMostDevices) return spool::note("GPU stalls are recorded of the first 64 devices alone");
   Place& place = places[device];
+  if (paused(device) || counters::busy(device)) return;
   if (!take_free(place)) return spool::note("GPU stalls are recorded of one CUDA context a device: those of its other contexts are missing");
   place.plan = Plan(look_at(device), setting);
   place.context.store(context, std::memory_order_seq_cst);
@@ -273,6 +279,11 @@ void context_created(CUcontext context, uint32_t device) noexcept {
 }
 
 void context_ending(CUcontext context) noexcept {
+  // Whoever is about to sample it again finds that it is not to be.
+  for (Place& one : places) {
+    CUcontext same = context;
+    one.paused.compare_exchange_strong(same, nullptr);
+  }
   Place* place = context ? find(context) : nullptr;
   if (place && !end_soon(*place)) spool::note("a CUDA context went away while CUPTI was busy with it: its last samples are missing");
   forget(context);
@@ -300,9 +311,52 @@ uint64_t drain(bool all) noexcept {
   return next > now ? next - now : 0;
 }
 
+bool pause(uint32_t device) noexcept {
+  Place& place = places[device];
+  CUcontext context = place.context.load(std::memory_order_acquire);
+  if (!context || !try_take(place)) return false;
+  bool ended = false;
+  if (gate::Closed held(kLaunchPatience); held && place.context.load(std::memory_order_acquire) == context && is_sampled(place)) {
+    finish(place);
+    place.paused.store(context, std::memory_order_release);
+    ended = true;
+  }
+  let_go(place);
+  return ended;
+}
+
+bool resume(uint32_t device) noexcept {
+  Place& place = places[device];
+  CUcontext context = place.paused.load(std::memory_order_acquire);
+  if (!context || !try_take(place)) return false;
+  bool begun = false;
+  if (gate::Closed held(kLaunchPatience); held && !place.context.load(std::memory_order_acquire) && collecting()) {
+    // A context that goes is forgotten before it is gone: it waits for this place.
+    if (place.paused.exchange(nullptr, std::memory_order_acq_rel) == context) {
+      place.context.store(context, std::memory_order_seq_cst);
+      begun = begin(place, context);
+      if (!begun) {
+        place.session.release();
+        place.claim.release();
+        leave(place);
+      }
+    }
+  }
+  let_go(place);
+  return begun;
+}
+
+bool sampled(uint32_t device) noexcept { return places[device].context.load(std::memory_order_acquire) != nullptr; }
+bool paused(uint32_t device) noexcept { return places[device].paused.load(std::memory_order_acquire) != nullptr; }
+
 void stop() noexcept {
-  for (Place& place : places)
-    if (place.context.load(std::memory_order_seq_cst)) end_soon(place);
+  for (Place& place : places) {
+    place.paused.store(nullptr, std::memory_order_release);
+    if (!place.context.load(std::memory_order_seq_cst)) continue;
+    // Where a launch takes too long, it ends beside it: mostly that works.
+    gate::Closed held(kLaunchPatience);
+    end_soon(place);
+  }
 }
 
 bool any() noexcept {
@@ -317,6 +371,7 @@ void after_fork_child() noexcept {
   for (Place& place : places) {
     if (place.context.load(std::memory_order_relaxed)) place.session.release();
     place.claim.release();
+    place.paused.store(nullptr, std::memory_order_relaxed);
     leave(place);
     let_go(place);
   }

@@ -21,6 +21,14 @@ void context_ending(CUcontext context) noexcept;
 // outside of callbacks.
 uint64_t drain(bool all) noexcept;
 
+// Ends the sampling of a device's context for now, with its last samples, / begins it anew. Launches of the program are held meanwhile. False:
+// not this time, a launch takes too long. From the worker.
+bool pause(uint32_t device) noexcept;
+bool resume(uint32_t device) noexcept;
+// A context of the device is sampled / was, until pause().
+bool sampled(uint32_t device) noexcept;
+bool paused(uint32_t device) noexcept;
+
 // Writes the last samples of every context. Then we do not call CUPTI until the program creates a context.
 void stop() noexcept;
 // A context is sampled.

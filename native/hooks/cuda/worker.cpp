@@ -4,6 +4,7 @@
 #include "base/sys.hpp"
 #include "hooks/cuda/calls.hpp"
 #include "hooks/cuda/counters/counters.hpp"
+#include "hooks/cuda/device_load.hpp"
 #include "hooks/cuda/internal.hpp"
 #include "hooks/cuda/sampling.hpp"
 #include "hooks/shared/helper_thread.hpp"
@@ -76,6 +77,7 @@ void drain_and_flush() noexcept {
     uint64_t now = now_ns();
     if (now - flushed >= kFlushEvery) {
       flush_activity(false);
+      choose_for_devices();
       flushed = now_ns();
     }
     uint64_t since = now_ns() - flushed, until_flush = since < kFlushEvery ? kFlushEvery - since : 0;

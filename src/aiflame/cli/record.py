@@ -10,7 +10,7 @@ from pathlib import Path
 from aiflame.cli.parser import Parser, UsageError
 from aiflame.errors import AiflameError
 from aiflame.profile.ranks.rank_numbers import parse_ranks
-from aiflame.recorder import RecordOptions, leave_as, parse_sampling, parse_size, place_of, rank_here
+from aiflame.recorder import RecordOptions, leave_as, parse_counters, parse_sampling, parse_size, place_of, rank_here
 from aiflame.recorder import run as record
 from aiflame.recorder.intra import PRESETS, parse_intra
 from aiflame.recorder.options import INTERVAL_MS, parse_telemetry

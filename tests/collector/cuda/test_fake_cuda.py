@@ -12,7 +12,8 @@ from live import plain
 
 pytestmark = needs_fakes
 
-BEGIN = """
+BEGIN = f"""
+PROGRAMS = {str(Path(__file__).parents[2] / 'e2e' / 'programs')!r}
 import ctypes, os, sys
 from ctypes import byref, c_void_p
 driver, cupti = ctypes.CDLL("libcuda.so.1"), ctypes.CDLL("libcupti.so.13")
@@ -23,6 +24,15 @@ assert cupti.cuptiSubscribe(byref(subscriber), called, None) == 0
 driver.cuInit(0)
 driver.cuCtxCreate_v2(byref(context), 0, 0)
 sampling[2] = context.value
+
+def launch_all_the_time():
+    import threading, time
+    sys.path.insert(0, PROGRAMS)
+    from fake_gpu_driver import Gpu
+    gpu = Gpu()
+    kernel = gpu.kernel("spin", 1000)
+    threading.Thread(target=lambda: [gpu.launch(kernel) for _ in range(1_000_000)], daemon=True).start()
+    time.sleep(0.1)
 """
 
 MISTAKES = {
@@ -40,8 +50,9 @@ MISTAKES = {
         "cupti.cuptiPCSamplingEnable(sampling)",
         "cuptiPCSamplingEnable: another context of this device is sampled",
     ),
-    "sampling ended by a thread of the tool": (
-        "cupti.cuptiPCSamplingEnable(sampling); ctypes.CDLL(None).prctl(15, b'aiflame'); cupti.cuptiPCSamplingDisable(sampling)",
+    "sampling ended by a thread of the tool beside a launch": (
+        "cupti.cuptiPCSamplingEnable(sampling); launch_all_the_time(); ctypes.CDLL(None).prctl(15, b'aiflame'); "
+        "cupti.cuptiPCSamplingDisable(sampling)",
         "cuptiPCSamplingDisable: hangs beside threads that launch kernels",
     ),
     "a fetch after one at which it ended itself": (

@@ -75,6 +75,66 @@ def gone_meanwhile() -> None:
     work(stays, "stays", 4)
 
 
+def launching() -> Gpu:
+    """As many launches as go into argument 2 in seconds, by as many threads as argument 3 says; the device is hardly busy."""
+    gpu = Gpu()
+    kernel, end, counts = gpu.kernel("small", 1_000), time.monotonic() + float(sys.argv[2]), [0] * int(sys.argv[3])
+
+    def launch(number: int) -> None:
+        gpu.call("cuCtxSetCurrent", gpu.context)
+        while time.monotonic() < end:
+            for _ in range(100):
+                gpu.launch(kernel)
+            counts[number] += 100
+
+    threads = [threading.Thread(target=launch, args=(number,)) for number in range(len(counts))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    gpu.wait()
+    print(sum(counts))
+    return gpu
+
+
+def launching_beside_slow_launches() -> None:
+    """Another thread is inside one launch nearly all the time, on another device."""
+    done = threading.Event()
+
+    def launch_slowly() -> None:
+        gpu = Gpu(1)
+        kernel = gpu.kernel("slow", 1_000)
+        while not done.is_set():
+            gpu.launch(kernel)
+
+    thread = threading.Thread(target=launch_slowly)
+    thread.start()
+    launching()
+    done.set()
+    thread.join()
+
+
+def forked_while_launching() -> None:
+    """A thread launches, and the main thread makes children all the time; their exit statuses."""
+    thread = threading.Thread(target=launching)
+    thread.start()
+    statuses = []
+    while thread.is_alive():
+        child = os.fork()
+        if child == 0:
+            os._exit(0)
+        statuses.append(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+        time.sleep(0.2)
+    print(*statuses)
+
+
+def gone_while_paused() -> None:
+    """A context goes after its sampling has ended for its many launches, and another one comes."""
+    for _ in range(2):
+        gpu = launching()
+        gpu.call("cuCtxDestroy_v2", gpu.context)
+
+
 def forked_while_sampled() -> None:
     gpu = Gpu()
     work(gpu, "spin", 0.3)

@@ -70,6 +70,7 @@ void begin(Place& place) noexcept {
     place.claim.release();
     place.begun.store(false, std::memory_order_release);
   }
+  leave_before_cuptis_own(CuptisOwn::COUNTING);
   place.due_ns = now_ns() + kReadEvery;
 }
 

@@ -29,6 +29,7 @@ struct State {
   std::atomic<CUpti_SubscriberHandle> subscriber{nullptr};
   std::atomic<uint32_t> correlation{0};
   std::atomic<uint64_t> called_back{0};
+  std::atomic<int> inside{0};
   pid_t pid = 0;
   std::atomic<bool> ended{false};
 };
@@ -57,13 +58,22 @@ void call_back(Call& call, CUpti_ApiCallbackSite site) {
   subscriber->function(subscriber->user, domain, call.id, &data);
 }
 
+bool launches(const Call& call) {
+  return call.interface == Interface::DRIVER && (call.id == CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel || call.id == CUPTI_DRIVER_TRACE_CBID_cuLaunchKernelEx);
+}
+
 const Listener listener{
     .enter =
         [](Call& call) {
           if (!call.correlation) call.correlation = ++state.correlation;
           call_back(call, CUPTI_API_ENTER);
+          if (launches(call)) state.inside++;
         },
-    .leave = [](Call& call) { call_back(call, CUPTI_API_EXIT); },
+    .leave =
+        [](Call& call) {
+          if (launches(call)) state.inside--;
+          call_back(call, CUPTI_API_EXIT);
+        },
     .resource =
         [](uint32_t id, Context* context, Stream* stream, void* descriptor) {
           if (id == CUPTI_CBID_RESOURCE_MODULE_LOADED) module_loaded(*static_cast<CUpti_ModuleResourceData*>(descriptor));
@@ -100,6 +110,8 @@ const Driver& driver() {
   }();
   return *found;
 }
+
+bool any_launch() { return state.inside.load() > 0; }
 
 bool attach() { return driver().listen(&listener); }
 

@@ -1,8 +1,10 @@
 // Launches, copies and graphs.
 #include "driver_api.hpp"
 
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <thread>
 
 namespace fake {
 namespace {
@@ -62,6 +64,11 @@ CUresult put(const Work& work, CUgraphNodeType type, CUstream handle) {
   return CUDA_SUCCESS;
 }
 
+// Launches of a kernel called `slow` take long.
+void linger(CUfunction function) {
+  if (reinterpret_cast<Function*>(function)->name == "slow") std::this_thread::sleep_for(std::chrono::milliseconds(150));
+}
+
 Work kernel(CUfunction function, const Dimensions& dimensions) {
   auto* known = reinterpret_cast<Function*>(function);
   return {.kind = Work::KERNEL, .context = driver::current(), .end = known->duration, .function = known, .dimensions = dimensions};
@@ -85,7 +92,10 @@ using driver::api;
 API cuLaunchKernel(CUfunction function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared,
                    CUstream stream, void** arguments, void** extra) {
   cuLaunchKernel_params parameters{function, gx, gy, gz, bx, by, bz, shared, stream, arguments, extra};
-  auto run = [&] { return put(kernel(function, {{gx, gy, gz}, {bx, by, bz}, shared}), CU_GRAPH_NODE_TYPE_KERNEL, stream); };
+  auto run = [&] {
+    linger(function);
+    return put(kernel(function, {{gx, gy, gz}, {bx, by, bz}, shared}), CU_GRAPH_NODE_TYPE_KERNEL, stream);
+  };
   return api(CBID(cuLaunchKernel), "cuLaunchKernel", &parameters, run, name_of(function));
 }
 
@@ -109,7 +119,10 @@ __attribute__((noinline)) static CUresult below(size_t bytes, Call call) {
 API cuLaunchCooperativeKernel(CUfunction function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared,
                               CUstream stream, void** arguments) {
   cuLaunchCooperativeKernel_params parameters{function, gx, gy, gz, bx, by, bz, shared, stream, arguments};
-  auto run = [&] { return put(kernel(function, {{gx, gy, gz}, {bx, by, bz}, shared}), CU_GRAPH_NODE_TYPE_KERNEL, stream); };
+  auto run = [&] {
+    linger(function);
+    return put(kernel(function, {{gx, gy, gz}, {bx, by, bz}, shared}), CU_GRAPH_NODE_TYPE_KERNEL, stream);
+  };
   return below(16 * (gx % 100),
                [&] { return api(CBID(cuLaunchCooperativeKernel), "cuLaunchCooperativeKernel", &parameters, run, name_of(function)); });
 }

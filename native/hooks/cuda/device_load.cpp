@@ -1,0 +1,84 @@
+#include "hooks/cuda/device_load.hpp"
+
+#include "base/clock.hpp"
+#include "base/large.hpp"
+#include "hooks/cuda/counters/counters.hpp"
+#include "hooks/cuda/sampling.hpp"
+#include "spool/control.hpp"
+
+#include <algorithm>
+#include <atomic>
+
+namespace aiflame::cuda {
+
+namespace {
+
+constexpr uint32_t kMostDevices = 64;
+
+// Kernels of several streams come about in the order of their ends. Written by whichever thread CUPTI gives a buffer to.
+struct Device {
+  std::atomic<uint64_t> busy_ns, launches, busy_until_ns;
+  std::atomic<uint32_t> correlation;  // of the last kernel: those of a graph's launch share one
+  // The worker's.
+  Load seen;
+  DeviceChoice choice;
+};
+AIFLAME_LARGE constinit Device devices[kMostDevices];
+
+bool chooses() noexcept { return control::page().gpu_sampling == static_cast<uint32_t>(schema::GpuSampling::AUTO); }
+bool may_count() noexcept { return control::page().gpu_counters != static_cast<uint32_t>(schema::GpuCounters::OFF); }
+
+void choose(uint32_t number, Device& device) noexcept {
+  bool samples = sampling::sampled(number);
+  if (!samples && !sampling::paused(number)) return;
+  uint64_t now = now_ns();
+  Load load = load_of(number);
+  if (device.choice.should_sample(samples, load, now) == samples) return;
+  if (samples) {
+    if (!sampling::pause(number)) return;
+    counters::want(number, may_count());
+  } else {
+    counters::want(number, false);
+    counters::read();
+    if (!sampling::resume(number)) return counters::want(number, may_count());
+  }
+  device.choice.changed(now_ns());
+}
+
+}  // namespace
+
+void count_kernel(uint32_t number, uint32_t correlation, uint64_t start_ns, uint64_t end_ns) noexcept {
+  if (number >= kMostDevices) return;
+  Device& device = devices[number];
+  uint64_t until = device.busy_until_ns.load(std::memory_order_relaxed);
+  if (end_ns > until) {
+    device.busy_until_ns.store(end_ns, std::memory_order_relaxed);
+    device.busy_ns.fetch_add(end_ns - std::max(start_ns, until), std::memory_order_relaxed);
+  }
+  if (device.correlation.exchange(correlation, std::memory_order_relaxed) != correlation) device.launches.fetch_add(1, std::memory_order_relaxed);
+}
+
+Load load_of(uint32_t number) noexcept {
+  Device& device = devices[number];
+  uint64_t now = now_ns();
+  Load all{.ns = now, .busy_ns = device.busy_ns.load(std::memory_order_relaxed), .launches = device.launches.load(std::memory_order_relaxed)};
+  Load since{.ns = device.seen.ns ? now - device.seen.ns : 0, .busy_ns = all.busy_ns - device.seen.busy_ns, .launches = all.launches - device.seen.launches};
+  device.seen = all;
+  return since;
+}
+
+void choose_for_devices() noexcept {
+  if (!chooses()) return;
+  for (uint32_t number = 0; number < kMostDevices; number++)
+    if (devices[number].launches.load(std::memory_order_relaxed)) choose(number, devices[number]);
+}
+
+void forget_loads() noexcept {
+  for (Device& device : devices) {
+    device.busy_ns = device.launches = device.busy_until_ns = 0;
+    device.seen = {};
+    device.choice = {};
+  }
+}
+
+}  // namespace aiflame::cuda

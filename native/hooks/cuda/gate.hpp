@@ -1,0 +1,50 @@
+// Keeps the program's threads out of launches for a moment.
+//
+// To begin or to end the sampling of stalls on a live context, while another thread launches kernels there, locks up the driver (seen on an
+// H100 and an H200). With every such thread held before its launch it worked each time, also with threads in blocking waits, copies and
+// allocations, and again and again on one context.
+//
+// An open gate costs a launch two stores and a load of its own memory. The closing thread has the kernel order them.
+#pragma once
+#include "sampler/threads.hpp"
+
+#include <atomic>
+#include <cstdint>
+
+namespace aiflame::cuda::gate {
+
+extern constinit std::atomic<uint32_t> closed;
+
+// Waits until the gate is open. False: it stays closed for so long that whoever closed it hangs.
+bool await() noexcept;
+
+// The calling thread is about to launch / has returned.
+inline void enter(Thread& thread) noexcept {
+  do {
+    thread.launching.store(1, std::memory_order_relaxed);
+    std::atomic_signal_fence(std::memory_order_seq_cst);
+    if (!closed.load(std::memory_order_acquire)) [[likely]]
+      return;
+    thread.launching.store(0, std::memory_order_release);
+  } while (await());
+}
+inline void leave(Thread& thread) noexcept { thread.launching.store(0, std::memory_order_release); }
+
+// The gate is closed as long as one lives that is true.
+class Closed {
+ public:
+  // False when a launch that had begun takes longer than `patience`, or another thread has the gate.
+  explicit Closed(uint64_t patience) noexcept;
+  ~Closed() { open(); }
+  Closed(const Closed&) = delete;
+  Closed& operator=(const Closed&) = delete;
+  explicit operator bool() const noexcept { return holds_; }
+
+ private:
+  void open() noexcept;
+  bool holds_ = false;
+};
+
+void after_fork_child() noexcept;
+
+}  // namespace aiflame::cuda::gate
