@@ -60,7 +60,7 @@ def test_few_launches_stay_sampled(scene: Scene) -> None:
 
 def test_beside_a_launch_that_takes_long_sampling_goes_on(scene: Scene) -> None:
     """It could end only where that launch locks up the driver."""
-    outcome, process = scene("launching_beside_slow_launches", "3", "1", **AUTO)
+    outcome, process = scene("launching_beside_a_slow_launch", "3", "1", **AUTO)
     kernels = process.table("kernels").join(process.table("kernel_shapes").select("id", "name"), left_on="shape", right_on="id")
     small = kernels.filter(pl.col("name") == "small")
     assert small.height == int(outcome.stdout)

@@ -74,7 +74,9 @@ def test_each_sample_has_what_ran_in_it(scene: Scene) -> None:
     begin, end = int(samples["begin_ns"][0]), int(samples["end_ns"][-1])
     assert busy.sum() == pytest.approx(kernels_in(process, begin, end), rel=0.01), "and in the same clock as the kernels"
     late = samples.filter(pl.col("sm-active-cycles") > 0)[10]
-    assert int(late["sm-active-cycles"][0]) == pytest.approx(kernels_in(process, int(late["begin_ns"][0]), int(late["end_ns"][0])), abs=20_000)
+    assert int(late["sm-active-cycles"][0]) == pytest.approx(
+        kernels_in(process, int(late["begin_ns"][0]), int(late["end_ns"][0])), abs=20_000
+    )
     assert process.table("gpu_samples").is_empty()
     assert process.table("notes").is_empty()
 

@@ -13,7 +13,7 @@ from live import plain
 pytestmark = needs_fakes
 
 BEGIN = f"""
-PROGRAMS = {str(Path(__file__).parents[2] / 'e2e' / 'programs')!r}
+PROGRAMS = {str(Path(__file__).parents[2] / "e2e" / "programs")!r}
 import ctypes, os, sys
 from ctypes import byref, c_void_p
 driver, cupti = ctypes.CDLL("libcuda.so.1"), ctypes.CDLL("libcupti.so.13")
@@ -31,7 +31,11 @@ def launch_all_the_time():
     from fake_gpu_driver import Gpu
     gpu = Gpu()
     kernel = gpu.kernel("spin", 1000)
-    threading.Thread(target=lambda: [gpu.launch(kernel) for _ in range(1_000_000)], daemon=True).start()
+    def launch():
+        gpu.call("cuCtxSetCurrent", gpu.context)
+        for _ in range(1_000_000):
+            gpu.launch(kernel)
+    threading.Thread(target=launch, daemon=True).start()
     time.sleep(0.1)
 """
 

@@ -202,6 +202,28 @@ def test_gaps_in_steps_are_shares_of_steps(tmp_path: Path) -> None:
     assert analysis.gaps.longest["step"].drop_nulls().unique().sort().to_list() == [0, 1, 2, 3]
 
 
+TUNES = ("Autotuner._bench", "/venv/triton/runtime/autotuner.py", 30)
+
+
+def test_the_layer_of_gaps_in_steps_is_theirs_and_not_that_of_start_up(tmp_path: Path) -> None:
+    """Gaps of one cause and phase are one group. Most of its time lies before the steps, in autotuning."""
+    story = Story()
+    for at in range(0, 3000, 100):
+        story.work(at + 90, at + 100, at + 150, MAIN, TUNES)
+    for number in range(4):
+        begin = 1000 * (number + 3)
+        story.work(begin + 90, begin + 100, begin + 150, MAIN)
+        story.work(begin + 190, begin + 200, begin + 250, MAIN)
+        story.layer_work(begin + 191, begin + 260, begin + 290, "model")
+        story.now = (begin + 300) * US
+        story.backward()
+        story.kernels[-1] |= {"start_ns": (begin + 300) * US, "end_ns": (begin + 760) * US}
+        story.during("optimizer", begin + 800, begin + 801)
+    groups = profile_analysis(story.profile(tmp_path)).gaps.groups.filter(cause="launch").sort("count")
+    assert groups["layer"][-1] == "", "and not [autotuning]"
+    assert groups["count"][-1] > 30
+
+
 def test_nothing_ran(tmp_path: Path) -> None:
     analysis = profile_analysis(Story().profile(tmp_path, symbols=SYMBOLS))
     assert analysis.gaps.groups.is_empty()

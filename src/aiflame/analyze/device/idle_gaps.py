@@ -58,7 +58,7 @@ _OF_PHASES = [int(cause) for cause in (Cause.DEVICE, Cause.LAUNCH, Cause.UNKNOWN
 class IdleGaps:
     groups: pl.DataFrame
     """GROUPS: gaps of equal cause at one place, the longest in all first. `file` and `line`: the thread's place meanwhile, by its samples,
-    else the launch that ended the gap. `layer`: where most of it is, indices as `*`. `share`: of the time from the first to the last
+    else the launch that ended the gap. `layer`: where most of it is (in the steps that are the scope), indices as `*`. `share`: of the time from the first to the last
     activity of the devices; `step_share`: the part in the steps that are the scope, of the time of these steps."""
     longest: pl.DataFrame
     """GAPS: the LONGEST longest."""
@@ -223,9 +223,10 @@ def _grouped(join: DeviceJoin, all_gaps: _AllGaps, whole: int, step_time: int) -
 
 
 def _most(parts: pl.DataFrame, key: list[str], by: str) -> pl.DataFrame:
-    """For each group the value of column `by` with the most time; for `sampled` among rows that have a sample."""
+    """For each group the value of column `by` with the most time: in the steps that are the scope, where the group has time there, so that
+    start-up names no place in them. For `sampled`, among rows that have a sample."""
     rows = parts.filter(pl.col("sampled") > 0) if by == "sampled" else parts
-    summed = rows.group_by(*key, by).agg(weight=pl.col("total").sum()).sort("weight", by, descending=[True, False])
+    summed = rows.group_by(*key, by).agg(pl.col("in_steps", "total").sum()).sort("in_steps", "total", by, descending=[True, True, False])
     return summed.unique(key, keep="first", maintain_order=True).select(*key, by)
 
 

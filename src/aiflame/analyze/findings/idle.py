@@ -188,8 +188,8 @@ def _launches(analysis: ProfileAnalysis, groups: pl.DataFrame, of: Scope) -> Ite
     if part < IDLE or not launches:
         return
     count = round(launches / of.steps) if of.in_steps else launches
-    layers = rows.filter(pl.col("layer") != "").group_by("layer").agg(pl.col("part").sum()).sort("part", "layer", descending=[True, False])
-    most = f", most in {layers['layer'][0]}" if len(layers) else ""
+    layers = rows.group_by("layer").agg(pl.col("part").sum()).sort("part", "layer", descending=[True, False])
+    most = f", most in {layers['layer'][0]}" if layers["layer"][0] else ""
     short = f"{count:,} kernels of {amount(round(took / launches), 'ns')} on average"
     without = f"; without these gaps it would be {1 / (1 - min(part, 0.99)):.1f} times as fast at most"
     sentence = f"GPU idle {part:.0%} {of.label} between {short}: it waits for launches{most}{without}"

@@ -64,9 +64,9 @@ CUresult put(const Work& work, CUgraphNodeType type, CUstream handle) {
   return CUDA_SUCCESS;
 }
 
-// Launches of a kernel called `slow` take long.
+// A launch of a kernel called `slow` takes long.
 void linger(CUfunction function) {
-  if (reinterpret_cast<Function*>(function)->name == "slow") std::this_thread::sleep_for(std::chrono::milliseconds(150));
+  if (reinterpret_cast<Function*>(function)->name == "slow") std::this_thread::sleep_for(std::chrono::seconds(4));
 }
 
 Work kernel(CUfunction function, const Dimensions& dimensions) {
