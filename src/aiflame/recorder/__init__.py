@@ -6,6 +6,14 @@ from aiflame.recorder.run import Recording, run
 from aiflame.recorder.supervise import leave_as
 
 __all__ = [
-    *("ProfileLocation", "RecordOptions", "Recording", "leave_as", "place_of", "rank_here", "run"),
-    *("parse_counters", "parse_sampling", "parse_size"),
+    "ProfileLocation",
+    "RecordOptions",
+    "Recording",
+    "leave_as",
+    "parse_counters",
+    "parse_sampling",
+    "parse_size",
+    "place_of",
+    "rank_here",
+    "run",
 ]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import polars as pl
 import pytest
 from cuda_scenes import needs_fakes
-from live import Process, processes
+from live import Process
 from test_cuda_counters import Scene, scene
 
 from aiflame.profile.schema.control_schema import GpuCounters, GpuSampling

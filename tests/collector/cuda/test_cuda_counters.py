@@ -5,6 +5,7 @@ There a kernel that runs for d ns reads 3d bytes of DRAM, writes d, keeps half o
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -13,8 +14,6 @@ import pytest
 from cuda_scenes import around, needs_fakes
 from live import Outcome, Process, processes, recorded
 from test_cuda_sampling import PROGRAM
-
-import sys
 
 from aiflame.profile.schema.control_schema import GpuCounters, GpuSampling
 
@@ -148,5 +147,5 @@ def test_of_two_processes_on_a_device_one_counts(scene: Scene, tmp_path: Path) -
 
 
 def test_a_child_after_a_fork_counts_nothing(scene: Scene) -> None:
-    outcome, process = scene("forked_while_sampled")
+    _, process = scene("forked_while_sampled")
     assert not process.table("gpu_counters").is_empty()

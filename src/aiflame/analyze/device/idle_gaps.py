@@ -58,8 +58,8 @@ _OF_PHASES = [int(cause) for cause in (Cause.DEVICE, Cause.LAUNCH, Cause.UNKNOWN
 class IdleGaps:
     groups: pl.DataFrame
     """GROUPS: gaps of equal cause at one place, the longest in all first. `file` and `line`: the thread's place meanwhile, by its samples,
-    else the launch that ended the gap. `layer`: where most of it is (in the steps that are the scope), indices as `*`. `share`: of the time from the first to the last
-    activity of the devices; `step_share`: the part in the steps that are the scope, of the time of these steps."""
+    else the launch that ended the gap. `layer`: where most of it is (in the steps that are the scope), indices as `*`. `share`: of the time
+    from the first to the last activity of the devices; `step_share`: the part in the steps that are the scope, of the time of these steps."""
     longest: pl.DataFrame
     """GAPS: the LONGEST longest."""
     step_time: int
