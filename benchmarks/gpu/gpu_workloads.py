@@ -5,6 +5,7 @@ Several workloads in one process share the cost of its start. `--small` and `--d
 
 - `launch`: a training step of a small transformer, bound by launches · `gpu`: of a large one, bound by the GPU
 - `decode`: one token of a Llama-like decoder, module in module in module: 20 and more Python frames a launch, hundreds of launches
+- `llama`: one token of Hugging Face's Llama with random weights, eager, with its cache
 - `compiled`: the small transformer under torch.compile · `graph`: its whole step replayed from a CUDA graph
 - `many`: a thousand small kernels
 
@@ -16,6 +17,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import resource
 import statistics
 import sys
 import time
@@ -262,6 +264,32 @@ class Generation:
         return logits[:, -1].argmax(dim=-1, keepdim=True)
 
 
+def llama(place: Place) -> Step:
+    """A token of transformers' own model; the cache begins anew when it is full."""
+    from transformers import DynamicCache, LlamaConfig, LlamaForCausalLM
+
+    size = place.size(DECODER)
+    config = LlamaConfig(
+        vocab_size=WORDS,
+        hidden_size=size.width,
+        intermediate_size=3 * size.width,
+        num_hidden_layers=size.layers,
+        num_attention_heads=size.heads,
+        num_key_value_heads=size.heads,
+    )
+    model = LlamaForCausalLM(config).to(place.device, place.dtype).eval()
+    words, cache = torch.zeros((1, 1), dtype=torch.long, device=place.device), DynamicCache()
+
+    @torch.no_grad()
+    def token() -> None:
+        nonlocal words, cache
+        if cache.get_seq_length() == size.tokens:
+            cache = DynamicCache()
+        words = model(input_ids=words, past_key_values=cache, use_cache=True).logits[:, -1].argmax(dim=-1, keepdim=True)
+
+    return token
+
+
 def small_kernels(place: Place) -> Step:
     x = torch.zeros(32, device=place.device)
     add = x.add_
@@ -277,13 +305,14 @@ WORKLOADS: dict[str, Callable[[Place], Step]] = {
     "launch": lambda place: training(place, LAUNCH_BOUND),
     "gpu": lambda place: training(place, GPU_BOUND),
     "decode": lambda place: Generation(place).token,
+    "llama": llama,
     "compiled": lambda place: training(place, LAUNCH_BOUND, compiled=True),
     "graph": replayed,
     "many": small_kernels,
 }
 
 
-WARM_STEPS = {"decode": DECODER.tokens}
+WARM_STEPS = {"decode": DECODER.tokens, "llama": DECODER.tokens}
 """Attention makes a plan for each length that it has not met yet, which takes as long as many tokens."""
 
 
@@ -299,12 +328,27 @@ def timed(step: Step, place: Place, seconds: float, steps: int = 0) -> list[floa
     return took
 
 
-def warmed(name: str, place: Place) -> Step:
+def measured(step: Step, place: Place, seconds: float, steps: int) -> tuple[list[float], dict[str, object]]:
+    """Milliseconds of each step; and of the launching thread, in the mean step, its CPU time in ms and its context switches.
+    `witness_ms`: a loop of pure Python right after, which says how fast the machine's processor is in this process."""
+    before, cpu = resource.getrusage(resource.RUSAGE_THREAD), time.thread_time()
+    took = timed(step, place, seconds, steps)
+    cpu, after = time.thread_time() - cpu, resource.getrusage(resource.RUSAGE_THREAD)
+    switches = after.ru_nvcsw + after.ru_nivcsw - before.ru_nvcsw - before.ru_nivcsw
+    begin = time.perf_counter()
+    for _ in range(1_000_000):
+        pass
+    witness = (time.perf_counter() - begin) * 1e3
+    each = {"cpu_ms": round(cpu * 1e3 / len(took), 4), "switches": round(switches / len(took), 3), "witness_ms": round(witness, 2)}
+    return took, each
+
+
+def warmed(name: str, place: Place, settle: float = 0.7) -> Step:
     """The workload's step, once it has run often enough that allocations and clocks have settled."""
     torch.manual_seed(0)
     step = WORKLOADS[name](place)
     timed(step, place, seconds=0, steps=2 if place.small else WARM_STEPS.get(name, 10))
-    timed(step, place, seconds=0.05 if place.small else 0.7)
+    timed(step, place, seconds=0.05 if place.small else settle)
     return step
 
 
@@ -349,6 +393,7 @@ def main() -> None:
     parser.add_argument("workloads", nargs="+", choices=WORKLOADS)
     parser.add_argument("--seconds", type=float, default=3.0, help="of steady steps")
     parser.add_argument("--steps", type=int, default=0, help="so many steps instead")
+    parser.add_argument("--settle", type=float, default=0.7, help="seconds of steps before those that are measured")
     parser.add_argument("--device", default="cuda", choices=("cuda", "cpu"))
     parser.add_argument("--small", action="store_true")
     parser.add_argument("--turns", action="store_true", help="run the workloads named on the standard input")
@@ -360,10 +405,10 @@ def main() -> None:
         take_turns({name: warmed(name, place) for name in options.workloads}, place)
         return
     for name in options.workloads:
-        step = warmed(name, place)
-        took = timed(step, place, options.seconds, options.steps)
+        step = warmed(name, place, options.settle)
+        took, each = measured(step, place, options.seconds, options.steps)
         del step
-        print_result(summary(name, took, **peak_memory(), last_ns=time.monotonic_ns()))
+        print_result(summary(name, took, **each, **peak_memory(), last_ns=time.monotonic_ns()))
 
 
 if __name__ == "__main__":

@@ -59,7 +59,7 @@ class IdleGaps:
     groups: pl.DataFrame
     """GROUPS: gaps of equal cause at one place, the longest in all first. `file` and `line`: the thread's place meanwhile, by its samples,
     else the launch that ended the gap. `layer`: where most of it is (in the steps that are the scope), indices as `*`. `share`: of the time
-    from the first to the last activity of the devices; `step_share`: the part in the steps that are the scope, of the time of these steps."""
+    from the first to the last activity of the devices; `step_share`: the part in the steps that are the scope, of these steps' time."""
     longest: pl.DataFrame
     """GAPS: the LONGEST longest."""
     step_time: int
