@@ -14,7 +14,8 @@ from aiflame.analyze.layer_groups import collapsed
 from aiflame.analyze.step_times import Steps
 from aiflame.attribute.arrays import nodes
 from aiflame.attribute.groupings import LISTS, RANK
-from aiflame.attribute.tree import LAUNCHES, Frame, Tree, frame_table
+from aiflame.attribute.limits.bounds import COLUMNS, of_limits
+from aiflame.attribute.tree import LAUNCHES, OF_LIMITS, Frame, Tree, frame_table
 from aiflame.errors import AiflameError
 from aiflame.json_text import json_text, schema
 from aiflame.profile.schema.kinds import Kind
@@ -27,7 +28,8 @@ def top(tree: Tree, by: str = "function", metric: str | None = None, *, alike: b
 
     `self` is the time in the item itself and sums up to the tree's total; `total` adds its callees, counted once where it
     calls itself. Where the tree knows how often each kernel was launched, there are also launches (by kernel, or by meaning) and mean (by
-    kernel). For a list by layer, region, op, phase, family, step or rank the tree must be grouped so.
+    kernel); where hardware counters were recorded, limit_percent, could_win and bound_by (`attribute.limits.bounds`). For a list by layer,
+    region, op, phase, family, step or rank the tree must be grouped so.
     `alike`: layers whose paths differ in their indices alone are one row, `layers.*.mlp`, with the number of them in `layers`.
     """
     if by not in LISTS:
@@ -65,6 +67,13 @@ def top(tree: Tree, by: str = "function", metric: str | None = None, *, alike: b
         launched[0] = nodes.gather(item, tree.values[LAUNCHES.name], len(items))[0]
         items = items.with_columns(launches=pl.Series(launched))
         counts = ["launches"]
+    if OF_LIMITS[0] in tree.metrics:
+        first = at == np.arange(len(tree))
+        sums = {one.name.removeprefix("limits-"): totals_once(tree, item, first, one.name, len(items)) for one in OF_LIMITS}
+        for one in OF_LIMITS:
+            sums[one.name.removeprefix("limits-")][0] = nodes.gather(item, tree.values[one.name], len(items))[0]
+        items = items.with_columns(pl.DataFrame(sums).select(of_limits()).get_columns())
+        counts = [*counts, *COLUMNS]
     if alike:
         counts = ["layers", *counts]
     return (

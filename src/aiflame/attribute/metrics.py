@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from aiflame.attribute.tree import BYTES, CPU_TIME, ENERGY, GPU_LATENCY, GPU_STALLS, GPU_TIME, WALL_TIME, Metric
+from aiflame.attribute.tree import BYTES, COULD_WIN, CPU_TIME, ENERGY, GPU_LATENCY, GPU_STALLS, GPU_TIME, WALL_TIME, Metric
 
 FUNCTION, LINE, INSTRUCTION, CALL_LINE = DETAILS = ("function", "line", "instruction", "call-line")
 """How deep the leaves of a tree go. `call-line`: to lines, and each caller has the line of its call below it, on CPUs."""
@@ -49,6 +49,7 @@ _ROWS = (
     MetricRow(GPU_LATENCY, _STALLS, compared=Compared.SAMPLES, moments=GPU_STALLS, detail=INSTRUCTION),
     MetricRow(BYTES, "record a program that copies memory to or from a GPU", compared=Compared.COPIES, moments=GPU_TIME),
     MetricRow(ENERGY, moments=GPU_TIME),
+    MetricRow(COULD_WIN, "record with --gpu-counters auto a program that runs on a listed device (docs/limits.md)", moments=GPU_TIME),
 )
 METRIC_ROWS: Mapping[str, MetricRow] = {row.metric.name: row for row in _ROWS}
 

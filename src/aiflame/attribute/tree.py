@@ -33,8 +33,22 @@ GPU_STALLS = Metric("gpu-stalls", "samples", "GPU samples, divided over launches
 GPU_LATENCY = Metric("gpu-latency", "samples", "GPU samples in whose cycle nothing was issued, divided over launches by their time")
 BYTES = Metric("bytes", "bytes", "bytes copied")
 ENERGY = Metric("energy", "µJ", "energy")
+COULD_WIN = Metric("could-win", "ns", "GPU time beyond the device's limits")
 LAUNCHES = Metric("launches", "launches", "launches")
 """Beside GPU time, bytes and energy: how often each kernel or copy ran."""
+OF_LIMITS = tuple(
+    Metric(f"limits-{name}", "ns", label)
+    for name, label in (
+        ("counted", "GPU time of kernels with hardware counters"),
+        ("limit", "their time at the device's limit"),
+        ("memory", "their time at the peak of the memory"),
+        ("tensor", "their time at the full rate of tensor cores"),
+        ("active", "their time in which multiprocessors had work"),
+        ("warps", "their time, times the share of the warps that fit"),
+        ("waited", "time in which the device waited for their launch"),
+    )
+)
+"""Beside GPU time, where hardware counters were recorded."""
 
 FRAME_COLUMNS: Mapping[str, type[pl.DataType]] = {
     "name": pl.String,  # short, for reading

@@ -22,13 +22,14 @@ from aiflame.attribute.devices.scopes import SCOPED, Scopes, scopes
 from aiflame.attribute.devices.work import Work, work
 from aiflame.attribute.energy.gpu_energy import IDLE_ENERGY, energy
 from aiflame.attribute.forest import Forest, NodeIds, TreeBuilder
+from aiflame.attribute.limits.kernels import has_counters, of_sites, waited
 from aiflame.attribute.meaning.context import of_devices
 from aiflame.attribute.meaning.fused_split import Compiled, SplitOverOps, split_over_ops
 from aiflame.attribute.metrics import WITH_IDLE
 from aiflame.attribute.prefixes import Prefix, add_prefix
 from aiflame.attribute.stacks.functions import Functions, functions
 from aiflame.attribute.stacks.table import stack_table
-from aiflame.attribute.tree import BYTES, ENERGY, GPU_LATENCY, GPU_TIME, LAUNCHES, Metric, Tree, frame_table
+from aiflame.attribute.tree import BYTES, COULD_WIN, ENERGY, GPU_LATENCY, GPU_TIME, LAUNCHES, OF_LIMITS, Metric, Tree, frame_table
 from aiflame.profile.schema.kinds import Kind
 from aiflame.profile.tables.interface import Tables
 
@@ -53,6 +54,14 @@ def energy_tree(profile: Tables, detail: str = "function", by: Prefix | None = N
     energies = energy(profile, plan.gpu_work)
     metric = replace(ENERGY, label=ENERGY.label + energies.label)
     return _whole_tree(plan, metric, energies.sites, energies.idle.with_columns(name=pl.lit(IDLE_ENERGY)), detail)
+
+
+def could_win_tree(profile: Tables, detail: str = "function", by: Prefix | None = None) -> Tree:
+    """The time of kernels beyond that at their device's limits (`attribute.limits`). Otherwise as `time_tree`, without idle time."""
+    plan = _Plan.of(profile, by)
+    values = of_sites(profile, plan.gpu_work)
+    resting = pl.DataFrame(schema={"process": pl.UInt32, "device": pl.String, "value": pl.Int64, "name": pl.String})
+    return _whole_tree(plan, COULD_WIN, values["counted"] - values["limit"], resting, detail)
 
 
 def _whole_tree(plan: _Plan, metric: Metric, measured: Ints, resting: pl.DataFrame, detail: str, recorded: Scopes | None = None) -> Tree:
@@ -89,10 +98,20 @@ def _whole_tree(plan: _Plan, metric: Metric, measured: Ints, resting: pl.DataFra
         metric = replace(metric, label=metric.label + WITH_IDLE)
     values = np.concatenate([value, inner_value, resting["value"].to_numpy()])
     counts = gpu_work.sites["launches"].to_numpy()
-    return builder.finish(
-        (metric, LAUNCHES),
-        {metric.name: (np.concatenate([place, inner, idle_nodes]), values), LAUNCHES.name: (place[divided.first()], counts)},
-    )
+    given = {metric.name: (np.concatenate([place, inner, idle_nodes]), values), LAUNCHES.name: (place[divided.first()], counts)}
+    beside = _beside(profile, gpu_work) if metric.name == GPU_TIME.name else {}
+    for one, values_of_sites in beside.items():
+        row, _, value = divided.divide(np.arange(len(values_of_sites)), values_of_sites)
+        given[one.name] = place[row], value
+    return builder.finish((metric, LAUNCHES, *beside), given)
+
+
+def _beside(profile: Tables, gpu_work: Work) -> dict[Metric, Ints]:
+    """OF_LIMITS of each site, where counters were recorded."""
+    if not has_counters(profile):
+        return {}
+    values = of_sites(profile, gpu_work) | {"waited": waited(gpu_work)}
+    return {metric: values[metric.name.removeprefix("limits-")] for metric in OF_LIMITS}
 
 
 def bytes_tree(profile: Tables, by: Prefix | None = None) -> Tree:
