@@ -46,7 +46,7 @@ def top(tree: Tree, by: str = "function", metric: str | None = None, *, alike: b
     frames, frame = _whole_paths(tree, listed.kinds[0], listed.path) if listed.path else (tree.frames, tree.frame)
     alike &= by == "layer"
     if alike:
-        frames = frames.with_columns(path="name", name=_group_of_layers())
+        frames = frames.with_columns(path="name", name=_group_of_layers(), full_name=_class_of_layer())
     items, item_of_frame = _items(frames, by)
     item = np.where(at >= 0, item_of_frame[frame[at]], 0)
 
@@ -116,6 +116,12 @@ def to_json(
 def _group_of_layers() -> pl.Expr:
     layer = pl.col("kind") == int(Kind.LAYER)
     return pl.when(layer).then(collapsed(pl.col("name"))).otherwise("name")
+
+
+def _class_of_layer() -> pl.Expr:
+    """`layers.3.mlp (app.Mlp)` → `(app.Mlp)`: the path in front differs from layer to layer."""
+    layer = pl.col("kind") == int(Kind.LAYER)
+    return pl.when(layer).then(pl.col("full_name").str.extract(r"(\([^ ()]*\))$").fill_null("")).otherwise("full_name")
 
 
 def _whole_paths(tree: Tree, kind: Kind, between: str) -> tuple[pl.DataFrame, NDArray[np.int64]]:

@@ -18,7 +18,7 @@ from hostile_profiles import unsealed
 from made_ranks import Made, job
 from report_profiles import training
 from sampled_kernels import Sampled, line, profile
-from stories import Story, train
+from stories import Counted, Story, train
 
 from aiflame.analyze.intra.kernels import IntraKernel
 from aiflame.cli.commands import COMMANDS, load, parser
@@ -90,6 +90,9 @@ def profiles(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     tuned = Story()
     for number in range(9):
         tuned.work(number, number, number + 1, ("benchmark_all_configs", "/torch/_inductor/runtime/triton_heuristics.py", 9))
+    counted = Counted()
+    counted.layer_work(0, 10, 110, "model")
+    counted.count(memory=0.8)
     alike = [Sampled(name, [(0, "LDG", line(7), {"wait": 5})]) for name in ("gemm_a", "gemm_b")]
     paths = {
         "training": training(folder / "training.aiflame").path,
@@ -99,6 +102,7 @@ def profiles(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         "kernels": unsealed(folder / "kernels.aiflame"),
         "steps": story.profile(folder / "steps").path,
         "tuned": tuned.profile(folder / "tuned").path,
+        "counted": counted.profile(folder / "counted").path,
         "alike": profile(folder / "alike.aiflame", *alike).path,
         "first": repeated(folder, 1).path,
         "second": repeated(folder, 2).path,
@@ -117,6 +121,7 @@ RUNS: dict[str, list[list[str]]] = {
         ["top", "{tuned}"],
         ["top", "{steps}", "--by", "step"],
         ["top", "{training}", "--by", "layer"],
+        ["top", "{counted}"],
     ],
     "flame": [["flame", "{training}", "-o", "{folder}/f.svg"]],
     "annotate": [

@@ -19,7 +19,7 @@ from aiflame.attribute.devices.stall_samples import samples_of_counter
 from aiflame.attribute.metrics import CLOCK, METRICS
 from aiflame.attribute.stacks.process_frames import short_command
 from aiflame.attribute.stacks.sample_time import sample_ns
-from aiflame.attribute.tree import BYTES, ENERGY, GPU_LATENCY, GPU_TIME
+from aiflame.attribute.tree import BYTES, COULD_WIN, ENERGY, GPU_LATENCY, GPU_TIME
 from aiflame.attribute.trees.build import default_metric, metrics, tree
 from aiflame.profile.folder.meta import Meta
 from aiflame.profile.schema.kinds import Kind
@@ -155,7 +155,7 @@ def _totals(analysis: ProfileAnalysis) -> list[MetricTotal]:
             total = int(analysis.sites["took"].sum())
         elif name == BYTES.name:
             total = int(analysis.sites.filter(pl.col("kind") == int(Kind.GPU_COPY))["bytes"].sum())
-        elif name == ENERGY.name:
+        elif name in (COULD_WIN.name, ENERGY.name):
             total = tree(profile, name).total(name)
         else:
             total = _samples(profile, latency=name == GPU_LATENCY.name)

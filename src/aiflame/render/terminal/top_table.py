@@ -21,6 +21,8 @@ from aiflame.render.terminal.console import Terminal
 from aiflame.resolve.device.stall_reasons import meaning
 
 BAR, GAP = 16, 2
+LIMIT = "limit_percent"
+"""A column that answers have where hardware counters were recorded."""
 NARROW, MEDIUM, WIDE = 40, 72, 100
 """Columns of the terminal from which on the table also has the share with callees, its amount and the place, and bars."""
 STYLES = {
@@ -119,6 +121,11 @@ def top_table(answer: pl.DataFrame, tree: Tree, metric: str, by: str, width: int
         numbers["Launches"] = [f"{count:,}" if count else "" for count in answer["launches"]]
     if "mean" in answer.columns and width >= MEDIUM:
         numbers["Mean"] = ["" if mean is None else amount(round(mean), unit) for mean in answer["mean"]]
+    if LIMIT in answer.columns and width >= MEDIUM:
+        numbers["% limit"] = ["" if part is None else f"{part:.0f}%" for part in answer[LIMIT]]
+        numbers["Could win"] = ["" if won is None else amount(won, "ns") for won in answer["could_win"]]
+    if LIMIT in answer.columns and width >= WIDE and (answer["bound_by"] != "").any():
+        numbers["Bound by"] = answer["bound_by"].to_list()
     if "layers" in answer.columns and width >= MEDIUM and (answer["layers"] > 1).any():
         numbers["Layers"] = [f"{count:,}" for count in answer["layers"]]
     texts = {GROUPINGS[by].heading: [Text(name, STYLES.get(Kind(kind), "")) for name, kind in answer.select("name", "kind").rows()]}

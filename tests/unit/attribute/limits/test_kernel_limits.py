@@ -13,7 +13,7 @@ from aiflame.attribute.limits.kernels import has_counters, kernel_limits
 from aiflame.attribute.limits.peaks import DEVICES, peaks
 from aiflame.attribute.tree import COULD_WIN, GPU_TIME
 from aiflame.attribute.trees.build import metrics, tree
-from counted_kernels import Counted
+from stories import Counted
 from device_work import kernel
 from device_work import profile as made
 
