@@ -29,7 +29,7 @@ TREE = PROFILE | {"attribute", "attribute.arrays"}
 STACKS = RESOLVE | TREE | {"attribute.stacks"}
 MEANING = STACKS | {"attribute.meaning"}
 DEVICES = MEANING | {"attribute.devices"}
-TREES = DEVICES | {"attribute.transforms", "attribute.energy", "attribute.trees"}
+TREES = DEVICES | {"attribute.transforms", "attribute.energy", "attribute.counters", "attribute.trees"}
 ATTRIBUTE = TREES | {"attribute.sites", "attribute.timeline", "memory"}
 ASKED = ATTRIBUTE | {"analyze"}
 ON_DEVICES = ASKED | {"analyze.device"}
@@ -73,9 +73,10 @@ MAY_IMPORT: dict[str, set[str]] = {
     "attribute.meaning": STACKS,
     "attribute.devices": MEANING,
     "attribute.energy": DEVICES,
+    "attribute.counters": DEVICES,
     "attribute.trees": TREES,
     "attribute.sites": TREES,
-    "attribute.timeline": DEVICES | {"attribute.transforms", "memory"},
+    "attribute.timeline": DEVICES | {"attribute.counters", "attribute.transforms", "memory"},
     "analyze": ATTRIBUTE,
     "analyze.kernel": ATTRIBUTE,
     "analyze.source": ASKED | {"analyze.kernel"},
