@@ -1,0 +1,97 @@
+"""The table `gpu_counters` as stretches of time of each device, with a value for each counter.
+
+Stretches of a device should not overlap. Where they do, as in a damaged profile or where two recorders counted, they are parted into lanes
+that are divided one by one. A stretch of no length, and what comes after the limits below, belongs to nothing of the program.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from aiflame.attribute.arrays.types import Ints
+from aiflame.attribute.devices.windows import LATEST, lanes
+from aiflame.profile.tables.interface import Tables
+
+MOST = 1 << 50
+"""A device counts no more in one stretch unless the record is damaged."""
+MOST_SUM = 1 << 61
+MOST_METRICS = 64
+MOST_DEVICES = 256
+ROWS = ["process", "device", "metric", "value"]
+
+
+@dataclass(frozen=True, slots=True)
+class Stretches:
+    """Of one device: sorted, without overlap."""
+
+    begin: Ints
+    end: Ints
+    values: dict[str, Ints]
+    """For each metric one value a stretch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Devices:
+    """The devices of a profile, each known by its address where it has one: processes may number them differently."""
+
+    names: dict[str, list[str]]
+    """For a process' name of a device: the addresses that any process recorded for it."""
+    addresses: dict[tuple[int, str], str]
+
+    @staticmethod
+    def of(profile: Tables) -> Devices:
+        addresses, names = {}, {}
+        if profile.has("gpu_devices"):
+            for process, device, address in profile.table("gpu_devices").select("process", "device", "address").rows():
+                if address:
+                    addresses[process, device] = address.lower()
+                    names.setdefault(device, []).append(address.lower())
+        return Devices(names, addresses)
+
+    def key(self, process: int, device: str) -> str:
+        """The same for all names of a device. In a profile of several hosts their names stand before those of devices."""
+        known = self.names.get(device, [])
+        address = self.addresses.get((process, device)) or (known[0] if len(set(known)) == 1 else "")
+        host, between, _ = device.rpartition(": ")
+        return f"{host}{between}{address}" if address else device
+
+
+def has_counters(profile: Tables) -> bool:
+    return profile.has("gpu_counters")
+
+
+def counted_values(profile: Tables) -> pl.DataFrame:
+    """process, device, metric, begin_ns, end_ns, value: damaged values are limited."""
+    time = (pl.col(name).clip(upper_bound=LATEST).cast(pl.Int64) for name in ("begin_ns", "end_ns"))
+    value = pl.col("value").clip(upper_bound=MOST).cast(pl.Int64)
+    rows = profile.scan("gpu_counters").select("process", "device", "metric", *time, value).collect()
+    if rows["value"].cast(pl.Float64).sum() > MOST_SUM:
+        rows = rows.with_columns(pl.col("value").clip(upper_bound=MOST_SUM // len(rows)))
+    return rows
+
+
+def totals(rows: pl.DataFrame) -> pl.DataFrame:
+    """process, device, metric, value: what was counted in all."""
+    return rows.group_by(ROWS[:-1]).agg(pl.col("value").sum()).sort(ROWS[:-1])
+
+
+def stretches(rows: pl.DataFrame) -> Iterator[Stretches]:
+    """The stretches of one device (rows of `counted_values`), those of metrics counted together as one."""
+    rows = rows.filter(pl.col("end_ns") > pl.col("begin_ns"))
+    metrics = rows["metric"].unique().sort().to_list()[:MOST_METRICS]
+    together: dict[tuple[bytes, bytes], dict[str, Ints]] = {}
+    for metric in metrics:
+        own = rows.filter(pl.col("metric") == metric).group_by("begin_ns", "end_ns").agg(pl.col("value").sum()).sort("begin_ns", "end_ns")
+        begin, end = own["begin_ns"].to_numpy(), own["end_ns"].to_numpy()
+        together.setdefault((begin.tobytes(), end.tobytes()), {})[metric] = own["value"].to_numpy()
+    for (begins, ends), values in together.items():
+        begin, end = np.frombuffer(begins, dtype=np.int64), np.frombuffer(ends, dtype=np.int64)
+        if (begin[1:] >= end[:-1]).all():
+            yield Stretches(begin, end, values)
+            continue
+        for lane in lanes(begin, end):
+            yield Stretches(begin[lane], end[lane], {metric: value[lane] for metric, value in values.items()})
