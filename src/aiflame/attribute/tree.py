@@ -41,8 +41,8 @@ OF_LIMITS = tuple(
     for name, label in (
         ("counted", "GPU time of kernels with hardware counters"),
         ("limit", "their time at the device's limit"),
-        ("memory", "their time at the peak of the memory"),
-        ("tensor", "their time at the full rate of tensor cores"),
+        ("by_memory", "the part of it that the memory limits"),
+        ("error", "the standard error of it"),
         ("active", "their time in which multiprocessors had work"),
         ("warps", "their time, times the share of the warps that fit"),
         ("waited", "time in which the device waited for their launch"),

@@ -17,15 +17,16 @@ FEW_WARPS = 0.25
 """Of the warps that fit: a multiprocessor with fewer cannot have enough loads in flight (3.35 TB/s times 0.7 µs are 18 KB on each of an
 H100's: 16 warps with two loads of 16 bytes a thread)."""
 
-COLUMNS = ("limit_percent", "could_win", "bound_by")
+COLUMNS = ("limit_percent", "limit_error", "could_win", "bound_by")
 
 
 def of_limits() -> list[pl.Expr]:
-    """COLUMNS, from columns named as OF_LIMITS without `limits-`. Without counters: null, null and ""."""
+    """COLUMNS, from columns named as OF_LIMITS without `limits-`; the first two in percent of the time. Without counters: null, null, null and ""."""
     counted = pl.col("counted")
     known = counted > 0
     return [
         pl.when(known).then(pl.col("limit") * 100 / counted).alias("limit_percent"),
+        pl.when(known).then(pl.col("error") * 100 / counted).alias("limit_error"),
         pl.when(known).then(counted - pl.col("limit")).alias("could_win"),
         bound_by().alias("bound_by"),
     ]
@@ -33,15 +34,15 @@ def of_limits() -> list[pl.Expr]:
 
 def bound_by() -> pl.Expr:
     """One of BOUNDS for each row; "" where no counter was recorded."""
-    counted, memory, tensor = pl.col("counted"), pl.col("memory"), pl.col("tensor")
+    counted, limit = pl.col("counted"), pl.col("limit")
     few = (pl.col("active") > 0) & (pl.col("active") < FEW_ACTIVE * counted)
     few |= (pl.col("warps") > 0) & (pl.col("warps") < FEW_WARPS * pl.col("active"))
     return (
         pl.when(counted <= 0)
         .then(pl.lit(NOTHING))
-        .when((memory >= NEAR * counted) & (memory >= tensor))
+        .when((limit >= NEAR * counted) & (2 * pl.col("by_memory") >= limit))
         .then(pl.lit(MEMORY))
-        .when(tensor >= NEAR * counted)
+        .when(limit >= NEAR * counted)
         .then(pl.lit(TENSOR))
         .when(pl.col("waited") >= WAITS * counted)
         .then(pl.lit(LAUNCH))

@@ -1,8 +1,8 @@
-"""The time that kernels would take at the limits of their device: their bytes at the peak bandwidth of its memory, their work on tensor
+"""The time that kernels would take at the limits of their device: their bytes at the peak bandwidth of its memory, or their work on tensor
 cores at the full rate, whichever is longer.
 
-Tensor cores are measured in cycles: cycles in which they worked, of the cycles that passed. This needs no figure of the vendor, and holds
-at the clock that the device had."""
+Tensor cores are measured in cycles: those in which they worked, of those that passed. This needs no figure of the vendor, and holds at the
+clock that the device had."""
 
 from __future__ import annotations
 
@@ -13,33 +13,33 @@ import polars as pl
 
 from aiflame.attribute.analysis import Analysis, once
 from aiflame.attribute.arrays.types import Floats, Ints, Mask
+from aiflame.attribute.counters.counted import Counts, counts
+from aiflame.attribute.counters.intervals import has_counters as recorded_counters
+from aiflame.attribute.counters.names import ACTIVE, DRAM, TENSOR, WARPS
 from aiflame.attribute.devices.work import Work
-from aiflame.attribute.limits.counted import counted
 from aiflame.attribute.limits.peaks import peaks
 from aiflame.attribute.meaning.families import COLLECTIVE, families
 from aiflame.profile.tables.interface import Tables
 
-READ, WRITTEN, TENSOR, ELAPSED = "dram-read-bytes", "dram-write-bytes", "tensor-cycles", "sm-cycles"
-ACTIVE, WARPS = "sm-active-cycles", "warp-cycles"
-NEEDED = (READ, WRITTEN, TENSOR, ELAPSED)
-"""Without one of these the limit of a kernel is not known."""
+MOST_OF_IT = 0.5
+"""Of a kernel's time: counters that cover less of it say too little about the rest."""
 MERELY_LAUNCHED_NS = 100_000
 """A device that has nothing to do for longer than this before a kernel waits for something else than its launch: a launch takes 5 to 10 µs,
 with Python around it up to several times as long."""
-
-OF_SITES = ("counted", "limit", "memory", "tensor", "active", "warps", "estimated", "dram")
-"""Sums over the kernels of a site that counters cover: their time; their time at the limit, at that of the memory, at that of tensor cores;
-the time in which multiprocessors had work; the share of the warps that fit there, times the time; the time of kernels whose values are
-estimated (all ns); and the bytes of DRAM."""
+NOT_TOLD_APART = 1.0
+"""The error of a value, as a part of it, where the data do not tell the kernel from others that ran at the same times."""
 
 
 @dataclass(frozen=True, slots=True)
 class KernelLimits:
-    """For each row of `kernels`, in the order of the table. Times are ns."""
+    """For each row of `kernels`, in the order of the table. Times are ns; 0 where `known` is False."""
 
     known: Mask
+    """Counters cover most of it, and its device is listed."""
     estimated: Mask
-    """Its values were estimated from stretches of time in which others ran, too."""
+    """A part of its values was divided by estimated rates, as other work ran in the same stretches of counters."""
+    error: Floats
+    """Of `limit`, ns: a standard error."""
     dram: Floats
     """Bytes that it read from the device's memory and wrote there."""
     memory: Floats
@@ -53,38 +53,49 @@ class KernelLimits:
     def limit(self) -> Floats:
         return np.maximum(self.memory, self.tensor)
 
+    @property
+    def by_memory(self) -> Floats:
+        """The limit of kernels that memory limits, 0 of others."""
+        return np.where(self.memory >= self.tensor, self.memory, 0.0)
 
-def has_counters(profile: Tables) -> bool:
-    """Whether counters cover any kernel whose device is known."""
-    return bool(kernel_limits(profile).known.any())
+
+def has_limits(profile: Tables) -> bool:
+    """Whether the limit of any kernel is known."""
+    return recorded_counters(profile) and bool(kernel_limits(profile).known.any())
 
 
 @once
 def kernel_limits(profile: Analysis) -> KernelLimits:
     kernels = _with_devices(profile)
+    of, size = counts(profile), len(kernels)
     took = np.maximum((kernels["end_ns"] - kernels["start_ns"]).to_numpy(), 0).astype(np.float64)
-    values, exact = _wide(counted(profile), len(kernels))
+    covered, cycles = of.covered_ns[:size], of.cycles[:size]  # kernels come first
     bandwidth, warps = (_figures(kernels["device"], field) for field in ("memory", "warps"))
-    cycles = values.get(ELAPSED, np.full(len(kernels), np.nan))
-    known = (took > 0) & (bandwidth > 0) & (cycles > 0) & ~_collective(profile, kernels["name"])
-    for name in NEEDED:
-        known &= np.isfinite(values[name]) if name in values else False
+    known = (took > 0) & (covered >= MOST_OF_IT * took) & (cycles > 0) & (bandwidth > 0) & ~_collective(profile, kernels["name"])
+    known &= {*DRAM, TENSOR} <= set(of.values)
+    more = np.divide(took, covered, out=np.zeros(size), where=known)
 
-    def part(name: str, of: Floats) -> Floats:
-        there = known & (of > 0) & np.isfinite(values.get(name, np.nan))
-        return np.divide(values.get(name, 0), of, out=np.zeros(len(kernels)), where=there)
+    def value(*names: str) -> Floats:
+        return sum((of.values[name][:size] for name in names if name in of.values), np.zeros(size)) * known
 
-    active, dram = part(ACTIVE, cycles), np.where(known, values.get(READ, 0) + values.get(WRITTEN, np.float64(0)), 0.0)
-    memory = np.divide(dram * 1e9, bandwidth, out=np.zeros(len(kernels)), where=known)
-    return KernelLimits(known, known & ~exact, dram, memory, part(TENSOR, cycles) * took, active * took, part(WARPS, cycles * warps) * took)
+    def part(name: str, of_cycles: Floats) -> Floats:
+        return np.divide(value(name), of_cycles, out=np.zeros(size), where=known) * took
+
+    dram = value(*DRAM) * more
+    memory = np.divide(dram * 1e9, bandwidth, out=np.zeros(size), where=known)
+    tensor = part(TENSOR, cycles)
+    estimated, error = _errors(profile, of, kernels, known, memory >= tensor)
+    limit_error = np.maximum(memory, tensor) * error
+    return KernelLimits(known, estimated, limit_error, dram, memory, tensor, part(ACTIVE, cycles), part(WARPS, cycles * warps))
 
 
 def of_sites(profile: Tables, work: Work, inside: Mask | None = None) -> dict[str, Ints]:
-    """OF_SITES for each of `work.sites`. `inside`: the executions that count.
+    """For each of `work.sites` the sums over its kernels whose limit is known. `inside`: the executions that count.
 
-    A limit is never more than the time taken: estimates may be, and so may clocks above the vendor's."""
+    `counted`: their time; `limit`, `by_memory`, `memory`, `tensor`, `active`, `warps`, `error` as in KernelLimits; `estimated`: the time of
+    those whose values are estimates (all ns); `dram` (bytes). No time at a limit is more than the time taken: estimates may be."""
     limits = kernel_limits(profile)
-    executions = work.executions[: len(limits.known)]  # kernels come first
+    executions = work.executions[: len(limits.known)]
     took = (executions["end_ns"] - executions["start_ns"]).cast(pl.Int64).to_numpy()
     row = np.flatnonzero(limits.known if inside is None else limits.known & inside[: len(limits.known)])
     site = executions["site"].to_numpy()[row]
@@ -93,8 +104,8 @@ def of_sites(profile: Tables, work: Work, inside: Mask | None = None) -> dict[st
         return np.rint(np.bincount(site, value[row], len(work.sites))).astype(np.int64)
 
     whole = summed(took)
-    times = {"limit": limits.limit, "memory": limits.memory, "tensor": limits.tensor, "active": limits.active, "warps": limits.warps}
-    sums = {name: np.minimum(summed(value), whole) for name, value in times.items()}
+    times = ("limit", "by_memory", "memory", "tensor", "active", "warps", "error")
+    sums = {name: np.minimum(summed(getattr(limits, name)), whole) for name in times}
     return {"counted": whole, **sums, "estimated": summed(np.where(limits.estimated, took, 0)), "dram": summed(limits.dram)}
 
 
@@ -111,16 +122,23 @@ def waited(work: Work, inside: Mask | None = None) -> Ints:
     return np.bincount(gaps["site"].to_numpy(), gaps["gap"].to_numpy(), len(work.sites)).astype(np.int64)
 
 
-def _wide(rows: pl.DataFrame, kernels: int) -> tuple[dict[str, Floats], Mask]:
-    """For each metric the value of each kernel, NaN where it has none; and whether all of a kernel's values are exact."""
-    values: dict[str, Floats] = {}
-    exact = np.ones(kernels, dtype=np.bool_)
-    exact[rows.filter(~pl.col("exact"), pl.col("metric").is_in(NEEDED))["row"].to_numpy()] = False
-    for (metric,), of_metric in rows.partition_by("metric", as_dict=True).items():
-        column = np.full(kernels, np.nan)
-        column[of_metric["row"].to_numpy()] = of_metric["value"].to_numpy()
-        values[str(metric)] = column
-    return values, exact
+def _errors(profile: Tables, of: Counts, kernels: pl.DataFrame, known: Mask, by_memory: Mask) -> tuple[Mask, Floats]:
+    """Whether a kernel's values are estimates, and the error of the value that limits it, as a part of it."""
+    size = len(kernels)
+    estimated, error = np.zeros(size, dtype=np.bool_), np.zeros(size)
+    alike = ["device", "name", "metric"]
+    rates = of.rates.filter(pl.col("rate") > 0, pl.col("name").is_not_null()).group_by(alike).agg(pl.col("rate", "error").mean(), pl.col("told_apart").all())
+    relative = rates.with_columns(error=pl.when("told_apart").then(pl.col("error") / pl.col("rate")).otherwise(NOT_TOLD_APART))
+    for metrics, here in ((DRAM, by_memory), ((TENSOR,), ~by_memory)):
+        value = sum((of.values[name][:size] for name in metrics if name in of.values), np.zeros(size))
+        divided = sum((of.estimated[name][:size] for name in metrics if name in of.estimated), np.zeros(size))
+        of_kinds = relative.filter(pl.col("metric").is_in(list(metrics))).group_by("device", "name").agg(pl.col("error").max())
+        joined = kernels.join(of_kinds, on=["device", "name"], how="left", maintain_order="left")["error"]
+        off = np.minimum(joined.fill_null(NOT_TOLD_APART).to_numpy(), NOT_TOLD_APART)
+        part = np.divide(divided, value, out=np.zeros(size), where=value > 0)
+        estimated |= known & here & (divided > 0)
+        error = np.where(known & here, part * off, error)
+    return estimated, error
 
 
 def _with_devices(profile: Tables) -> pl.DataFrame:

@@ -8,7 +8,7 @@ import polars as pl
 
 from aiflame.attribute.energy.power import CPUS, GPUS, measured
 from aiflame.attribute.groupings import FAMILY, OF_TREES, PREFIXES, RANK, REGROUPS
-from aiflame.attribute.limits.kernels import has_counters
+from aiflame.attribute.limits.kernels import has_limits
 from aiflame.attribute.metrics import CLOCK, DETAILS, METRIC_ROWS, METRICS, OF_GPU, SAMPLED
 from aiflame.attribute.prefixes import Prefix, in_steady_steps
 from aiflame.attribute.transforms.filters import without_idle
@@ -77,7 +77,7 @@ def metrics(profile: Tables) -> list[str]:
         there.append(BYTES.name)
     if measured(profile, *GPUS) if has_executions else CPU_TIME.name in there and measured(profile, CPUS):
         there.append(ENERGY.name)
-    if has_executions and has_counters(profile):
+    if has_executions and has_limits(profile):
         there.append(COULD_WIN.name)
     return there
 

@@ -22,7 +22,7 @@ from aiflame.attribute.devices.scopes import SCOPED, Scopes, scopes
 from aiflame.attribute.devices.work import Work, work
 from aiflame.attribute.energy.gpu_energy import IDLE_ENERGY, energy
 from aiflame.attribute.forest import Forest, NodeIds, TreeBuilder
-from aiflame.attribute.limits.kernels import has_counters, of_sites, waited
+from aiflame.attribute.limits.kernels import has_limits, of_sites, waited
 from aiflame.attribute.meaning.context import of_devices
 from aiflame.attribute.meaning.fused_split import Compiled, SplitOverOps, split_over_ops
 from aiflame.attribute.metrics import WITH_IDLE
@@ -108,7 +108,7 @@ def _whole_tree(plan: _Plan, metric: Metric, measured: Ints, resting: pl.DataFra
 
 def _beside(profile: Tables, gpu_work: Work) -> dict[Metric, Ints]:
     """OF_LIMITS of each site, where counters were recorded."""
-    if not has_counters(profile):
+    if not has_limits(profile):
         return {}
     values = of_sites(profile, gpu_work) | {"waited": waited(gpu_work)}
     return {metric: values[metric.name.removeprefix("limits-")] for metric in OF_LIMITS}

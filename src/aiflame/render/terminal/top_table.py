@@ -23,6 +23,8 @@ from aiflame.resolve.device.stall_reasons import meaning
 BAR, GAP = 16, 2
 LIMIT = "limit_percent"
 """A column that answers have where hardware counters were recorded."""
+SMALL_ERROR = 1.0
+"""Percentage points: a smaller error is not worth its letters."""
 NARROW, MEDIUM, WIDE = 40, 72, 100
 """Columns of the terminal from which on the table also has the share with callees, its amount and the place, and bars."""
 STYLES = {
@@ -122,7 +124,7 @@ def top_table(answer: pl.DataFrame, tree: Tree, metric: str, by: str, width: int
     if "mean" in answer.columns and width >= MEDIUM:
         numbers["Mean"] = ["" if mean is None else amount(round(mean), unit) for mean in answer["mean"]]
     if LIMIT in answer.columns and width >= MEDIUM:
-        numbers["% limit"] = ["" if part is None else f"{part:.0f}%" for part in answer[LIMIT]]
+        numbers["% limit"] = [_percent(*values) for values in answer.select(LIMIT, "limit_error").rows()]
         numbers["Could win"] = ["" if won is None else amount(won, "ns") for won in answer["could_win"]]
     if LIMIT in answer.columns and width >= WIDE and (answer["bound_by"] != "").any():
         numbers["Bound by"] = answer["bound_by"].to_list()
@@ -149,6 +151,13 @@ def top_table(answer: pl.DataFrame, tree: Tree, metric: str, by: str, width: int
     for row in zip(*numbers.values(), *texts.values(), strict=True):
         table.add_row(*row)
     return table
+
+
+def _percent(part: float | None, error: float | None) -> str:
+    """`71%`, and of an estimate its error: `71±4%`."""
+    if part is None:
+        return ""
+    return f"{part:.0f}±{error:.0f}%" if error and error >= SMALL_ERROR else f"{part:.0f}%"
 
 
 def shared_widths(wanted: Sequence[int], width: int) -> list[int]:

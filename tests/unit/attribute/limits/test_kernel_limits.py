@@ -9,11 +9,11 @@ import pytest
 
 from aiflame.analyze.top import top
 from aiflame.attribute.limits.bounds import of_limits
-from aiflame.attribute.limits.kernels import has_counters, kernel_limits
+from aiflame.attribute.limits.kernels import has_limits, kernel_limits
 from aiflame.attribute.limits.peaks import DEVICES, peaks
 from aiflame.attribute.tree import COULD_WIN, GPU_TIME
 from aiflame.attribute.trees.build import metrics, tree
-from stories import Counted
+from stories import US, Counted
 from device_work import kernel
 from device_work import profile as made
 
@@ -65,7 +65,7 @@ def test_without_counters_nothing_is_said(tmp_path: Path) -> None:
     story = Counted()
     story.layer_work(0, 10, 110, "model")
     profile = story.profile(tmp_path)
-    assert not has_counters(profile)
+    assert not has_limits(profile)
     assert COULD_WIN.name not in metrics(profile)
     assert "limit_percent" not in top(tree(profile, GPU_TIME.name), "kernel").columns
 
@@ -79,11 +79,27 @@ def test_a_kernel_outside_of_all_counters_counts_in_no_sum(tmp_path: Path) -> No
     assert (row["self"], row["could_win"], round(row["limit_percent"])) == (400_000, 50_000, 50)
 
 
+def test_values_that_were_divided_have_an_error(tmp_path: Path) -> None:
+    """Two kernels always run in one stretch, one after the other: nothing tells their rates apart."""
+    story = Counted()
+    for number in range(6):
+        begin = 1000 * (number + 1)
+        story.layer_work(begin - 10, begin, begin + 50, "model", name="first")
+        story.layer_work(begin, begin + 50, begin + 100, "model", name="second")
+        story.kernels[-1]["start_ns"] -= 50 * US
+        story.count(memory=0.5)
+        story.kernels[-1]["start_ns"] += 50 * US
+    limits = kernel_limits(story.profile(tmp_path))
+    assert limits.known.all() and limits.estimated.all()
+    assert limits.limit == pytest.approx([25_000] * 12, rel=1e-2)
+    assert limits.error == pytest.approx(limits.limit)
+
+
 def test_collectives_have_no_limit(tmp_path: Path) -> None:
     story = Counted()
     story.layer_work(0, 10, 110, "model", name="ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)")
     story.count(memory=0.1)
-    assert not has_counters(story.profile(tmp_path))
+    assert not has_limits(story.profile(tmp_path))
 
 
 def test_a_limit_is_never_more_than_the_time(tmp_path: Path) -> None:
@@ -97,28 +113,28 @@ def test_a_limit_is_never_more_than_the_time(tmp_path: Path) -> None:
 def test_a_device_that_is_not_listed_has_no_limit(tmp_path: Path) -> None:
     ran = [kernel(1, 1000, 2000, device="Other 9000 [0]")]
     counters = [{"device": "Other 9000 [0]", "metric": name, "begin_ns": 1000, "end_ns": 2000, "value": 9} for name in ("dram-read-bytes", "sm-cycles")]
-    assert not has_counters(made(tmp_path, kernels=ran, gpu_counters=counters))
+    assert not has_limits(made(tmp_path, kernels=ran, gpu_counters=counters))
 
 
 @pytest.mark.parametrize(
     ("sums", "bound"),
     [
-        ({"memory": 60}, "memory"),
-        ({"memory": 59}, ""),
-        ({"memory": 70, "tensor": 71}, "tensor"),
-        ({"memory": 71, "tensor": 70}, "memory"),
+        ({"limit": 60, "by_memory": 60}, "memory"),
+        ({"limit": 59, "by_memory": 59}, ""),
+        ({"limit": 71, "by_memory": 35}, "tensor"),
+        ({"limit": 70, "by_memory": 35}, "memory"),
         ({"waited": 100}, "launch"),
         ({"waited": 99}, ""),
         ({"active": 59}, "latency"),
         ({"active": 61}, ""),
         ({"active": 80, "warps": 19}, "latency"),
         ({"active": 80, "warps": 21}, ""),
-        ({"memory": 90, "waited": 200, "active": 30}, "memory"),
+        ({"limit": 90, "by_memory": 90, "waited": 200, "active": 30}, "memory"),
         ({"counted": 0, "waited": 200}, ""),
     ],
 )
 def test_what_bounds_a_group(sums: dict[str, int], bound: str) -> None:
-    row = {"counted": 100, "limit": 0, "memory": 0, "tensor": 0, "active": 100, "warps": 50, "waited": 0} | sums
+    row = {"counted": 100, "limit": 0, "by_memory": 0, "error": 0, "active": 100, "warps": 50, "waited": 0} | sums
     assert pl.DataFrame([row]).select(of_limits())["bound_by"].item() == bound
 
 
