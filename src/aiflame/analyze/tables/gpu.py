@@ -7,7 +7,8 @@ import polars as pl
 
 from aiflame.analyze.device.profile_analysis import ProfileAnalysis
 from aiflame.analyze.device.stalls import by_reason
-from aiflame.analyze.tables.table import TableOf, number, place, share, table_of, text
+from aiflame.analyze.limits.groups import beside
+from aiflame.analyze.tables.table import TableOf, number, place, share, table_of, text, with_limits
 from aiflame.profile.schema.kinds import Kind
 
 _KERNELS = (
@@ -28,6 +29,8 @@ _KERNELS = (
     place("place", "Launched at"),
     text("name", "As compiled"),
 )
+_TIMES = 6
+"""The first columns, up to the mean time."""
 _COPIES = (
     text("short", "Copy"),
     text("device", "Device"),
@@ -77,7 +80,9 @@ def kernels_table(analysis: ProfileAnalysis, stalls: pl.DataFrame) -> TableOf:
         .with_columns(pl.col("layer", "stall").fill_null(""), pl.col("registers", "shared", "shapes").fill_null(0))
         .sort("total", "short", "name", descending=[True, False, False])
     )
-    return table_of("kernels", "Kernels", _KERNELS, rows)
+    rows = beside(analysis, rows, key)
+    columns = (*_KERNELS[:_TIMES], *with_limits(rows), *_KERNELS[_TIMES:])
+    return table_of("kernels", "Kernels", columns, rows)
 
 
 def copies_table(analysis: ProfileAnalysis) -> TableOf:

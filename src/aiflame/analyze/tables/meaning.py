@@ -8,7 +8,8 @@ import polars as pl
 
 from aiflame.analyze.device.profile_analysis import ProfileAnalysis
 from aiflame.analyze.layer_groups import collapsed
-from aiflame.analyze.tables.table import Column, TableOf, number, share, table_of, text
+from aiflame.analyze.limits.groups import beside
+from aiflame.analyze.tables.table import Column, TableOf, number, share, table_of, text, with_limits
 from aiflame.attribute.meaning.phases import NAMES as PHASES
 from aiflame.attribute.meaning.phases import Phase
 
@@ -26,21 +27,20 @@ def meaning_tables(analysis: ProfileAnalysis) -> Iterator[TableOf]:
     launches = (number("launches", "Launches"),) if "launches" in parts.columns else ()
     values: tuple[Column, ...] = (number("total", label, "ns"), share("share", f"% of {label}"))
     layers = parts.filter(pl.col("layer") != "").with_columns(group=collapsed(pl.col("layer")))
-    yield table_of(
-        "layers",
-        "Layers",
-        (text("layer", "Layer"), text("group", "Alike"), *values, *split, *launches),
-        _summed(layers, ["layer", "group"], whole),
-    )
+    rows = beside(analysis, _summed(layers, ["layer", "group"], whole), ["layer"])
+    columns = (text("layer", "Layer"), text("group", "Alike"), *values, *with_limits(rows), *split, *launches)
+    yield table_of("layers", "Layers", columns, rows)
     groups = _summed(layers, ["group"], whole)
     if len(groups) < layers["layer"].n_unique():
         alike = layers.group_by("group").agg(layers=pl.col("layer").n_unique().cast(pl.Int64))
-        columns = (text("group", "Layers alike"), number("layers", "Layers"), *values, *split, *launches)
-        yield table_of("layer-groups", "Layers that are alike", columns, groups.join(alike, on="group", maintain_order="left"))
-    yield table_of("ops", "Ops", (text("op", "Op"), *values, *launches), _summed(parts.filter(pl.col("op") != ""), ["op"], whole))
-    phases = _summed(parts, ["phase"], whole)
+        rows = beside(analysis, groups.join(alike, on="group", maintain_order="left"), ["group"])
+        columns = (text("group", "Layers alike"), number("layers", "Layers"), *values, *with_limits(rows), *split, *launches)
+        yield table_of("layer-groups", "Layers that are alike", columns, rows)
+    rows = beside(analysis, _summed(parts.filter(pl.col("op") != ""), ["op"], whole), ["op"])
+    yield table_of("ops", "Ops", (text("op", "Op"), *values, *with_limits(rows), *launches), rows)
+    phases = beside(analysis, _summed(parts, ["phase"], whole), ["phase"])
     if len(phases) > 1:
-        yield table_of("phases", "Phases", (text("phase", "Phase"), *values, *launches), phases)
+        yield table_of("phases", "Phases", (text("phase", "Phase"), *values, *with_limits(phases), *launches), phases)
 
 
 def _parts(analysis: ProfileAnalysis) -> tuple[pl.DataFrame, str]:

@@ -1,0 +1,1 @@
+"""How far kernels, layers, ops, steps and lines are from what their device could do."""
