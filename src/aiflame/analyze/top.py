@@ -93,6 +93,7 @@ def to_json(
     steps: pl.DataFrame | None = None,
     scope: Mapping[str, object] | None = None,
     by_clock: Steps | None = None,
+    used: Mapping[str, float] | None = None,
 ) -> str:
     """The answer for programs: {"metric", "unit", "total", "rows": [{"name", "kind", "self", …}]}; by step also {"steps": [{"phase",
     "total", "min", "median", "max"}]}, over all steps (`phases.over_steps`), the first for whole steps. docs/json.md has all."""
@@ -108,6 +109,7 @@ def to_json(
             "rows": [row | {"kind": kind} for row, kind in zip(listed.to_dicts(), kinds, strict=True)],
             **({"steps": steps.to_dicts()} if steps is not None else {}),
             **({"clock": asdict(by_clock)} if by_clock is not None else {}),
+            **({"used": dict(used)} if used is not None else {}),
         },
         indent=1,
     )

@@ -27,6 +27,7 @@ LIMITS: Mapping[str, type[pl.DataType]] = {
 }
 """What is known of a group: `took` of all its kernels and copies (ns), `launches`; SUMS over those with a limit (`limits.kernels.of_sites`;
 `waited`: time in which the device waited for their launch), and `limits.bounds.COLUMNS`."""
+NEARLY_ALL = 0.95
 LIMIT_COLUMNS = ("of_limit", "could_win", "bound_by")
 """Beside other values of a group: the share of its limit, the time that could be won, and what bounds it."""
 _OF_SITES = ("name", "short", "kind", "family", "device", "file", "line", "function", "launches")
@@ -44,6 +45,11 @@ class Utilization:
     """The device's memory at its peak bandwidth."""
     counted: float
     """The part of the kernels' time for which these are known."""
+
+    @property
+    def text(self) -> str:
+        some = "" if self.counted >= NEARLY_ALL else f", by the {self.counted:.0%} of kernels' time with counters"
+        return f"Used of the device: {self.tensor:.0%} of its tensor cores' rate, {self.memory:.0%} of its memory's bandwidth{some}"
 
 
 def limits_of(analysis: ProfileAnalysis, by: Sequence[str]) -> pl.DataFrame:

@@ -23,6 +23,8 @@ from aiflame.resolve.device.stall_reasons import meaning
 BAR, GAP = 16, 2
 LIMIT = "limit_percent"
 """A column that answers have where hardware counters were recorded."""
+NAMES = 28
+"""Columns that names get at least, where limits stand beside them."""
 SMALL_ERROR = 1.0
 """Percentage points: a smaller error is not worth its letters."""
 NARROW, MEDIUM, WIDE = 40, 72, 100
@@ -136,10 +138,12 @@ def top_table(answer: pl.DataFrame, tree: Tree, metric: str, by: str, width: int
     if by == "stall" and width >= MEDIUM:
         texts["Meaning"] = [Text(meaning(name), "dim") for name in answer["name"]]
 
+    if LIMIT in answer.columns:
+        _leave_room(numbers, width, min(NAMES, max([text.cell_len for text in texts[GROUPINGS[by].heading]], default=0)))
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, GAP, 0, 0))
     left = width
     for heading, cells in numbers.items():
-        needed = BAR if not heading else max([len(heading), *map(len, cells)])
+        needed = _needed(heading, cells)
         table.add_column(heading, justify="right" if heading else "left", style="" if heading else "green", width=needed, no_wrap=True)
         left -= needed + GAP
     # rich would narrow all columns alike; numbers must stay whole, so the texts share the remaining width.
@@ -151,6 +155,18 @@ def top_table(answer: pl.DataFrame, tree: Tree, metric: str, by: str, width: int
     for row in zip(*numbers.values(), *texts.values(), strict=True):
         table.add_row(*row)
     return table
+
+
+def _needed(heading: str, cells: Sequence[str]) -> int:
+    return BAR if not heading else max([len(heading), *map(len, cells)])
+
+
+def _leave_room(numbers: dict[str, list[str]], width: int, names: int) -> None:
+    """Removes columns of numbers until names have so much room, the least useful beside a limit first."""
+    for heading in ("", "Total", "Mean", "Launches", "Bound by", "% total", "Could win"):
+        if sum(_needed(*column) + GAP for column in numbers.items()) + names + GAP <= width:
+            return
+        numbers.pop(heading, None)
 
 
 def _percent(part: float | None, error: float | None) -> str:
