@@ -104,7 +104,8 @@ def divide(counted: Stretches, ran: Executions, expected: Floats, spread: Floats
             shared[:, metric] += np.bincount(to, np.where(others, part, 0.0), targets)
     covered = _while_running(counted, length, ran)
     cycles = _while_running(counted, counted.values[CYCLES], ran) if CYCLES in metrics else np.zeros(len(ran.start))
-    return Divided(result, shared, np.bincount(target, covered, targets), np.bincount(target, cycles, targets), rates)
+    covered, cycles = (np.bincount(target, each, targets).astype(np.float64) for each in (covered, cycles))
+    return Divided(result, shared, covered, cycles, rates)
 
 
 def cells(counted: Stretches, ran: Executions) -> Iterator[Cells]:
