@@ -5,8 +5,10 @@ from __future__ import annotations
 from argparse import Namespace
 
 import numpy as np
+import polars as pl
 
 from aiflame.analyze.amounts import amount
+from aiflame.analyze.device.activity import with_activity
 from aiflame.analyze.overview.scope_line import host_steps
 from aiflame.analyze.phases import over_steps, phase_times
 from aiflame.analyze.step_times import Steps, over_all, step_times
@@ -58,6 +60,7 @@ def run(options: Namespace) -> None:
     by_clock = _by_clock(shown) if question == "step" else None
     empty = _empty(shown, question, by_clock)
     answer = top(shown.tree, "function" if empty else question, alike=not options.each).head(0 if empty else options.rows)
+    answer = _with_activity(answer, shown, question, alike=not options.each) if not options.focus and not empty else answer
     steps = over_steps(phase_times(shown.tree, shown.metric)) if question == "step" else None
     line = shown.scoped.line if shown.scoped is not None else None
     if options.json:
@@ -72,6 +75,14 @@ def run(options: Namespace) -> None:
     if steps is not None:
         print_steps(steps, shown.tree.metric(shown.metric), sampled=shown.metric in CLOCK)
     print_top(answer, shown.tree, shown.metric, question)
+
+
+def _with_activity(answer: pl.DataFrame, shown: View, question: str, *, alike: bool) -> pl.DataFrame:
+    """The rows with what hardware counters counted, where they did."""
+    if shown.scoped is None or shown.metric not in OF_GPU or shown.scoped.analysis.activity is None:
+        return answer
+    analysis = shown.scoped.analysis
+    return with_activity(answer, question, analysis.sites, analysis.scoped_shared, shown.scoped.analysis.activity, alike=alike)
 
 
 def _by_clock(shown: View) -> Steps | None:

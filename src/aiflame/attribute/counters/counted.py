@@ -20,9 +20,10 @@ from aiflame.attribute.arrays.apportion import scaled
 from aiflame.attribute.arrays.types import Floats, Ints
 from aiflame.attribute.counters.expected import Kinds, expectations
 from aiflame.attribute.counters.fit import Rates
-from aiflame.attribute.counters.intervals import MOST_DEVICES, ROWS, Devices, counted_values, has_counters, stretches, totals
+from aiflame.attribute.counters.intervals import MOST_DEVICES, ROWS, counted_values, has_counters, stretches, totals
 from aiflame.attribute.counters.names import AS_TIME, CYCLES
 from aiflame.attribute.counters.shares import Executions, divide
+from aiflame.attribute.devices.addresses import Addresses
 from aiflame.attribute.devices.windows import LATEST
 from aiflame.attribute.devices.work import Work, bytes_of, work
 from aiflame.profile.tables.interface import Tables
@@ -102,11 +103,11 @@ def counts_by(profile: Tables, gpu_work: Work, target: Ints, targets: int, only:
     if not has_counters(profile):
         empty = pl.DataFrame(schema={"process": pl.UInt32, "device": pl.String, "metric": pl.String, "value": pl.Int64})
         return Counts({}, {}, np.zeros(targets), np.zeros(targets), empty, pl.DataFrame(schema=RATES))
-    devices = Devices.of(profile)
+    addresses = Addresses.of(profile)
     rows = counted_values(profile)
-    rows = _keyed(rows.filter(pl.col("metric").is_in(list(only))) if only else rows, devices)
+    rows = _keyed(rows.filter(pl.col("metric").is_in(list(only))) if only else rows, addresses)
     in_all = totals(rows).join(rows.select("process", "device", "key").unique(), on=["process", "device"]).sort(ROWS[:-1])
-    sites = _keyed(gpu_work.sites.select("process", "device", "name", "kind", "readable", "detailed", "took"), devices)
+    sites = _keyed(gpu_work.sites.select("process", "device", "name", "kind", "readable", "detailed", "took"), addresses)
     making = _Making(targets)
     start, end = (np.minimum(gpu_work.executions[name].to_numpy(), LATEST).astype(np.int64) for name in ("start_ns", "end_ns"))
     site = gpu_work.executions["site"].to_numpy()
@@ -180,9 +181,9 @@ def _whole(found: Floats, most: int) -> Ints:
     return whole
 
 
-def _keyed(rows: pl.DataFrame, devices: Devices) -> pl.DataFrame:
+def _keyed(rows: pl.DataFrame, addresses: Addresses) -> pl.DataFrame:
     used = rows.select("process", "device").unique(maintain_order=True)
-    keys = [devices.key(process, device) for process, device in used.rows()]
+    keys = [addresses.key(process, device) for process, device in used.rows()]
     return rows.join(used.with_columns(key=pl.Series(keys, dtype=pl.String)), on=["process", "device"], how="left", maintain_order="left")
 
 

@@ -36,33 +36,6 @@ class Stretches:
     """For each metric one value a stretch."""
 
 
-@dataclass(frozen=True, slots=True)
-class Devices:
-    """The devices of a profile, each known by its address where it has one: processes may number them differently."""
-
-    names: dict[str, list[str]]
-    """For a process' name of a device: the addresses that any process recorded for it."""
-    addresses: dict[tuple[int, str], str]
-
-    @staticmethod
-    def of(profile: Tables) -> Devices:
-        addresses: dict[tuple[int, str], str] = {}
-        names: dict[str, list[str]] = {}
-        if profile.has("gpu_devices"):
-            for process, device, address in profile.table("gpu_devices").select("process", "device", "address").rows():
-                if address:
-                    addresses[process, device] = address.lower()
-                    names.setdefault(device, []).append(address.lower())
-        return Devices(names, addresses)
-
-    def key(self, process: int, device: str) -> str:
-        """The same for all names of a device. In a profile of several hosts their names stand before those of devices."""
-        known = self.names.get(device, [])
-        address = self.addresses.get((process, device)) or (known[0] if len(set(known)) == 1 else "")
-        host, between, _ = device.rpartition(": ")
-        return f"{host}{between}{address}" if address else device
-
-
 def has_counters(profile: Tables) -> bool:
     return profile.has("gpu_counters")
 

@@ -24,13 +24,13 @@ class Counted:
     rest: pl.DataFrame
     """process, device, value: what belongs to nothing of the program"""
     estimated: float
-    """The part of the sites' values that was divided by estimated rates, 0 to 1."""
+    """The part of the values that was divided by estimated rates, 0 to 1."""
 
     @property
     def label(self) -> str:
         """A suffix for the metric's label, after a comma."""
         part = f"{100 * self.estimated:.0f}" if self.estimated >= 0.01 else "<1"
-        return f", {part}% of kernels' part divided by rates" if self.estimated else ""
+        return f", {part}% of it divided over kernels by their rates" if self.estimated else ""
 
 
 def counted_of_sites(profile: Tables, gpu_work: Work, *metrics: str) -> Mapping[str, Counted]:
@@ -45,4 +45,4 @@ def _sum(counts: Counts, metric: str, sites: int) -> Counted:
         sum((of[counter] for counter in there), np.zeros(sites, dtype=np.int64)) for of in (counts.values, counts.estimated)
     )
     rest = counts.remainder.filter(pl.col("metric").is_in(there)).group_by("process", "device").agg(pl.col("value").sum())
-    return Counted(value, rest.sort("process", "device"), int(estimated.sum()) / max(int(value.sum()), 1))
+    return Counted(value, rest.filter(pl.col("value") > 0).sort("process", "device"), int(estimated.sum()) / max(int(value.sum()), 1))

@@ -23,7 +23,7 @@ PIECE = 1 << 20
 MOST_CELLS = 1 << 24
 FILLED = 2
 """An execution that fills so many stretches alone has a rate of its own."""
-FAINT, FAINTEST = 1e-6, 1e-12
+FAINT, FAINTEST = 1e-9, 1e-15
 """Where no kind in a stretch has a rate: parts by expected rates, and where these are 0 too, by time."""
 
 Cells = tuple[Ints, Ints, Ints]

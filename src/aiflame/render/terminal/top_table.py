@@ -107,7 +107,8 @@ def top_table(answer: pl.DataFrame, tree: Tree, metric: str, by: str, width: int
     unit, whole = tree.metric(metric).unit, tree.total(metric)
     own, total = answer["self"].to_list(), answer["total"].to_list()
     numbers = {"Self": [amount(value, unit) for value in own], "%": [share(value, whole) for value in own]}
-    if width >= WIDE:
+    of_counters = _of_counters(answer) if width >= WIDE else {}
+    if width >= WIDE and not of_counters:
         longest = max([*own, 1])
         numbers[""] = [bar(value / longest, BAR) for value in own]
     # Kernels and stalls call nothing: their totals are their own values.
@@ -119,6 +120,7 @@ def top_table(answer: pl.DataFrame, tree: Tree, metric: str, by: str, width: int
         numbers["Launches"] = [f"{count:,}" if count else "" for count in answer["launches"]]
     if "mean" in answer.columns and width >= MEDIUM:
         numbers["Mean"] = ["" if mean is None else amount(round(mean), unit) for mean in answer["mean"]]
+    numbers |= of_counters
     if "layers" in answer.columns and width >= MEDIUM and (answer["layers"] > 1).any():
         numbers["Layers"] = [f"{count:,}" for count in answer["layers"]]
     texts = {GROUPINGS[by].heading: [Text(name, STYLES.get(Kind(kind), "")) for name, kind in answer.select("name", "kind").rows()]}
@@ -142,6 +144,17 @@ def top_table(answer: pl.DataFrame, tree: Tree, metric: str, by: str, width: int
     for row in zip(*numbers.values(), *texts.values(), strict=True):
         table.add_row(*row)
     return table
+
+
+def _of_counters(answer: pl.DataFrame) -> dict[str, list[str]]:
+    """Columns of what hardware counters counted."""
+    columns = {}
+    if "dram_rate" in answer.columns:
+        columns["Memory"] = ["" if rate is None else f"{rate / 1e9:,.0f} GB/s" for rate in answer["dram_rate"]]
+    for name, heading in (("tensor", "Tensor"), ("sm_active", "SMs")):
+        if name in answer.columns:
+            columns[heading] = ["" if part is None else f"{100 * part:.0f}%" for part in answer[name]]
+    return columns
 
 
 def shared_widths(wanted: Sequence[int], width: int) -> list[int]:
