@@ -34,6 +34,12 @@ GPU_LATENCY = Metric("gpu-latency", "samples", "GPU samples in whose cycle nothi
 BYTES = Metric("bytes", "bytes", "bytes copied")
 ENERGY = Metric("energy", "µJ", "energy")
 COULD_WIN = Metric("could-win", "ns", "GPU time beyond the device's limits")
+DRAM_BYTES = Metric("dram-bytes", "bytes", "bytes read from and written to the GPU's memory")
+L2_BYTES = Metric("l2-bytes", "bytes", "bytes through the GPU's L2 cache")
+PCIE_BYTES = Metric("pcie-bytes", "bytes", "bytes over PCIe")
+NVLINK_BYTES = Metric("nvlink-bytes", "bytes", "bytes over NVLink")
+TENSOR = Metric("tensor", "ns", "time at the full rate of tensor cores")
+SM_ACTIVITY = Metric("sm-activity", "ns", "time with work on multiprocessors, averaged over them")
 LAUNCHES = Metric("launches", "launches", "launches")
 """Beside GPU time, bytes and energy: how often each kernel or copy ran."""
 OF_LIMITS = tuple(

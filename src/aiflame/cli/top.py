@@ -6,8 +6,10 @@ from argparse import Namespace
 from dataclasses import asdict
 
 import numpy as np
+import polars as pl
 
 from aiflame.analyze.amounts import amount
+from aiflame.analyze.device.activity import with_activity
 from aiflame.analyze.limits.groups import utilization
 from aiflame.analyze.overview.scope_line import host_steps
 from aiflame.analyze.phases import over_steps, phase_times
@@ -60,6 +62,7 @@ def run(options: Namespace) -> None:
     by_clock = _by_clock(shown) if question == "step" else None
     empty = _empty(shown, question, by_clock)
     answer = top(shown.tree, "function" if empty else question, alike=not options.each).head(0 if empty else options.rows)
+    answer = _with_activity(answer, shown, question, alike=not options.each) if not options.focus and not empty else answer
     steps = over_steps(phase_times(shown.tree, shown.metric)) if question == "step" else None
     line = shown.scoped.line if shown.scoped is not None else None
     used = utilization(shown.scoped.analysis) if shown.scoped is not None and shown.metric == GPU_TIME.name else None
@@ -77,6 +80,14 @@ def run(options: Namespace) -> None:
     if steps is not None:
         print_steps(steps, shown.tree.metric(shown.metric), sampled=shown.metric in CLOCK)
     print_top(answer, shown.tree, shown.metric, question)
+
+
+def _with_activity(answer: pl.DataFrame, shown: View, question: str, *, alike: bool) -> pl.DataFrame:
+    """The rows with what hardware counters counted, where they did."""
+    if shown.scoped is None or shown.metric not in OF_GPU or shown.scoped.analysis.activity is None:
+        return answer
+    analysis = shown.scoped.analysis
+    return with_activity(answer, question, analysis.sites, analysis.scoped_shared, shown.scoped.analysis.activity, alike=alike)
 
 
 def _by_clock(shown: View) -> Steps | None:

@@ -8,7 +8,7 @@ from typing import Any
 from profiles import Row, python, ran, sealed
 from written_programs import DEVICE, TRAIN, Program
 
-from aiflame.attribute.counters.names import ACTIVE, CYCLES, DRAM, TENSOR, WARPS
+from aiflame.attribute.counters.names import ACTIVE_CYCLES, CYCLES, DRAM, TENSOR_CYCLES, WARP_CYCLES
 from aiflame.attribute.limits.peaks import peaks
 from aiflame.profile.folder.meta import Meta
 from aiflame.profile.schema.enums import SyncKind
@@ -114,8 +114,8 @@ class Counted(Story):
         assert known is not None
         begin, end = self.kernels[-1]["start_ns"], self.kernels[-1]["end_ns"]
         cycles, moved = (end - begin) * MHZ / 1000, memory * known.memory * (end - begin) / 1e9
-        values = {DRAM[0]: 0.75 * moved, DRAM[1]: 0.25 * moved, CYCLES: cycles, TENSOR: tensor * cycles, ACTIVE: active * cycles}
-        values[WARPS] = warps * WARPS_AT_ONCE * active * cycles
+        values = {DRAM[0]: 0.75 * moved, DRAM[1]: 0.25 * moved, CYCLES: cycles, TENSOR_CYCLES: tensor * cycles}
+        values |= {ACTIVE_CYCLES: active * cycles, WARP_CYCLES: warps * WARPS_AT_ONCE * active * cycles}
         rows = [{"device": device, "metric": name, "begin_ns": begin, "end_ns": end, "value": round(value)} for name, value in values.items()]
         self.tables["gpu_counters"] += rows
 

@@ -8,6 +8,7 @@ import polars as pl
 from aiflame.analyze.device.profile_analysis import ProfileAnalysis
 from aiflame.analyze.device.stalls import by_reason
 from aiflame.analyze.limits.groups import beside
+from aiflame.analyze.tables.counters import counter_columns, counters_of
 from aiflame.analyze.tables.table import TableOf, number, place, share, table_of, text, with_limits
 from aiflame.profile.schema.kinds import Kind
 
@@ -72,8 +73,10 @@ def kernels_table(analysis: ProfileAnalysis, stalls: pl.DataFrame) -> TableOf:
     top_stall = reasons.select(
         name="kernel", stall=pl.format("{} {}%", "reason", (pl.col("samples") * 100 / pl.col("of_kernel")).round().cast(pl.Int64))
     )
+    measured = counters_of(analysis, sites.select(pl.col("site").cast(pl.Int64), *key, part=pl.lit(1.0)), key)
     rows = (
-        totals.join(_spread(analysis, sites, key), on=key, how="left")
+        totals.join(measured, on=key, how="left", nulls_equal=True)
+        .join(_spread(analysis, sites, key), on=key, how="left")
         .join(_shapes(analysis), on="name", how="left")
         .join(top_layer, on=key, how="left")
         .join(top_stall, on="name", how="left")
@@ -81,7 +84,7 @@ def kernels_table(analysis: ProfileAnalysis, stalls: pl.DataFrame) -> TableOf:
         .sort("total", "short", "name", descending=[True, False, False])
     )
     rows = beside(analysis, rows, key)
-    columns = (*_KERNELS[:_TIMES], *with_limits(rows), *_KERNELS[_TIMES:])
+    columns = (*_KERNELS[:_TIMES], *with_limits(rows), *_KERNELS[_TIMES:-1], *counter_columns(measured), _KERNELS[-1])
     return table_of("kernels", "Kernels", columns, rows)
 
 

@@ -9,7 +9,7 @@ Sums are exact: the values of all executions and of `Counts.remainder` add up to
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,31 +20,34 @@ from aiflame.attribute.arrays.apportion import scaled
 from aiflame.attribute.arrays.types import Floats, Ints
 from aiflame.attribute.counters.expected import Kinds, expectations
 from aiflame.attribute.counters.fit import Rates
-from aiflame.attribute.counters.intervals import MOST_DEVICES, ROWS, Devices, counted_values, has_counters, stretches, totals
-from aiflame.attribute.counters.names import CYCLES
+from aiflame.attribute.counters.intervals import MOST_DEVICES, ROWS, counted_values, has_counters, stretches, totals
+from aiflame.attribute.counters.names import AS_TIME, CYCLES
 from aiflame.attribute.counters.shares import Executions, divide
+from aiflame.attribute.devices.addresses import Addresses
 from aiflame.attribute.devices.windows import LATEST
 from aiflame.attribute.devices.work import Work, bytes_of, work
 from aiflame.profile.tables.interface import Tables
 
-FRAME = {"execution": pl.UInt32, "metric": pl.String, "value": pl.UInt64, "estimated": pl.UInt64, "exact": pl.Boolean}
-RATES = {
-    "device": pl.String,
-    "name": pl.String,
-    "kind": pl.UInt8,
-    "readable": pl.String,
-    "detailed": pl.String,
-    "metric": pl.String,
-    "rate": pl.Float64,
-    "error": pl.Float64,
-    "told_apart": pl.Boolean,
-}
+FRAME = pl.Schema({"execution": pl.UInt32(), "metric": pl.String(), "value": pl.UInt64(), "estimated": pl.UInt64(), "exact": pl.Boolean()})
+RATES = pl.Schema(
+    {
+        "device": pl.String(),
+        "name": pl.String(),
+        "kind": pl.UInt8(),
+        "readable": pl.String(),
+        "detailed": pl.String(),
+        "metric": pl.String(),
+        "rate": pl.Float64(),
+        "error": pl.Float64(),
+        "told_apart": pl.Boolean(),
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Counts:
     values: Mapping[str, Ints]
-    """By metric, for each target (an execution, a site …)."""
+    """By metric, for each target (an execution, a site …); also cycles as time (AS_TIME)."""
     estimated: Mapping[str, Ints]
     """The part of each value that was divided by rates, as several executions shared a stretch."""
     covered_ns: Floats
@@ -66,6 +69,8 @@ def counted(profile: Tables) -> pl.DataFrame:
     of = counts(profile)
     frames = [pl.DataFrame(schema=FRAME)]
     for metric, values in of.values.items():
+        if metric in AS_TIME.values():
+            continue
         at = np.flatnonzero(values)
         estimated = of.estimated[metric][at]
         frames.append(
@@ -73,7 +78,7 @@ def counted(profile: Tables) -> pl.DataFrame:
                 {"execution": at, "metric": metric, "value": values[at], "estimated": estimated, "exact": estimated == 0}, schema=FRAME
             )
         )
-    rest = of.remainder.filter(pl.col("value") > 0).select(
+    rest = of.remainder.filter(pl.col("value") > 0, ~pl.col("metric").is_in(list(AS_TIME.values()))).select(
         "metric", "value", execution=pl.lit(None), estimated=pl.lit(0), exact=pl.lit(True)
     )  # fmt: skip
     return pl.concat([*frames, rest.select(*FRAME).cast(FRAME)])
@@ -87,21 +92,22 @@ def counts(profile: Analysis) -> Counts:
     return counts_by(profile, gpu_work, np.arange(len(gpu_work.executions)), len(gpu_work.executions))
 
 
-def counts_of_sites(profile: Tables, gpu_work: Work) -> Counts:
+def counts_of_sites(profile: Tables, gpu_work: Work, only: Collection[str] = ()) -> Counts:
     """By row of `gpu_work.sites`."""
-    return counts_by(profile, gpu_work, gpu_work.executions["site"].to_numpy().astype(np.int64), len(gpu_work.sites))
+    return counts_by(profile, gpu_work, gpu_work.executions["site"].to_numpy().astype(np.int64), len(gpu_work.sites), only)
 
 
-def counts_by(profile: Tables, gpu_work: Work, target: Ints, targets: int) -> Counts:
-    """`target`: where each execution's values are added up, from 0; executions of several devices have no target in common."""
+def counts_by(profile: Tables, gpu_work: Work, target: Ints, targets: int, only: Collection[str] = ()) -> Counts:
+    """`target`: where each execution's values are added up, from 0; executions of several devices have no target in common. `only`: these
+    counters; (): all."""
     if not has_counters(profile):
         empty = pl.DataFrame(schema={"process": pl.UInt32, "device": pl.String, "metric": pl.String, "value": pl.Int64})
         return Counts({}, {}, np.zeros(targets), np.zeros(targets), empty, pl.DataFrame(schema=RATES))
-    devices = Devices.of(profile)
+    addresses = Addresses.of(profile)
     rows = counted_values(profile)
-    rows = _keyed(rows, devices)
+    rows = _keyed(rows.filter(pl.col("metric").is_in(list(only))) if only else rows, addresses)
     in_all = totals(rows).join(rows.select("process", "device", "key").unique(), on=["process", "device"]).sort(ROWS[:-1])
-    sites = _keyed(gpu_work.sites.select("process", "device", "name", "kind", "readable", "detailed", "took"), devices)
+    sites = _keyed(gpu_work.sites.select("process", "device", "name", "kind", "readable", "detailed", "took"), addresses)
     making = _Making(targets)
     start, end = (np.minimum(gpu_work.executions[name].to_numpy(), LATEST).astype(np.int64) for name in ("start_ns", "end_ns"))
     site = gpu_work.executions["site"].to_numpy()
@@ -175,9 +181,9 @@ def _whole(found: Floats, most: int) -> Ints:
     return whole
 
 
-def _keyed(rows: pl.DataFrame, devices: Devices) -> pl.DataFrame:
+def _keyed(rows: pl.DataFrame, addresses: Addresses) -> pl.DataFrame:
     used = rows.select("process", "device").unique(maintain_order=True)
-    keys = [devices.key(process, device) for process, device in used.rows()]
+    keys = [addresses.key(process, device) for process, device in used.rows()]
     return rows.join(used.with_columns(key=pl.Series(keys, dtype=pl.String)), on=["process", "device"], how="left", maintain_order="left")
 
 

@@ -14,7 +14,7 @@ import polars as pl
 from aiflame.attribute.arrays.runs import sum_until
 from aiflame.attribute.arrays.types import Floats, Ints, Mask
 from aiflame.attribute.counters.intervals import Stretches
-from aiflame.attribute.counters.names import ACTIVE, NVLINK, PCIE, TENSOR, WARPS
+from aiflame.attribute.counters.names import ACTIVE_CYCLES, AS_TIME, NVLINK, PCIE, TENSOR_CYCLES, WARP_CYCLES
 from aiflame.attribute.counters.shares import Executions
 from aiflame.attribute.devices.records import COPY_NAMES
 from aiflame.attribute.meaning.families import COLLECTIVE, families
@@ -24,6 +24,7 @@ from aiflame.profile.tables.interface import Tables
 
 MOST_KINDS = 400
 """Kinds with a rate of their own: those that ran longest. All others have one together."""
+_OF_KERNELS = {ACTIVE_CYCLES, TENSOR_CYCLES, WARP_CYCLES, *AS_TIME.values()}
 _KIND = ["kind", "name", "readable", "detailed"]
 _HOST_COPIES = [COPY_NAMES[kind] for kind in (CopyKind.HOST_TO_DEVICE, CopyKind.DEVICE_TO_HOST)]
 _PEER_COPIES = [COPY_NAMES[CopyKind.PEER]]
@@ -75,7 +76,7 @@ def expectations(counted: Stretches, ran: Executions, kinds: Kinds) -> tuple[Flo
             first = kinds.between_host
         elif metric in NVLINK:
             first = kinds.between_devices
-        elif metric in (ACTIVE, TENSOR, WARPS):
+        elif metric in _OF_KERNELS:
             first = ~kinds.copies
         first = first if first.any() else every
         for chosen in (first, every):

@@ -36,14 +36,14 @@ class Equations:
 
     @staticmethod
     def of(stretch: Ints, kind: Ints, time: Floats, values: Floats, kinds: int) -> Equations:
-        """`stretch` (sorted), `kind`, `time`: how long each kind ran in each stretch; `values`: stretch × metric."""
+        """`stretch` (sorted), `kind`, `time`: how long each kind ran in each stretch, once; `values`: stretch × metric."""
         unit = np.sqrt(np.bincount(kind, time.astype(np.float64) ** 2, kinds))
         unit[unit == 0] = 1.0
         gram, right = np.zeros((kinds, kinds)), np.zeros((kinds, values.shape[1]))
         for begin in range(0, len(values), BLOCK):
             rows = slice(*np.searchsorted(stretch, [begin, begin + BLOCK]))
             block = np.zeros((min(BLOCK, len(values) - begin), kinds))
-            np.add.at(block, (stretch[rows] - begin, kind[rows]), time[rows] / unit[kind[rows]])
+            block[stretch[rows] - begin, kind[rows]] = time[rows] / unit[kind[rows]]
             gram += block.T @ block
             right += block.T @ values[begin : begin + BLOCK]
         return Equations(gram, right, (values**2).sum(axis=0), len(values), unit)

@@ -13,6 +13,7 @@ import numpy as np
 import polars as pl
 
 from aiflame.attribute.arrays.types import Ints
+from aiflame.attribute.counters.names import AS_TIME, COUNTED, CYCLES, KNOWN
 from aiflame.attribute.devices.windows import LATEST, lanes
 from aiflame.profile.tables.interface import Tables
 
@@ -21,6 +22,7 @@ MOST = 1 << 50
 MOST_SUM = 1 << 61
 MOST_METRICS = 64
 MOST_DEVICES = 256
+_FIRST = {*KNOWN, *AS_TIME.values()}
 ROWS = ["process", "device", "metric", "value"]
 
 
@@ -34,44 +36,45 @@ class Stretches:
     """For each metric one value a stretch."""
 
 
-@dataclass(frozen=True, slots=True)
-class Devices:
-    """The devices of a profile, each known by its address where it has one: processes may number them differently."""
-
-    names: dict[str, list[str]]
-    """For a process' name of a device: the addresses that any process recorded for it."""
-    addresses: dict[tuple[int, str], str]
-
-    @staticmethod
-    def of(profile: Tables) -> Devices:
-        addresses, names = {}, {}
-        if profile.has("gpu_devices"):
-            for process, device, address in profile.table("gpu_devices").select("process", "device", "address").rows():
-                if address:
-                    addresses[process, device] = address.lower()
-                    names.setdefault(device, []).append(address.lower())
-        return Devices(names, addresses)
-
-    def key(self, process: int, device: str) -> str:
-        """The same for all names of a device. In a profile of several hosts their names stand before those of devices."""
-        known = self.names.get(device, [])
-        address = self.addresses.get((process, device)) or (known[0] if len(set(known)) == 1 else "")
-        host, between, _ = device.rpartition(": ")
-        return f"{host}{between}{address}" if address else device
-
-
 def has_counters(profile: Tables) -> bool:
     return profile.has("gpu_counters")
 
 
+def counted_metrics(profile: Tables) -> list[str]:
+    """The metrics of trees that were counted."""
+    if not has_counters(profile):
+        return []
+    there = set(profile.scan("gpu_counters").select(pl.col("metric").unique()).collect()["metric"])
+    if CYCLES in there:
+        there |= {time for cycles, time in AS_TIME.items() if cycles in there}
+    return [metric for metric, counters in COUNTED.items() if not there.isdisjoint(counters)]
+
+
 def counted_values(profile: Tables) -> pl.DataFrame:
-    """process, device, metric, begin_ns, end_ns, value: damaged values are limited."""
+    """process, device, metric, begin_ns, end_ns, value: damaged values are limited. Cycles stand in it as time, too (AS_TIME)."""
     time = (pl.col(name).clip(upper_bound=LATEST).cast(pl.Int64) for name in ("begin_ns", "end_ns"))
     value = pl.col("value").clip(upper_bound=MOST).cast(pl.Int64)
     rows = profile.scan("gpu_counters").select("process", "device", "metric", *time, value).collect()
     if rows["value"].cast(pl.Float64).sum() > MOST_SUM:
         rows = rows.with_columns(pl.col("value").clip(upper_bound=MOST_SUM // len(rows)))
-    return rows
+    return pl.concat([rows, *_as_time(rows)])
+
+
+def _as_time(rows: pl.DataFrame) -> list[pl.DataFrame]:
+    stretch = ["process", "device", "begin_ns", "end_ns"]
+    rows = rows.filter(pl.col("end_ns") > pl.col("begin_ns"))
+    elapsed = rows.filter(pl.col("metric") == CYCLES, pl.col("value") > 0).group_by(stretch).agg(elapsed=pl.col("value").sum())
+    length = (pl.col("end_ns") - pl.col("begin_ns")).cast(pl.Float64)
+    part = pl.min_horizontal(pl.col("value") / pl.col("elapsed"), 1.0)
+    return [
+        rows.filter(pl.col("metric") == cycles)
+        .group_by(stretch)
+        .agg(pl.col("value").sum())
+        .join(elapsed, on=stretch)
+        .sort(stretch)
+        .select("process", "device", pl.lit(time).alias("metric"), "begin_ns", "end_ns", value=(part * length).round().cast(pl.Int64))
+        for cycles, time in AS_TIME.items()
+    ]
 
 
 def totals(rows: pl.DataFrame) -> pl.DataFrame:
@@ -82,7 +85,8 @@ def totals(rows: pl.DataFrame) -> pl.DataFrame:
 def stretches(rows: pl.DataFrame) -> Iterator[Stretches]:
     """The stretches of one device (rows of `counted_values`), those of metrics counted together as one."""
     rows = rows.filter(pl.col("end_ns") > pl.col("begin_ns"))
-    metrics = rows["metric"].unique().sort().to_list()[:MOST_METRICS]
+    there = rows["metric"].unique().sort().to_list()
+    metrics = sorted(there, key=lambda metric: metric not in _FIRST)[:MOST_METRICS]
     together: dict[tuple[bytes, bytes], dict[str, Ints]] = {}
     for metric in metrics:
         own = rows.filter(pl.col("metric") == metric).group_by("begin_ns", "end_ns").agg(pl.col("value").sum()).sort("begin_ns", "end_ns")

@@ -23,7 +23,7 @@ PIECE = 1 << 20
 MOST_CELLS = 1 << 24
 FILLED = 2
 """An execution that fills so many stretches alone has a rate of its own."""
-FAINT, FAINTEST = 1e-6, 1e-12
+FAINT, FAINTEST = 1e-9, 1e-15
 """Where no kind in a stretch has a rate: parts by expected rates, and where these are 0 too, by time."""
 
 Cells = tuple[Ints, Ints, Ints]
@@ -104,7 +104,8 @@ def divide(counted: Stretches, ran: Executions, expected: Floats, spread: Floats
             shared[:, metric] += np.bincount(to, np.where(others, part, 0.0), targets)
     covered = _while_running(counted, length, ran)
     cycles = _while_running(counted, counted.values[CYCLES], ran) if CYCLES in metrics else np.zeros(len(ran.start))
-    return Divided(result, shared, np.bincount(target, covered, targets), np.bincount(target, cycles, targets), rates)
+    covered, cycles = (np.bincount(target, each, targets).astype(np.float64) for each in (covered, cycles))
+    return Divided(result, shared, covered, cycles, rates)
 
 
 def cells(counted: Stretches, ran: Executions) -> Iterator[Cells]:

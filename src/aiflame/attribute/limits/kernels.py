@@ -13,10 +13,10 @@ import polars as pl
 
 from aiflame.attribute.analysis import Analysis, once
 from aiflame.attribute.arrays.types import Floats, Ints, Mask
-from aiflame.attribute.counters.counted import Counts, counts
+from aiflame.attribute.counters.counted import Counts, counts_by
 from aiflame.attribute.counters.intervals import has_counters as recorded_counters
-from aiflame.attribute.counters.names import ACTIVE, DRAM, TENSOR, WARPS
-from aiflame.attribute.devices.work import Work
+from aiflame.attribute.counters.names import ACTIVE_CYCLES, AS_TIME, DRAM, TENSOR_CYCLES, WARP_CYCLES
+from aiflame.attribute.devices.work import Work, work
 from aiflame.attribute.limits.peaks import peaks
 from aiflame.attribute.meaning.families import COLLECTIVE, families
 from aiflame.profile.tables.interface import Tables
@@ -28,6 +28,9 @@ MERELY_LAUNCHED_NS = 100_000
 with Python around it up to several times as long."""
 NOT_TOLD_APART = 1.0
 """The error of a value, as a part of it, where the data do not tell the kernel from others that ran at the same times."""
+
+
+_TENSOR, _ACTIVE = AS_TIME[TENSOR_CYCLES], AS_TIME[ACTIVE_CYCLES]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,26 +70,25 @@ def has_limits(profile: Tables) -> bool:
 @once
 def kernel_limits(profile: Analysis) -> KernelLimits:
     kernels = _with_devices(profile)
-    of, size = counts(profile), len(kernels)
+    of, size = _counts(profile), len(kernels)
     took = np.maximum((kernels["end_ns"] - kernels["start_ns"]).to_numpy(), 0).astype(np.float64)
-    covered, cycles = of.covered_ns[:size], of.cycles[:size]  # kernels come first
+    covered = of.covered_ns[:size]  # kernels come first
     bandwidth, warps = (_figures(kernels["device"], field) for field in ("memory", "warps"))
-    known = (took > 0) & (covered >= MOST_OF_IT * took) & (cycles > 0) & (bandwidth > 0) & ~_collective(profile, kernels["name"])
-    known &= {*DRAM, TENSOR} <= set(of.values)
+    known = (took > 0) & (covered >= MOST_OF_IT * took) & (bandwidth > 0) & ~_collective(profile, kernels["name"])
+    known &= {*DRAM, _TENSOR} <= set(of.values)
     more = np.divide(took, covered, out=np.zeros(size), where=known)
 
     def value(*names: str) -> Floats:
         return sum((of.values[name][:size] for name in names if name in of.values), np.zeros(size)) * known
 
-    def part(name: str, of_cycles: Floats) -> Floats:
-        return np.divide(value(name), of_cycles, out=np.zeros(size), where=known) * took
-
     dram = value(*DRAM) * more
     memory = np.divide(dram * 1e9, bandwidth, out=np.zeros(size), where=known)
-    tensor = part(TENSOR, cycles)
+    tensor, active = value(_TENSOR) * more, value(_ACTIVE) * more
+    held = value(ACTIVE_CYCLES) * warps
+    filled = np.divide(value(WARP_CYCLES), held, out=np.zeros(size), where=held > 0)
     estimated, error = _errors(profile, of, kernels, known, memory >= tensor)
     limit_error = np.maximum(memory, tensor) * error
-    return KernelLimits(known, estimated, limit_error, dram, memory, tensor, part(ACTIVE, cycles), part(WARPS, cycles * warps))
+    return KernelLimits(known, estimated, limit_error, dram, memory, tensor, active, filled * active)
 
 
 def of_sites(profile: Tables, work: Work, inside: Mask | None = None) -> dict[str, Ints]:
@@ -122,6 +124,14 @@ def waited(work: Work, inside: Mask | None = None) -> Ints:
     return np.bincount(gaps["site"].to_numpy(), gaps["gap"].to_numpy(), len(work.sites)).astype(np.int64)
 
 
+def _counts(profile: Analysis) -> Counts:
+    """By execution."""
+    gpu_work = work(profile, None)
+    profile.used(work.part(None))
+    size = len(gpu_work.executions)
+    return counts_by(profile, gpu_work, np.arange(size), size, (*DRAM, _TENSOR, _ACTIVE, ACTIVE_CYCLES, WARP_CYCLES))
+
+
 def _errors(profile: Tables, of: Counts, kernels: pl.DataFrame, known: Mask, by_memory: Mask) -> tuple[Mask, Floats]:
     """Whether a kernel's values are estimates, and the error of the value that limits it, as a part of it."""
     size = len(kernels)
@@ -129,7 +139,7 @@ def _errors(profile: Tables, of: Counts, kernels: pl.DataFrame, known: Mask, by_
     alike = ["device", "name", "metric"]
     rates = of.rates.filter(pl.col("rate") > 0, pl.col("name").is_not_null()).group_by(alike).agg(pl.col("rate", "error").mean(), pl.col("told_apart").all())
     relative = rates.with_columns(error=pl.when("told_apart").then(pl.col("error") / pl.col("rate")).otherwise(NOT_TOLD_APART))
-    for metrics, here in ((DRAM, by_memory), ((TENSOR,), ~by_memory)):
+    for metrics, here in ((DRAM, by_memory), ((_TENSOR,), ~by_memory)):
         value = sum((of.values[name][:size] for name in metrics if name in of.values), np.zeros(size))
         divided = sum((of.estimated[name][:size] for name in metrics if name in of.estimated), np.zeros(size))
         of_kinds = relative.filter(pl.col("metric").is_in(list(metrics))).group_by("device", "name").agg(pl.col("error").max())

@@ -6,6 +6,8 @@ from collections.abc import Iterable
 
 import polars as pl
 
+from aiflame.attribute.counters.intervals import counted_metrics
+from aiflame.attribute.counters.names import COUNTED
 from aiflame.attribute.energy.power import CPUS, GPUS, measured
 from aiflame.attribute.groupings import FAMILY, OF_TREES, PREFIXES, RANK, REGROUPS
 from aiflame.attribute.limits.kernels import has_limits
@@ -16,7 +18,7 @@ from aiflame.attribute.transforms.grouping import group
 from aiflame.attribute.tree import BYTES, COULD_WIN, CPU_TIME, ENERGY, GPU_LATENCY, GPU_STALLS, GPU_TIME, Tree
 from aiflame.attribute.trees.cpu_energy import cpu_energy_tree
 from aiflame.attribute.trees.cpu_tree import cpu_tree
-from aiflame.attribute.trees.device_tree import bytes_tree, could_win_tree, energy_tree, samples_tree, time_tree
+from aiflame.attribute.trees.device_tree import bytes_tree, could_win_tree, counters_tree, energy_tree, samples_tree, time_tree
 from aiflame.attribute.trees.how_to_record import LONGER, how_to_record, is_empty
 from aiflame.attribute.trees.rank_groups import by_rank
 from aiflame.attribute.trees.steady_part import steady_part
@@ -77,9 +79,17 @@ def metrics(profile: Tables) -> list[str]:
         there.append(BYTES.name)
     if measured(profile, *GPUS) if has_executions else CPU_TIME.name in there and measured(profile, CPUS):
         there.append(ENERGY.name)
+    there += _counted(profile)
     if has_executions and has_limits(profile):
         there.append(COULD_WIN.name)
     return there
+
+
+def _counted(profile: Tables) -> list[str]:
+    try:
+        return counted_metrics(profile)
+    except AiflameError:
+        return list(COUNTED)
 
 
 def _raw(profile: Tables, metric: str, detail: str, by: Prefix | None) -> Tree:
@@ -91,6 +101,8 @@ def _raw(profile: Tables, metric: str, detail: str, by: Prefix | None) -> Tree:
         return bytes_tree(profile, by)
     if metric in SAMPLED:
         return samples_tree(profile, METRICS[metric], detail, by)
+    if metric in COUNTED:
+        return counters_tree(profile, METRICS[metric], detail, by)
     if metric == ENERGY.name:
         return energy_tree(profile, detail, by) if GPU_TIME.name in metrics(profile) else cpu_energy_tree(profile, detail, by)
     return cpu_tree(profile, METRICS[metric], detail, by)

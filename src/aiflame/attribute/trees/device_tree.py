@@ -1,7 +1,7 @@
 """Device metrics by code: process → thread → the functions that launched → `-` → kernel or copy → frames inside the kernel.
 
-GPU time and bytes are exact: each record names its launch. Samples, and time inside kernels, are divided (`gpu_samples`), and so is energy
-(`gpu_energy`).
+GPU time and bytes are exact: each record names its launch. Samples, and time inside kernels, are divided (`gpu_samples`), and so are energy
+(`gpu_energy`) and what hardware counters counted (`counters.shares`).
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ import polars as pl
 from aiflame.attribute.analysis import Analysis
 from aiflame.attribute.arrays.apportion import scaled
 from aiflame.attribute.arrays.types import Ints
+from aiflame.attribute.counters.metric_sums import NOT_OURS, counted_of_sites
+from aiflame.attribute.counters.names import COUNTED
 from aiflame.attribute.devices.idle import IDLE, idle
 from aiflame.attribute.devices.places import NO_LAUNCH_FRAME, add_inside, family_nodes, item_nodes, launched_at, stand_alone
 from aiflame.attribute.devices.samples import DRIVER, Samples, elsewhere, samples
@@ -64,6 +66,14 @@ def could_win_tree(profile: Tables, detail: str = "function", by: Prefix | None 
     return _whole_tree(plan, COULD_WIN, values["counted"] - values["limit"], resting, detail)
 
 
+def counters_tree(profile: Tables, metric: Metric, detail: str = "function", by: Prefix | None = None) -> Tree:
+    """What hardware counters counted, divided by `counters.shares`. Otherwise as `time_tree`."""
+    plan = _Plan.of(profile, by)
+    counted = counted_of_sites(profile, plan.gpu_work, metric.name)[metric.name]
+    metric = replace(metric, label=metric.label + counted.label)
+    return _whole_tree(plan, metric, counted.sites, counted.rest.with_columns(name=pl.lit(NOT_OURS)), detail)
+
+
 def _whole_tree(plan: _Plan, metric: Metric, measured: Ints, resting: pl.DataFrame, detail: str, recorded: Scopes | None = None) -> Tree:
     """A metric of whole kernels and copies (`measured`: of each site), and its idle values (`resting`: process, device, name, value).
     `recorded`: the scopes that divide it inside kernels that have some."""
@@ -94,7 +104,7 @@ def _whole_tree(plan: _Plan, metric: Metric, measured: Ints, resting: pl.DataFra
         metric = replace(metric, label=metric.label + DIVIDED) if len(lines) else metric
         inner, inner_value = np.concatenate([inner, lines]), np.concatenate([inner_value, by_samples])
     idle_nodes = stand_alone(builder, plan.trie, resting, dict.fromkeys(resting["name"].unique(), Kind.GPU_IDLE))
-    if resting["value"].sum():
+    if resting["value"].sum() and metric.name not in COUNTED:
         metric = replace(metric, label=metric.label + WITH_IDLE)
     values = np.concatenate([value, inner_value, resting["value"].to_numpy()])
     counts = gpu_work.sites["launches"].to_numpy()

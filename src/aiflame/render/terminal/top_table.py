@@ -113,7 +113,8 @@ def top_table(answer: pl.DataFrame, tree: Tree, metric: str, by: str, width: int
     unit, whole = tree.metric(metric).unit, tree.total(metric)
     own, total = answer["self"].to_list(), answer["total"].to_list()
     numbers = {"Self": [amount(value, unit) for value in own], "%": [share(value, whole) for value in own]}
-    if width >= WIDE:
+    of_counters = _of_counters(answer) if width >= WIDE else {}
+    if width >= WIDE and not of_counters:
         longest = max([*own, 1])
         numbers[""] = [bar(value / longest, BAR) for value in own]
     # Kernels and stalls call nothing: their totals are their own values.
@@ -125,6 +126,7 @@ def top_table(answer: pl.DataFrame, tree: Tree, metric: str, by: str, width: int
         numbers["Launches"] = [f"{count:,}" if count else "" for count in answer["launches"]]
     if "mean" in answer.columns and width >= MEDIUM:
         numbers["Mean"] = ["" if mean is None else amount(round(mean), unit) for mean in answer["mean"]]
+    numbers |= of_counters
     if LIMIT in answer.columns and width >= MEDIUM:
         numbers["% limit"] = [_percent(*values) for values in answer.select(LIMIT, "limit_error").rows()]
         numbers["Could win"] = ["" if won is None else amount(won, "ns") for won in answer["could_win"]]
@@ -138,7 +140,7 @@ def top_table(answer: pl.DataFrame, tree: Tree, metric: str, by: str, width: int
     if by == "stall" and width >= MEDIUM:
         texts["Meaning"] = [Text(meaning(name), "dim") for name in answer["name"]]
 
-    if LIMIT in answer.columns:
+    if LIMIT in answer.columns or of_counters:
         _leave_room(numbers, width, min(NAMES, max([text.cell_len for text in texts[GROUPINGS[by].heading]], default=0)))
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, GAP, 0, 0))
     left = width
@@ -157,13 +159,24 @@ def top_table(answer: pl.DataFrame, tree: Tree, metric: str, by: str, width: int
     return table
 
 
+def _of_counters(answer: pl.DataFrame) -> dict[str, list[str]]:
+    """Columns of what hardware counters counted."""
+    columns = {}
+    if "dram_rate" in answer.columns:
+        columns["Memory"] = ["" if rate is None else f"{rate / 1e9:,.0f} GB/s" for rate in answer["dram_rate"]]
+    for name, heading in (("tensor", "Tensor"), ("sm_active", "SMs")):
+        if name in answer.columns:
+            columns[heading] = ["" if part is None else f"{100 * part:.0f}%" for part in answer[name]]
+    return columns
+
+
 def _needed(heading: str, cells: Sequence[str]) -> int:
     return BAR if not heading else max([len(heading), *map(len, cells)])
 
 
 def _leave_room(numbers: dict[str, list[str]], width: int, names: int) -> None:
     """Removes columns of numbers until names have so much room, the least useful beside a limit first."""
-    for heading in ("", "Total", "Mean", "Launches", "Bound by", "% total", "Could win"):
+    for heading in ("", "Total", "Mean", "SMs", "Launches", "Bound by", "Tensor", "Memory", "% total", "Could win"):
         if sum(_needed(*column) + GAP for column in numbers.items()) + names + GAP <= width:
             return
         numbers.pop(heading, None)
