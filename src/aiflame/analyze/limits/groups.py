@@ -53,7 +53,7 @@ class Utilization:
 
 
 def limits_of(analysis: ProfileAnalysis, by: Sequence[str]) -> pl.DataFrame:
-    """LIMITS of each group in the scope. `by`: of `phase`, `layer`, `group` (of layers alike), `op`, and the columns of `analysis.sites` but its sums."""
+    """LIMITS of each group in the scope. `by`: of `phase`, `layer`, `group` (of layers alike), `op`, `model` (of the device), and the columns of `analysis.sites` but its sums."""
     parts = _parts(analysis.profile)
     grouped = parts.group_by(by).agg(pl.col("took", "launches", *SUMS).sum())
     whole = grouped.with_columns(pl.col("took", "launches", *SUMS).round().cast(pl.Int64)).with_columns(of_limits())
@@ -66,6 +66,11 @@ def beside(analysis: ProfileAnalysis, rows: pl.DataFrame, by: Sequence[str]) -> 
         return rows
     limits = limits_of(analysis, by).select(*by, *LIMIT_COLUMNS[1:], of_limit=pl.col("limit_percent") / 100)
     return rows.join(limits, on=by, how="left", maintain_order="left").with_columns(pl.col("bound_by").fill_null(""))
+
+
+def model() -> pl.Expr:
+    """Of a device: `NVIDIA H200 [0]` → `NVIDIA H200`"""
+    return pl.col("device").str.replace(r" \[\d+\]$", "")
 
 
 def known_limits(analysis: ProfileAnalysis) -> bool:
@@ -104,7 +109,7 @@ def utilization(analysis: ProfileAnalysis) -> Utilization | None:
 
 @once
 def _parts(profile: Analysis) -> pl.DataFrame:
-    """_OF_SITES, phase, layer, group (`layers.*.mlp`), op, took, SUMS: a row for each site with launches in the scope, those of compiled kernels for each of their
+    """_OF_SITES, phase, layer, group (`layers.*.mlp`), op, model, took, SUMS: a row for each site with launches in the scope, those of compiled kernels for each of their
     parts. Launches count at the first part."""
     analysis = profile_analysis(profile)
     inside = analysis.inside
@@ -115,4 +120,4 @@ def _parts(profile: Analysis) -> pl.DataFrame:
     first = pl.col("site").is_first_distinct()
     group = collapsed(pl.col("layer"))
     divided = [(pl.col(name) * part).alias(name) for name in SUMS]
-    return parts.with_columns(*divided, group=group, launches=pl.when(first).then("launches").otherwise(0)).filter(pl.col("whole") > 0)
+    return parts.with_columns(*divided, group=group, model=model(), launches=pl.when(first).then("launches").otherwise(0)).filter(pl.col("whole") > 0)

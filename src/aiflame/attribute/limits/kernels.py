@@ -15,6 +15,7 @@ from aiflame.attribute.analysis import Analysis, once
 from aiflame.attribute.arrays.types import Floats, Ints, Mask
 from aiflame.attribute.counters.counted import Counts, counts_by
 from aiflame.attribute.counters.intervals import has_counters as recorded_counters
+from aiflame.attribute.counters.metric_sums import Counted
 from aiflame.attribute.counters.names import ACTIVE_CYCLES, AS_TIME, DRAM, TENSOR_CYCLES, WARP_CYCLES
 from aiflame.attribute.devices.work import Work, work
 from aiflame.attribute.limits.peaks import peaks
@@ -109,6 +110,13 @@ def of_sites(profile: Tables, work: Work, inside: Mask | None = None) -> dict[st
     times = ("limit", "by_memory", "memory", "tensor", "active", "warps", "error")
     sums = {name: np.minimum(summed(getattr(limits, name)), whole) for name in times}
     return {"counted": whole, **sums, "estimated": summed(np.where(limits.estimated, took, 0)), "dram": summed(limits.dram)}
+
+
+def could_win(profile: Tables, work: Work) -> Counted:
+    """The time of each of `work.sites` beyond that at the limit."""
+    sums = of_sites(profile, work)
+    nothing = pl.DataFrame(schema={"process": pl.UInt32, "device": pl.String, "value": pl.Int64})
+    return Counted(sums["counted"] - sums["limit"], nothing, int(sums["estimated"].sum()) / max(int(sums["counted"].sum()), 1))
 
 
 def waited(work: Work, inside: Mask | None = None) -> Ints:

@@ -22,6 +22,7 @@ from aiflame.attribute.devices.work import Work, work_with
 from aiflame.attribute.energy.gpu_energy import IDLE_ENERGY, Energy, energy
 from aiflame.attribute.forest import Forest, TreeBuilder
 from aiflame.attribute.groupings import ALONE, UNLAUNCHED
+from aiflame.attribute.limits.kernels import could_win
 from aiflame.attribute.meaning.context import BRINGS, CONTEXT, Meaning, of_devices
 from aiflame.attribute.meaning.fewer_regions import fewer_regions
 from aiflame.attribute.meaning.fused_split import SplitOverOps, split_over_ops
@@ -31,7 +32,7 @@ from aiflame.attribute.sites.segments import forest_of
 from aiflame.attribute.sites.table import INSIDE, Gathered, SiteTable, groupings_of, put_in_order, without_noise
 from aiflame.attribute.sites.times import device_times
 from aiflame.attribute.stacks.functions import Functions, functions
-from aiflame.attribute.tree import BYTES, ENERGY, GPU_LATENCY, GPU_STALLS, GPU_TIME, LAUNCHES, Frame, Metric, frame_table
+from aiflame.attribute.tree import BYTES, COULD_WIN, ENERGY, GPU_LATENCY, GPU_STALLS, GPU_TIME, LAUNCHES, Frame, Metric, frame_table
 from aiflame.attribute.trees.build import metrics
 from aiflame.attribute.trees.rank_groups import grouped_by_rank, has_ranks
 from aiflame.profile.schema.kinds import Kind
@@ -65,7 +66,9 @@ def device_sites(profile: Tables) -> SiteTable:
     parts = _Parts.of(gpu_work.sites, meaning)
     resting = idle_times(gpu_work, profile.table("processes"))
     energies = energy(profile, gpu_work) if ENERGY.name in there else None
-    counted = counted_of_sites(profile, gpu_work, *(name for name in there if name in COUNTED))
+    counted = dict(counted_of_sites(profile, gpu_work, *(name for name in there if name in COUNTED)))
+    if COULD_WIN.name in there:
+        counted[COULD_WIN.name] = could_win(profile, gpu_work)
     lone, lone_values = _lone(profile, resting, sampled, energies, counted)
 
     forests, sites = _sites(profile, parts, gpu_work.sites, lone)
@@ -190,7 +193,7 @@ class _Parts:
         sampled = np.zeros(len(self.sites), dtype=np.bool_)
         sampled[site] = True
         inner, outer = placed.select("site", INSIDE), whole
-        for name in (GPU_TIME.name, ENERGY.name, *COUNTED):
+        for name in (GPU_TIME.name, ENERGY.name, COULD_WIN.name, *COUNTED):
             if name in whole.columns:
                 took = _ints(whole, name)
                 inner = inner.with_columns(pl.Series(name, scaled(site, stalls, took[site])))

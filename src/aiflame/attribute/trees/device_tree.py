@@ -24,7 +24,7 @@ from aiflame.attribute.devices.scopes import SCOPED, Scopes, scopes
 from aiflame.attribute.devices.work import Work, work
 from aiflame.attribute.energy.gpu_energy import IDLE_ENERGY, energy
 from aiflame.attribute.forest import Forest, NodeIds, TreeBuilder
-from aiflame.attribute.limits.kernels import has_limits, of_sites, waited
+from aiflame.attribute.limits.kernels import could_win, has_limits, of_sites, waited
 from aiflame.attribute.meaning.context import of_devices
 from aiflame.attribute.meaning.fused_split import Compiled, SplitOverOps, split_over_ops
 from aiflame.attribute.metrics import WITH_IDLE
@@ -61,9 +61,9 @@ def energy_tree(profile: Tables, detail: str = "function", by: Prefix | None = N
 def could_win_tree(profile: Tables, detail: str = "function", by: Prefix | None = None) -> Tree:
     """The time of kernels beyond that at their device's limits (`attribute.limits`). Otherwise as `time_tree`, without idle time."""
     plan = _Plan.of(profile, by)
-    values = of_sites(profile, plan.gpu_work)
-    resting = pl.DataFrame(schema={"process": pl.UInt32, "device": pl.String, "value": pl.Int64, "name": pl.String})
-    return _whole_tree(plan, COULD_WIN, values["counted"] - values["limit"], resting, detail)
+    won = could_win(profile, plan.gpu_work)
+    metric = replace(COULD_WIN, label=COULD_WIN.label + won.label)
+    return _whole_tree(plan, metric, won.sites, won.rest.with_columns(name=pl.lit(NOT_OURS)), detail)
 
 
 def counters_tree(profile: Tables, metric: Metric, detail: str = "function", by: Prefix | None = None) -> Tree:

@@ -11,6 +11,7 @@ from aiflame.analyze.top import top
 from aiflame.attribute.limits.bounds import of_limits
 from aiflame.attribute.limits.kernels import has_limits, kernel_limits
 from aiflame.attribute.limits.peaks import DEVICES, peaks
+from aiflame.attribute.sites.devices import device_sites
 from aiflame.attribute.tree import COULD_WIN, GPU_TIME
 from aiflame.attribute.trees.build import metrics, tree
 from stories import US, Counted
@@ -168,3 +169,9 @@ def test_a_part_of_a_device_and_an_unknown_one_have_none() -> None:
 
 def test_each_row_of_the_table_can_be_reached_by_a_name() -> None:
     assert all(known.source and known.memory > 1e11 and known.bf16 >= known.tf32 for _, known in DEVICES)
+
+
+def test_the_reports_flame_graph_has_the_metric(tmp_path: Path) -> None:
+    sites = device_sites(run(tmp_path).profile(tmp_path))
+    assert COULD_WIN.name in {metric.name for metric in sites.metrics}
+    assert sites.leaves[COULD_WIN.name].sum() == 10_000 + 50_000 + 70_000

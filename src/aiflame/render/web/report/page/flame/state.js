@@ -22,6 +22,7 @@ const KNOWN = [
   { name: "nvlink-bytes", domain: "device", label: "bytes over NVLink" },
   { name: "tensor", domain: "device", label: "tensor cores" },
   { name: "sm-activity", domain: "device", label: "SM activity" },
+  { name: "could-win", domain: "device", label: "time that could be won" },
   { name: "cpu-time", domain: "cpu", label: "CPU time" },
   { name: "wall-time", domain: "wall", label: "wall-clock time" },
 ];
