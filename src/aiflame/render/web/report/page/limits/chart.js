@@ -114,8 +114,9 @@ function line(svg, places, label) {
   svg.append(drawn("text", { x: x - 4, y: y - 6, class: "limit-peak end" }, label));
 }
 
-/** A label along the rising part of a roof, above it. */
-function sloping(svg, [[x0, y0], [x1, y1]], label) {
+/** A label along the rising part of a roof, above it: `roof` begins with its two ends. */
+function sloping(svg, roof, label) {
+  const [[x0, y0], [x1, y1]] = roof;
   const angle = (Math.atan2(y1 - y0, x1 - x0) * 180) / Math.PI;
   const [x, y] = [x0 + (x1 - x0) * 0.45, y0 + (y1 - y0) * 0.45];
   svg.append(drawn("text", { x, y: y - 6, class: "limit-peak middle", transform: `rotate(${angle} ${x} ${y})` }, label));
