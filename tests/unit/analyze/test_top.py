@@ -250,7 +250,9 @@ def test_layers_of_one_class_are_alike_though_their_full_names_have_their_paths(
     def layer(number: int, of: str) -> Frame:
         return Frame(f"layers.{number}", Kind.LAYER, full_name=f"model.layers.{number} ({of})")
 
-    of = tree(*(((PROCESS, layer(number, "app.Block"), c("gemm")), 10) for number in range(3)), ((PROCESS, layer(3, "app.Head"), c("gemm")), 5))
+    of = tree(
+        *(((PROCESS, layer(number, "app.Block"), c("gemm")), 10) for number in range(3)), ((PROCESS, layer(3, "app.Head"), c("gemm")), 5)
+    )
     assert top(of, "layer", alike=True).select("name", "self", "layers").rows() == [("layers.*", 30, 3), ("layers.*", 5, 1)]
 
 

@@ -116,7 +116,9 @@ class Counted(Story):
         cycles, moved = (end - begin) * MHZ / 1000, memory * known.memory * (end - begin) / 1e9
         values = {DRAM[0]: 0.75 * moved, DRAM[1]: 0.25 * moved, CYCLES: cycles, TENSOR_CYCLES: tensor * cycles}
         values |= {ACTIVE_CYCLES: active * cycles, WARP_CYCLES: warps * WARPS_AT_ONCE * active * cycles}
-        rows = [{"device": device, "metric": name, "begin_ns": begin, "end_ns": end, "value": round(value)} for name, value in values.items()]
+        rows = [
+            {"device": device, "metric": name, "begin_ns": begin, "end_ns": end, "value": round(value)} for name, value in values.items()
+        ]
         self.tables["gpu_counters"] += rows
 
 

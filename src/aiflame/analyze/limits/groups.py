@@ -120,4 +120,6 @@ def _parts(profile: Analysis) -> pl.DataFrame:
     first = pl.col("site").is_first_distinct()
     group = collapsed(pl.col("layer"))
     divided = [(pl.col(name) * part).alias(name) for name in SUMS]
-    return parts.with_columns(*divided, group=group, model=model(), launches=pl.when(first).then("launches").otherwise(0)).filter(pl.col("whole") > 0)
+    return parts.with_columns(*divided, group=group, model=model(), launches=pl.when(first).then("launches").otherwise(0)).filter(
+        pl.col("whole") > 0
+    )

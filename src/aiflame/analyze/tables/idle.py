@@ -6,8 +6,8 @@ import polars as pl
 
 from aiflame.analyze.device.occupancy import STATES
 from aiflame.analyze.device.profile_analysis import ProfileAnalysis
-from aiflame.analyze.step_times import step_times
 from aiflame.analyze.limits.groups import known_limits, limits_of_steps
+from aiflame.analyze.step_times import step_times
 from aiflame.analyze.tables.table import OF_LIMIT, TableOf, number, place, share, table_of, text
 
 _IDLE = (

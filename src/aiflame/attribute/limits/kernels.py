@@ -145,7 +145,11 @@ def _errors(profile: Tables, of: Counts, kernels: pl.DataFrame, known: Mask, by_
     size = len(kernels)
     estimated, error = np.zeros(size, dtype=np.bool_), np.zeros(size)
     alike = ["device", "name", "metric"]
-    rates = of.rates.filter(pl.col("rate") > 0, pl.col("name").is_not_null()).group_by(alike).agg(pl.col("rate", "error").mean(), pl.col("told_apart").all())
+    rates = (
+        of.rates.filter(pl.col("rate") > 0, pl.col("name").is_not_null())
+        .group_by(alike)
+        .agg(pl.col("rate", "error").mean(), pl.col("told_apart").all())
+    )
     relative = rates.with_columns(error=pl.when("told_apart").then(pl.col("error") / pl.col("rate")).otherwise(NOT_TOLD_APART))
     for metrics, here in ((DRAM, by_memory), ((_TENSOR,), ~by_memory)):
         value = sum((of.values[name][:size] for name in metrics if name in of.values), np.zeros(size))

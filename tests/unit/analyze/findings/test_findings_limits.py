@@ -54,7 +54,9 @@ def test_several_layers_are_counted(tmp_path: Path) -> None:
     story = Counted()
     steps(story, took={1: 1000, 3: 1000}, memory={1: 0.4, 3: 0.4})
     sentence = found(story, tmp_path)["layer-below-limit"].sentence
-    assert sentence.startswith("layers.3.mlp and 1 more of 5 layers.*.mlp reach 40% of the memory's bandwidth where their sisters reach 83%")
+    assert sentence.startswith(
+        "layers.3.mlp and 1 more of 5 layers.*.mlp reach 40% of the memory's bandwidth where their sisters reach 83%"
+    )
 
 
 @pytest.mark.parametrize(

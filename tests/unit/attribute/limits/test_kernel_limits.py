@@ -6,6 +6,9 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from device_work import kernel
+from device_work import profile as made
+from stories import US, Counted
 
 from aiflame.analyze.top import top
 from aiflame.attribute.limits.bounds import of_limits
@@ -14,9 +17,6 @@ from aiflame.attribute.limits.peaks import DEVICES, peaks
 from aiflame.attribute.sites.devices import device_sites
 from aiflame.attribute.tree import COULD_WIN, GPU_TIME
 from aiflame.attribute.trees.build import metrics, tree
-from stories import US, Counted
-from device_work import kernel
-from device_work import profile as made
 
 
 def run(path: Path) -> Counted:
@@ -113,7 +113,10 @@ def test_a_limit_is_never_more_than_the_time(tmp_path: Path) -> None:
 
 def test_a_device_that_is_not_listed_has_no_limit(tmp_path: Path) -> None:
     ran = [kernel(1, 1000, 2000, device="Other 9000 [0]")]
-    counters = [{"device": "Other 9000 [0]", "metric": name, "begin_ns": 1000, "end_ns": 2000, "value": 9} for name in ("dram-read-bytes", "sm-cycles")]
+    counters = [
+        {"device": "Other 9000 [0]", "metric": name, "begin_ns": 1000, "end_ns": 2000, "value": 9}
+        for name in ("dram-read-bytes", "sm-cycles")
+    ]
     assert not has_limits(made(tmp_path, kernels=ran, gpu_counters=counters))
 
 

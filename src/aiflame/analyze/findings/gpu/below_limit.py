@@ -61,7 +61,9 @@ def layers_below_limit(facts: Facts) -> Iterator[Finding]:
     first = max(rows, key=lambda row: (row["lost"], row["layer"]))
     who = first["layer"] if len(rows) == 1 else f"{first['layer']} and {len(rows) - 1} more of {first['sisters']} {group}"
     reach = f"{who} {'reaches' if len(rows) == 1 else 'reach'} {first['reached']:.0f}% of {_what(first)} where"
-    sentence = f"{reach} {'its' if len(rows) == 1 else 'their'} sisters reach {first['usual']:.0f}%: could win {share:.0%} {facts.scope.label}"
+    sentence = (
+        f"{reach} {'its' if len(rows) == 1 else 'their'} sisters reach {first['usual']:.0f}%: could win {share:.0%} {facts.scope.label}"
+    )
     names = tuple(row["layer"] for row in rows)
     view = Evidence("tables", GPU_TIME.name, "layer", f"^{escaped(group)}(\\.|$)", table="layers", column="layer", names=names)
     yield Finding(sentence, share, view, "layer-below-limit", share)

@@ -178,7 +178,12 @@ OF_KERNELS = frozenset(
 OF_LINES = frozenset({"allocator", "recompiling", "specializing", "autotuning"})
 """Causes that explain why the device is idle at a line: they replace these general findings with the same line."""
 IDLE_AT_LINE = frozenset({"idle-host", "idle-sync", "idle-optimizer", "device-synchronize"})
-EXPLAINS = {"pageable-copies": ("copies",), "unfused-optimizer": ("idle-optimizer",), "layer-precision": ("slow-layer",), "layer-below-limit": ("slow-layer",)}
+EXPLAINS = {
+    "pageable-copies": ("copies",),
+    "unfused-optimizer": ("idle-optimizer",),
+    "layer-precision": ("slow-layer",),
+    "layer-below-limit": ("slow-layer",),
+}
 """The general findings whose place a cause takes."""
 
 
