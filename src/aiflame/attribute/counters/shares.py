@@ -126,7 +126,9 @@ def _wide_enough(counted: Stretches, ran: Executions) -> Stretches:
     """Stretches of which neighbours are one where very many executions run at the same time."""
     while len(counted.begin) > 1:
         first = np.searchsorted(counted.end, ran.start, side="right")
-        if int(np.maximum(np.searchsorted(counted.begin, ran.end, side="left") - first, 0).sum()) <= MOST_CELLS + 3 * len(ran.start) + 4 * len(counted.begin):
+        if int(np.maximum(np.searchsorted(counted.begin, ran.end, side="left") - first, 0).sum()) <= MOST_CELLS + 3 * len(
+            ran.start
+        ) + 4 * len(counted.begin):
             break
         at = np.arange(0, len(counted.begin), 2)
         values = {metric: np.add.reduceat(value, at) for metric, value in counted.values.items()}
