@@ -153,6 +153,12 @@ def test_damaged_records_have_a_summary_findings_and_tables(tables_of: dict[str,
     assert all(not table.rows.is_empty() for table in tables(analysis))
 
 
+def test_a_sample_later_than_any_time_does_no_harm() -> None:
+    profile = InMemory({"processes": [{"pid": 1}], "symbols": SYMBOLS, "cpu_samples": [{"time_ns": 1 << 63, "weight": 1, "period_ns": 1000}]})
+    analysis = Analysis(profile)
+    assert len(findings(analysis, summarize(analysis, Meta()))) <= 3
+
+
 def test_kernels_and_layers_say_how_busy_they_kept_the_gpu(tmp_path: Path) -> None:
     """1 ms of gemm in a layer at activity 0.8, then 2 ms of norm in another at 0.2."""
     story = Story()
