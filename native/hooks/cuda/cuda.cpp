@@ -4,6 +4,7 @@
 #include "base/large.hpp"
 #include "base/sys.hpp"
 #include "hooks/cuda/calls.hpp"
+#include "hooks/cuda/counters/counters.hpp"
 #include "hooks/cuda/internal.hpp"
 #include "hooks/cuda/life.hpp"
 #include "hooks/cuda/sampling.hpp"
@@ -113,6 +114,7 @@ bool take(LifeStep step) noexcept {
       return true;
     case LifeStep::STOP_SAMPLING:
       sampling::stop();
+      counters::stop();
       return true;
     case LifeStep::FLUSH:
       flush_activity(true);
@@ -126,6 +128,7 @@ bool take(LifeStep step) noexcept {
     case LifeStep::FORGET:
       forget_worker();
       sampling::after_fork_child();
+      counters::after_fork_child();
       return true;
   }
   return false;

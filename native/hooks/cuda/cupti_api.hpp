@@ -2,6 +2,10 @@
 #pragma once
 #include <cupti.h>
 #include <cupti_pcsampling.h>
+#include <cupti_pmsampling.h>
+#include <cupti_profiler_host.h>
+#include <cupti_profiler_target.h>
+#include <cupti_target.h>
 
 #include <cstdint>
 
@@ -34,7 +38,27 @@
   F(PCSamplingSetConfigurationAttribute) \
   F(PCSamplingGetConfigurationAttribute) \
   F(PCSamplingGetNumStallReasons)        \
-  F(PCSamplingGetStallReasons)
+  F(PCSamplingGetStallReasons)           \
+  F(ProfilerInitialize)                  \
+  F(DeviceGetChipName)                   \
+  F(PmSamplingEnable)                    \
+  F(PmSamplingDisable)                   \
+  F(PmSamplingSetConfig)                 \
+  F(PmSamplingStart)                     \
+  F(PmSamplingStop)                      \
+  F(PmSamplingDecodeData)                \
+  F(PmSamplingGetCounterAvailability)    \
+  F(PmSamplingGetCounterDataSize)        \
+  F(PmSamplingCounterDataImageInitialize) \
+  F(PmSamplingGetCounterDataInfo)        \
+  F(PmSamplingCounterDataGetSampleInfo)  \
+  F(ProfilerHostInitialize)              \
+  F(ProfilerHostDeinitialize)            \
+  F(ProfilerHostConfigAddMetrics)        \
+  F(ProfilerHostGetConfigImageSize)      \
+  F(ProfilerHostGetConfigImage)          \
+  F(ProfilerHostGetNumOfPasses)          \
+  F(ProfilerHostEvaluateToGpuValues)
 
 namespace aiflame::cuda {
 

@@ -4,6 +4,7 @@
 #include "base/large.hpp"
 #include "base/sys.hpp"
 #include "hooks/cuda/calls.hpp"
+#include "hooks/cuda/counters/counters.hpp"
 #include "hooks/cuda/cuda.hpp"
 #include "hooks/cuda/sampling_claim.hpp"
 #include "hooks/cuda/sampling_plan.hpp"
@@ -237,11 +238,20 @@ bool end_soon(Place& place) noexcept {
   return true;
 }
 
+// A device counts, or its warps are sampled.
+bool counts_instead() noexcept {
+  auto counters = static_cast<schema::GpuCounters>(control::page().gpu_counters);
+  bool samples = control::page().gpu_sampling != static_cast<uint32_t>(schema::GpuSampling::OFF);
+  return counters == schema::GpuCounters::ON || (counters == schema::GpuCounters::AUTO && !samples);
+}
+
 }  // namespace
 
 void context_created(CUcontext context, uint32_t device) noexcept {
   uint32_t setting = control::page().gpu_sampling;
-  if (!context || setting == static_cast<uint32_t>(schema::GpuSampling::OFF) || find(context)) return;
+  if (!context) return;
+  if (counts_instead()) return counters::want(device, true);
+  if (setting == static_cast<uint32_t>(schema::GpuSampling::OFF) || find(context)) return;
   if (has_begun(context))
     return spool::note(
         "GPU stalls are not recorded any more: sampling ended for another tool that used CUPTI, or with an earlier recording; to begin again "

@@ -1,10 +1,10 @@
 #include "hooks/cuda/sampling_session.hpp"
 
 #include "base/sys.hpp"
+#include "hooks/cuda/refusals.hpp"
 #include "spool/spool.hpp"
 
 #include <algorithm>
-#include <cstdio>
 
 namespace aiflame::cuda::sampling {
 
@@ -31,37 +31,8 @@ bool is_there() noexcept {
          api.PCSamplingGetNumStallReasons && api.PCSamplingGetStallReasons;
 }
 
-void tell(CUptiResult result) noexcept {
-  switch (result) {
-    case CUPTI_ERROR_INSUFFICIENT_PRIVILEGES:
-    case CUPTI_ERROR_VIRTUALIZED_DEVICE_INSUFFICIENT_PRIVILEGES:
-      return spool::note(
-          "GPU stalls are not recorded: the NVIDIA driver lets only root read performance counters. To let everybody: "
-          "echo 'options nvidia NVreg_RestrictProfilingToAdminUsers=0' > /etc/modprobe.d/nvidia-profiling.conf (as root, on the host), and "
-          "restart the machine");
-    case CUPTI_ERROR_HARDWARE_BUSY:
-      return spool::note(
-          "GPU stalls are not recorded: another profiler holds the GPU's performance counters (DCGM lets go with: dcgmi profiling --pause)");
-    case CUPTI_ERROR_NOT_SUPPORTED:
-    case CUPTI_ERROR_NOT_COMPATIBLE:
-    case CUPTI_ERROR_LEGACY_PROFILER_NOT_SUPPORTED:
-    case CUPTI_ERROR_VIRTUALIZED_DEVICE_NOT_SUPPORTED:
-    case CUPTI_ERROR_CONFIDENTIAL_COMPUTING_NOT_SUPPORTED:
-    case CUPTI_ERROR_CMP_DEVICE_NOT_SUPPORTED:
-    case CUPTI_ERROR_MIG_DEVICE_NOT_SUPPORTED:
-    case CUPTI_ERROR_SLI_DEVICE_NOT_SUPPORTED:
-    case CUPTI_ERROR_WSL_DEVICE_NOT_SUPPORTED:
-      return spool::note("GPU stalls are not recorded: CUPTI cannot sample this kind of device");
-    default: {
-      char text[256];
-      snprintf(text, sizeof text, "GPU stalls are not recorded: CUPTI says: %s", reason(result));
-      return spool::note(text);
-    }
-  }
-}
-
 bool went_well(CUptiResult result) noexcept {
-  if (result != CUPTI_SUCCESS) tell(result);
+  if (result != CUPTI_SUCCESS) tell_refused("GPU stalls", result);
   return result == CUPTI_SUCCESS;
 }
 

@@ -3,11 +3,13 @@
 #include "base/clock.hpp"
 #include "base/sys.hpp"
 #include "hooks/cuda/calls.hpp"
+#include "hooks/cuda/counters/counters.hpp"
 #include "hooks/cuda/internal.hpp"
 #include "hooks/cuda/sampling.hpp"
 #include "hooks/shared/helper_thread.hpp"
 
 #include <linux/futex.h>
+#include <algorithm>
 #include <atomic>
 #include <ctime>
 
@@ -70,14 +72,14 @@ void drain_and_flush() noexcept {
     }
     stop_if_recording_ended();
     if (state.load(std::memory_order_acquire) != RUNNING) continue;
-    uint64_t pause = sampling::drain(false);
+    uint64_t pause = std::min(sampling::drain(false), counters::read());
     uint64_t now = now_ns();
     if (now - flushed >= kFlushEvery) {
       flush_activity(false);
       flushed = now_ns();
     }
     uint64_t since = now_ns() - flushed, until_flush = since < kFlushEvery ? kFlushEvery - since : 0;
-    wait_for_change(RUNNING, pause < until_flush ? pause : until_flush);
+    wait_for_change(RUNNING, std::min(pause, until_flush));
   }
 }
 

@@ -75,6 +75,13 @@ def add_arguments(parser: Parser) -> None:
         metavar="off|auto|PERIOD",
         help="sample the waits of GPU instructions: never, as often as is cheap, or every PERIOD cycles (default: auto)",
     )
+    group.add_argument(
+        "--gpu-counters",
+        default="auto",
+        metavar="off|auto|on|NAMES",
+        help="count bytes, cycles of tensor cores ... of the whole GPU: never, where the waits of its instructions are not sampled, "
+        "instead of them, or instead of them these of the vendor's counters (default: auto)",
+    )
     group.add_argument("--gpu-memory", action="store_true", help="also record allocations of GPU memory")
 
     group = parser.add_argument_group("names")
@@ -147,6 +154,7 @@ def run(options: argparse.Namespace) -> int:
             python=not options.no_python,
             cuda=not options.no_cuda,
             gpu_sampling=parse_sampling(options.gpu_sampling),
+            gpu_counters=parse_counters(options.gpu_counters),
             gpu_memory=options.gpu_memory,
             meaning=not options.no_meaning,
             regions=not options.no_regions,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from dataclasses import asdict
 
 import numpy as np
 import polars as pl
@@ -67,7 +66,7 @@ def run(options: Namespace) -> None:
     line = shown.scoped.line if shown.scoped is not None else None
     used = utilization(shown.scoped.analysis) if shown.scoped is not None and shown.metric == GPU_TIME.name else None
     if options.json:
-        of_scope, parts = line.to_json() if line is not None else None, asdict(used) if used is not None else None
+        of_scope, parts = line.to_json() if line is not None else None, used.to_json() if used is not None else None
         say_json(to_json(answer, shown.tree, shown.metric, None, steps, of_scope, by_clock, parts))
         return
     if shown.scoped is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from aiflame.errors import AiflameError
-from aiflame.profile.schema.control_schema import GpuSampling
+from aiflame.profile.schema.control_schema import GpuCounters, GpuSampling
 from aiflame.recorder.tracing import DEFAULT
 from aiflame.values import dataclass
 
@@ -32,6 +32,8 @@ class RecordOptions:
     cuda: bool = True
     gpu_sampling: int = GpuSampling.AUTO
     """GpuSampling, or 5 to 31: the logarithm of a fixed period in cycles."""
+    gpu_counters: str = "auto"
+    """`off`, `auto`, `on`, or the vendor's names of counters, separated by commas."""
     gpu_memory: bool = False
     """Record allocations of device memory."""
     meaning: bool = True
@@ -52,6 +54,12 @@ class RecordOptions:
     """Passes inside Triton kernels, as `intra.parse_intra` gives them; empty: none."""
     telemetry_ms: int = INTERVAL_MS
     """Milliseconds between readings of telemetry; 0: no telemetry."""
+
+    @property
+    def counted(self) -> tuple[int, str]:
+        """CONTROL.gpu_counters, and the user's own counters."""
+        named = {"off": GpuCounters.OFF, "auto": GpuCounters.AUTO, "on": GpuCounters.ON}.get(self.gpu_counters.lower())
+        return (GpuCounters.ON, self.gpu_counters) if named is None else (named, "")
 
     @property
     def looks_at_waits(self) -> bool:
@@ -84,6 +92,22 @@ def parse_sampling(text: str) -> int:
     if not text.isdecimal() or not 32 <= int(text) <= 1 << 31:
         raise AiflameError(f"--gpu-sampling {text}: use off, auto, or a period of 32 to 2147483648 cycles")
     return (3 * int(text) // 4).bit_length()
+
+
+def parse_counters(text: str) -> str:
+    """`off`, `auto`, `on`, or names of counters, of which sums alone are taken: values of adjacent stretches of time must add up."""
+    if text.lower() in ("off", "auto", "on"):
+        return text.lower()
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    for name in names:
+        if not re.fullmatch(r"[A-Za-z][\w.]*__\w+\.(sum|avg|max)", name):
+            raise AiflameError(
+                f"--gpu-counters {text}: {name!r} is no sum of a counter: use off, auto, on, or names like dram__bytes_read.sum, "
+                "separated by commas"
+            )
+    if not names:
+        raise AiflameError(f"--gpu-counters {text!r}: use off, auto, on, or names of counters, separated by commas")
+    return ",".join(names)
 
 
 def parse_telemetry(text: str) -> int:

@@ -78,7 +78,7 @@ def run(
         asked=asked_for(options.trace),
         first=commands.first_library(program),
     )
-    variables.update(intra_variables(options))
+    variables.update(intra_variables(options) | counter_variables(options))
     notes = commands.obstacles(program) + hook_notes
     page, meta = prepare(place, options, command, overwrite=overwrite)
     for note in notes:
@@ -105,6 +105,12 @@ def run(
 def intra_variables(options: RecordOptions) -> dict[str, str]:
     """Variables of `--intra`. Inductor's own launcher cannot pass the buffer for records to kernels: Triton's is used instead."""
     return {VARIABLE: options.intra, "TORCHINDUCTOR_USE_STATIC_CUDA_LAUNCHER": "0"} if options.intra else {}
+
+
+def counter_variables(options: RecordOptions) -> dict[str, str]:
+    """The variable that names the user's own counters to the collector."""
+    names = options.counted[1]
+    return {"AIFLAME_GPU_COUNTERS": names} if names else {}
 
 
 def features(options: RecordOptions) -> int:
@@ -151,6 +157,7 @@ def prepare(place: ProfileLocation, options: RecordOptions, command: list[str], 
             max_bytes=max(options.max_bytes - _OWN_BYTES, 1) if options.max_bytes else 0,
             features=features(options),
             gpu_sampling=options.gpu_sampling,
+            gpu_counters=options.counted[0],
         )
         return page, meta
     except OSError as error:

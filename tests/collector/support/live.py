@@ -18,7 +18,7 @@ from aiflame.errors import AiflameError
 from aiflame.profile.folder.control_page import ControlPage
 from aiflame.profile.folder.door import Folder
 from aiflame.profile.schema.all_tables import TABLE
-from aiflame.profile.schema.control_schema import Feature, GpuSampling
+from aiflame.profile.schema.control_schema import Feature, GpuCounters, GpuSampling
 from aiflame.profile.spool.lives import read_lives
 from aiflame.profile.spool.process_spool import ProcessSpool, empty_frame
 from aiflame.recorder.library import collector
@@ -92,12 +92,14 @@ def recorded(
     wall_rate: int = 0,
     features: int = EVERYTHING,
     gpu_sampling: int = GpuSampling.OFF,
+    gpu_counters: int = GpuCounters.OFF,
     max_bytes: int = 0,
     env: Mapping[str, str] | None = None,
 ) -> Outcome:
     """The program with the collector preloaded; runs in `profile`'s folder."""
     (profile / "spool").mkdir(parents=True)
-    options = {"cpu_rate": cpu_rate, "wall_rate": wall_rate, "features": features, "gpu_sampling": gpu_sampling, "max_bytes": max_bytes}
+    options = {"cpu_rate": cpu_rate, "wall_rate": wall_rate, "features": features, "max_bytes": max_bytes}
+    options |= {"gpu_sampling": gpu_sampling, "gpu_counters": gpu_counters}
     page = ControlPage.create(Folder.open(profile), **options)
     preload = ":".join(filter(None, [str(library()), (env or {}).get("LD_PRELOAD", "")]))
     outcome = _run(command, profile.parent, {**_environment(), **(env or {}), "AIFLAME_PROFILE": str(profile), "LD_PRELOAD": preload})

@@ -38,6 +38,16 @@ def stretches(
     return [{"device": GPU, "metric": metric, "begin_ns": at, "end_ns": at + length, "value": one, **more} for at, one in rows]
 
 
+def every_counter(kernels: list[Row], activity: Rates, end_ns: int, length: int = MS, **more: Any) -> list[Row]:
+    """All that the views show, at 1.5 GHz. A kernel of activity 0.5 has 1000 bytes a ns read and 500 written, half of the tensor rate, work
+    on every multiprocessor for half of the time, and 16 warps there."""
+    scale = {"dram-read-bytes": 2000.0, "dram-write-bytes": 1000.0, "tensor-cycles": 1.5, "sm-active-cycles": 1.5, "warp-cycles": 24.0}
+    rows = stretches([], {IDLE: 1.5}, end_ns, "sm-cycles", length, **more)
+    for metric, most in scale.items():
+        rows += stretches(kernels, {name: part * most for name, part in activity.items()}, end_ns, metric, length, **more)
+    return rows
+
+
 def of_kernels(profile: Tables, kernels: list[Row], metric: str = "dram-read-bytes") -> dict[str, int]:
     """The counted value of each kernel, by name, and of IDLE: what belongs to nothing of the program."""
     rows = counted(Analysis(profile)).filter(pl.col("metric") == metric)

@@ -42,7 +42,10 @@ class Activity:
             "sm_active": (_known("active_ns"), "covered_ns"),
             "occupancy": (_known("warp_cycles"), "held_cycles"),
         }
-        columns += [pl.when(pl.col(whole) > 0).then(part / pl.col(whole)).alias(name) for name, (part, whole) in pairs.items()]
+        for name, (part, whole) in pairs.items():
+            value = part / pl.col(whole)
+            limited = value if name == "dram_rate" else value.clip(upper_bound=1.0)
+            columns.append(pl.when(pl.col(whole) > 0).then(limited).alias(name))
         return summed.select(*by, *columns)
 
 

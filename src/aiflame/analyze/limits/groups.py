@@ -4,7 +4,7 @@ known."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import polars as pl
 
@@ -46,6 +46,9 @@ class Utilization:
     counted: float
     """The part of the kernels' time for which these are known."""
 
+    def to_json(self) -> dict[str, float]:
+        return asdict(self)
+
     @property
     def text(self) -> str:
         some = "" if self.counted >= NEARLY_ALL else f", by the {self.counted:.0%} of kernels' time with counters"
@@ -53,7 +56,8 @@ class Utilization:
 
 
 def limits_of(analysis: ProfileAnalysis, by: Sequence[str]) -> pl.DataFrame:
-    """LIMITS of each group in the scope. `by`: of `phase`, `layer`, `group` (of layers alike), `op`, `model` (of the device), and the columns of `analysis.sites` but its sums."""
+    """LIMITS of each group in the scope. `by`: of `phase`, `layer`, `group` (of layers alike), `op`, `model` (of the device), and the
+    columns of `analysis.sites` but its sums."""
     parts = _parts(analysis.profile)
     grouped = parts.group_by(by).agg(pl.col("took", "launches", *SUMS).sum())
     whole = grouped.with_columns(pl.col("took", "launches", *SUMS).round().cast(pl.Int64)).with_columns(of_limits())
@@ -109,8 +113,8 @@ def utilization(analysis: ProfileAnalysis) -> Utilization | None:
 
 @once
 def _parts(profile: Analysis) -> pl.DataFrame:
-    """_OF_SITES, phase, layer, group (`layers.*.mlp`), op, model, took, SUMS: a row for each site with launches in the scope, those of compiled kernels for each of their
-    parts. Launches count at the first part."""
+    """_OF_SITES, phase, layer, group (`layers.*.mlp`), op, model, took, SUMS: a row for each site with launches in the scope, those of
+    compiled kernels for each of their parts. Launches count at the first part."""
     analysis = profile_analysis(profile)
     inside = analysis.inside
     sums = of_sites(profile, analysis.work, inside) | {"waited": waited(analysis.work, inside)}

@@ -20,7 +20,7 @@ from aiflame.attribute.counters.intervals import Stretches
 from aiflame.attribute.counters.names import CYCLES
 
 PIECE = 1 << 20
-MOST_CELLS = 1 << 24
+MOST_CELLS = 1 << 22
 FILLED = 2
 """An execution that fills so many stretches alone has a rate of its own."""
 FAINT, FAINTEST = 1e-9, 1e-15
@@ -126,7 +126,9 @@ def _wide_enough(counted: Stretches, ran: Executions) -> Stretches:
     """Stretches of which neighbours are one where very many executions run at the same time."""
     while len(counted.begin) > 1:
         first = np.searchsorted(counted.end, ran.start, side="right")
-        if int(np.maximum(np.searchsorted(counted.begin, ran.end, side="left") - first, 0).sum()) <= MOST_CELLS + 3 * len(ran.start):
+        if int(np.maximum(np.searchsorted(counted.begin, ran.end, side="left") - first, 0).sum()) <= MOST_CELLS + 3 * len(
+            ran.start
+        ) + 4 * len(counted.begin):
             break
         at = np.arange(0, len(counted.begin), 2)
         values = {metric: np.add.reduceat(value, at) for metric, value in counted.values.items()}

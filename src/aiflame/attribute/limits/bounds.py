@@ -7,8 +7,8 @@ import polars as pl
 MEMORY, TENSOR, LAUNCH, LATENCY, NOTHING = BOUNDS = "memory", "tensor", "launch", "latency", ""
 """NOTHING: neither is near, and nothing that was counted says why."""
 NEAR = 0.6
-"""Of the time: from here on memory, or tensor cores, bound a kernel. Copies that do nothing else reach nine tenths of the vendor's bandwidth,
-and large products of matrices eight tenths of the rate: two thirds of what can be reached."""
+"""Of the time: from here on memory, or tensor cores, bound a kernel. Copies that do nothing else reach nine tenths of the vendor's
+bandwidth, and large products of matrices eight tenths of the rate: two thirds of what can be reached."""
 WAITS = 1.0
 """Times the time of the kernels: a device that waits for their launches longer than it runs them has its time from the host."""
 FEW_ACTIVE = 0.6
@@ -21,7 +21,8 @@ COLUMNS = ("limit_percent", "limit_error", "could_win", "bound_by")
 
 
 def of_limits() -> list[pl.Expr]:
-    """COLUMNS, from columns named as OF_LIMITS without `limits-`; the first two in percent of the time. Without counters: null, null, null and ""."""
+    """COLUMNS, from columns named as OF_LIMITS without `limits-`; the first two in percent of the time. Without counters: null, null, null
+    and ""."""
     counted = pl.col("counted")
     known = counted > 0
     return [

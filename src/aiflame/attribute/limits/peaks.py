@@ -13,8 +13,8 @@ class Peaks:
     memory: float
     """Bytes a second of the device's DRAM."""
     bf16: float
-    """Operations a second of tensor cores, without sparsity, for bfloat16 or float16 with sums in float32; 0 where they have no such type, as
-    with the other fields."""
+    """Operations a second of tensor cores, without sparsity, for bfloat16 or float16 with sums in float32; 0 where they have no such type,
+    as with the other fields."""
     tf32: float
     fp8: float
     fp64: float

@@ -42,6 +42,7 @@ class ControlPage:
         wall_rate: int = 0,
         features: int = 0,
         gpu_sampling: int = 0,
+        gpu_counters: int = 0,
         recorder_pid: int | None = None,
     ) -> ControlPage:
         """A new page in state RECORDING. It appears whole, and written to, so that a store into it cannot meet a full disk."""
@@ -54,6 +55,7 @@ class ControlPage:
             "wall_rate": wall_rate,
             "features": features,
             "gpu_sampling": gpu_sampling,
+            "gpu_counters": gpu_counters,
             "recorder_pid": os.getpid() if recorder_pid is None else recorder_pid,
         }
         page = bytearray(PAGE_BYTES)

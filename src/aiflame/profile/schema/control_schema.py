@@ -28,6 +28,7 @@ CONTROL: tuple[Column, ...] = columns(
     ("features", T.U64, "Feature bits that are on"),
     ("recorder_pid", T.U32, "the process that seals it"),
     ("gpu_sampling", T.U32, "GpuSampling"),
+    ("gpu_counters", T.U32, "GpuCounters"),
 )
 
 
@@ -36,6 +37,16 @@ class GpuSampling(IntEnum):
 
     OFF = 0
     AUTO = 1
+
+
+class GpuCounters(IntEnum):
+    """CONTROL.gpu_counters"""
+
+    OFF = 0
+    AUTO = 1
+    """where stalls are not sampled: a device does one of the two at a time"""
+    ON = 2
+    """always, and no stalls"""
 
 
 class ControlState(IntEnum):

@@ -38,6 +38,7 @@ def _lines() -> Iterator[str]:
         enums.RegionKind,
         enums.PayloadType,
         control_schema.GpuSampling,
+        control_schema.GpuCounters,
         control_schema.ControlState,
         control_schema.StopReason,
         control_schema.Feature,

@@ -79,6 +79,7 @@ const Listener listener{
           if (state.ended) return;
           record(work);
           sample(work);
+          count(work);
         },
 };
 
@@ -127,6 +128,7 @@ CUPTI_FUNCTION cuptiGetResultString(CUptiResult result, const char** text) {
           : result == CUPTI_ERROR_INVALID_OPERATION                  ? "CUPTI_ERROR_INVALID_OPERATION"
           : result == CUPTI_ERROR_OUT_OF_MEMORY                      ? "CUPTI_ERROR_OUT_OF_MEMORY"
           : result == CUPTI_ERROR_INSUFFICIENT_PRIVILEGES            ? "CUPTI_ERROR_INSUFFICIENT_PRIVILEGES"
+          : result == CUPTI_ERROR_HARDWARE_BUSY                      ? "CUPTI_ERROR_HARDWARE_BUSY"
           : result == CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED ? "CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED"
                                                                      : "CUPTI_ERROR_UNKNOWN";
   return CUPTI_SUCCESS;
@@ -229,6 +231,7 @@ CUPTI_FUNCTION cuptiFinalize() {
   enter("cuptiFinalize");
   forget_activity();
   forget_sampling();
+  forget_counters();
   std::lock_guard guard(state.lock);
   if (state.subscriber) state.subscriber.load()->subscribed = false;
   state.subscriber = nullptr;

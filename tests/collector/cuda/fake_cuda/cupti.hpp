@@ -31,6 +31,12 @@ void forget_activity();
 void sample(const Work& work);
 void module_loaded(const CUpti_ModuleResourceData& data);
 void forget_sampling();
+bool samples_on(uint32_t device);
 uint64_t crc_of(const void* bytes, size_t size);
+
+// cupti_counters.cpp
+void count(const Work& work);
+void forget_counters();
+bool counts(uint32_t device);
 
 }  // namespace fake::cupti

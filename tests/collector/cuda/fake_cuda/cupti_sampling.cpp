@@ -225,6 +225,12 @@ void sample(const Work& work) {
   sampling.taken.samples += samples;
 }
 
+bool samples_on(uint32_t device) {
+  std::lock_guard guard(state.lock);
+  return std::any_of(state.contexts.begin(), state.contexts.end(),
+                     [&](const auto& one) { return one.first->alive && one.first->device == device && one.second.enabled; });
+}
+
 void forget_sampling() {
   std::lock_guard guard(state.lock);
   state.contexts.clear();
@@ -238,6 +244,7 @@ using namespace fake::cupti;
 CUPTI_FUNCTION cuptiPCSamplingEnable(CUpti_PCSamplingEnableParams* how) {
   Context* context = context_of("cuptiPCSamplingEnable", how->ctx);
   if (setting("FAKE_CUPTI_DENIED", 0)) return CUPTI_ERROR_INSUFFICIENT_PRIVILEGES;
+  if (counts(context->device)) wrong("cuptiPCSamplingEnable: the device counts; no more records of kernels would come");
   std::lock_guard guard(state.lock);
   must_be_alone(*context);
   if (state.contexts[context].ended) wrong("cuptiPCSamplingEnable: a second time on a context, the driver may lock up");

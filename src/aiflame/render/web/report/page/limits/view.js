@@ -3,7 +3,7 @@
 import { amount, clip, percent } from "../../../text.js";
 import { exactly } from "../../shared/frame_choices.js";
 import { element, wide } from "../ui/dom.js";
-import { leadOf } from "../tables/leads.js";
+import { leadOf } from "../ui/leads.js";
 import { draw } from "./chart.js";
 import { bytesPerSecond, CLASSES, classOf, factsOf, operations, reached } from "./words.js";
 

@@ -1,0 +1,33 @@
+// Which of a device's counters are asked for, and how many of them it counts at once.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+namespace aiflame::cuda::counters {
+
+struct Metric {
+  const char* name;    // in our table
+  const char* vendor;  // CUPTI's name: a counter and how it is summed over the device
+  uint32_t divisor;    // CUPTI's value is so many times ours
+};
+
+constexpr uint32_t kMostMetrics = 32;
+
+struct Metrics {
+  uint32_t count;
+  Metric list[kMostMetrics];
+};
+
+// What one configuration counts: CUPTI reads the bytes as long as it counts.
+struct Image {
+  uint8_t* bytes;
+  size_t size;
+};
+
+class Host;
+
+// Chooses, of the counters that are wanted, as many as the chip counts in one pass, the most useful first. `availability`: what CUPTI
+// says that the device can count now. `host` is left open, and knows them. False when it can count none; a note says so.
+bool choose(const char* chip, const Image& availability, Metrics& chosen, Image& configuration, Host& host) noexcept;
+
+}  // namespace aiflame::cuda::counters

@@ -1,0 +1,49 @@
+// CUPTI's side of counting on one device: its configuration, and the samples that it hands out. One thread at a time.
+#pragma once
+#include "hooks/cuda/counters/host.hpp"
+#include "hooks/cuda/counters/metrics.hpp"
+#include "hooks/cuda/cupti_api.hpp"
+
+#include <cstddef>
+#include <cstdint>
+
+namespace aiflame::cuda::counters {
+
+class Session {
+ public:
+  // Nothing is counted when it fails; a note says why.
+  bool start(uint32_t device, uint64_t interval_ns) noexcept;
+
+  enum class Read : uint8_t {
+    WHOLE,
+    PART,        // there are more samples: read on
+    OVERFLOWED,  // the device's buffer was full: nothing comes any more
+    FAILED,
+  };
+  // The samples since the last time, as rows of `gpu_counters`.
+  Read read() noexcept;
+
+  void stop() noexcept;
+  bool started() const noexcept { return object_ != nullptr; }
+  // Gives memory back without a call to CUPTI.
+  void release() noexcept;
+
+ private:
+  bool configure(uint64_t interval_ns) noexcept;
+  bool make_samples() noexcept;
+  bool clear_samples() noexcept;
+  void write(size_t sample) noexcept;
+
+  uint32_t device_ = 0, device_text_ = 0;
+  const char* chip_ = nullptr;
+  CUpti_PmSampling_Object* object_ = nullptr;
+  Host host_{};
+  Image availability_{}, configuration_{}, samples_{};
+  Metrics metrics_{};
+  const char* vendors_[kMostMetrics]{};
+  uint32_t texts_[kMostMetrics]{};
+  uint64_t until_ = 0;         // the end of the last sample, as CUPTI says it; 0: there was none
+  uint64_t clock_offset_ = 0;  // what to add to that for our clock
+};
+
+}  // namespace aiflame::cuda::counters
