@@ -1,4 +1,4 @@
-"""The report's roofline in a real browser: points against the peaks, what they tell, where they lead, and the honest empty page."""
+"""The report's roofline in a real browser: points against the peaks, their facts and their links, and the honest empty page."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ def training(*, counters: bool = True) -> Counted:
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("limits")
     write(training().profile(folder), folder / "r.html")
     return folder / "r.html"
 
 
 @pytest.fixture
-def page(visit: Opener, made: Path) -> Callable[..., Visit]:
+def page(visit: Opener, written: Path) -> Callable[..., Visit]:
     def opened(state: str = "#view=limits", **options: object) -> Visit:
-        seen = visit(made, state, **options)
+        seen = visit(written, state, **options)
         seen.page.wait_for_selector(".limits svg[data-drawn]")
         return seen
 
@@ -75,9 +75,9 @@ def test_points_lie_below_the_peaks_by_what_they_reach(page: Callable[..., Visit
 def test_a_point_tells_what_it_reaches_and_leads_to_its_source(page: Callable[..., Visit]) -> None:
     seen = page()
     seen.page.hover(f'.limit-point[data-name="{ADD}"]')
-    told = seen.text(".limit-tip")
+    facts = seen.text(".limit-tip")
     for text in (ADD, "2.8 ms, 26.7%", "4.32 TB/s, 90.0% of its peak", "90%", "the device's memory", "280 µs"):
-        assert text in told, (text, told)
+        assert text in facts, (text, facts)
     seen.click(f'.limit-point[data-name="{ADD}"]')
     seen.wait("document.querySelector('.view:not([hidden])').dataset.of !== 'limits'")
     assert seen.view() in ("code", "flame")

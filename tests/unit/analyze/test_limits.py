@@ -30,9 +30,9 @@ def analysis(path: Path, *, counters: bool = True) -> ProfileAnalysis:
 
 def test_each_group_has_the_sums_of_the_steps_in_the_scope(tmp_path: Path) -> None:
     rows = limits_of(analysis(tmp_path), ["layer"])
-    steps = rows["launches"].max()
+    steps = max(rows["launches"].to_list())
     of = {row["layer"].rpartition(".")[2]: row for row in rows.iter_rows(named=True)}
-    assert steps and steps >= 6
+    assert steps >= 6
     assert of["norm"]["limit"] == pytest.approx(320 * US * steps, rel=1e-3)
     assert of["norm"]["could_win"] == pytest.approx(80 * US * steps, rel=1e-3)
     assert (round(of["norm"]["limit_percent"]), of["norm"]["bound_by"]) == (80, "memory")

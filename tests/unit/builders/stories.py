@@ -102,7 +102,7 @@ class Story(Program):
 
 
 class Counted(Story):
-    """With what hardware counters counted while each kernel ran. Each kernel fills its stretch of counters: what was counted is its own."""
+    """With hardware counters. Each kernel fills its stretch: the counts are its own."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -110,10 +110,10 @@ class Counted(Story):
 
     def count(self, memory: float, tensor: float = 0.0, active: float = 1.0, warps: float = 0.5, device: str = DEVICE) -> None:
         """Shares of the peaks that the last kernel reached; a quarter of its bytes were written."""
-        known = peaks(device)
-        assert known is not None
+        limits = peaks(device)
+        assert limits is not None
         begin, end = self.kernels[-1]["start_ns"], self.kernels[-1]["end_ns"]
-        cycles, moved = (end - begin) * MHZ / 1000, memory * known.memory * (end - begin) / 1e9
+        cycles, moved = (end - begin) * MHZ / 1000, memory * limits.memory * (end - begin) / 1e9
         values = {DRAM[0]: 0.75 * moved, DRAM[1]: 0.25 * moved, CYCLES: cycles, TENSOR_CYCLES: tensor * cycles}
         values |= {ACTIVE_CYCLES: active * cycles, WARP_CYCLES: warps * WARPS_AT_ONCE * active * cycles}
         rows = [

@@ -1,1 +1,1 @@
-"""How far kernels, layers, ops, steps and lines are from what their device could do."""
+"""Kernels, layers, ops, steps and lines against the limits of their device."""

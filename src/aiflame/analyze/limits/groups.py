@@ -25,11 +25,11 @@ LIMITS: Mapping[str, type[pl.DataType]] = {
     "could_win": pl.Int64,
     "bound_by": pl.String,
 }
-"""What is known of a group: `took` of all its kernels and copies (ns), `launches`; SUMS over those with a limit (`limits.kernels.of_sites`;
+"""The columns of a group: `took` of all its kernels and copies (ns), `launches`; SUMS over those with a limit (`limits.kernels.of_sites`;
 `waited`: time in which the device waited for their launch), and `limits.bounds.COLUMNS`."""
 NEARLY_ALL = 0.95
 LIMIT_COLUMNS = ("of_limit", "could_win", "bound_by")
-"""Beside other values of a group: the share of its limit, the time that could be won, and what bounds it."""
+"""Beside other values of a group: the share of its limit, the time that could be won, and its bound."""
 _OF_SITES = ("name", "short", "kind", "family", "device", "file", "line", "function", "launches")
 
 
@@ -87,10 +87,10 @@ def limits_of_steps(analysis: ProfileAnalysis) -> pl.DataFrame:
     limits, executions = kernel_limits(analysis.profile), analysis.work.executions
     process = analysis.sites["process"].gather(executions["site"])
     took = (executions["end_ns"] - executions["start_ns"]).cast(pl.Int64)
-    kernels = pl.DataFrame({"process": process, "step": executions["step"].cast(pl.Int64), "counted": took})[: len(limits.known)]
+    kernels = pl.DataFrame({"process": process, "step": executions["step"].cast(pl.Int64), "counted": took})[: len(limits.has_limit)]
     times = {name: pl.Series(getattr(limits, name)) for name in ("limit", "tensor", "memory")}
-    known = kernels.with_columns(**times).filter(pl.Series(limits.known), pl.col("step") >= 0)
-    summed = known.group_by("process", "step").agg(pl.col("counted", *times).sum().round().cast(pl.Int64))
+    measured = kernels.with_columns(**times).filter(pl.Series(limits.has_limit), pl.col("step") >= 0)
+    summed = measured.group_by("process", "step").agg(pl.col("counted", *times).sum().round().cast(pl.Int64))
     return summed.with_columns(pl.min_horizontal("limit", "counted")).sort("process", "step")
 
 

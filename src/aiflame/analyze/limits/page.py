@@ -1,4 +1,4 @@
-"""The report's page of limits: kernels, layers and ops with what they reach, and the peaks of their devices."""
+"""The report's page of limits: kernels, layers and ops with their shares of the limits, and the peaks of their devices."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class LimitsPage:
 def limits_page(analysis: ProfileAnalysis) -> LimitsPage:
     kernels = analysis.sites.filter(pl.col("kind") == int(Kind.GPU_KERNEL))
     order = kernels.group_by(model=model()).agg(pl.col("took").sum()).sort("took", "model", descending=[True, False])["model"]
-    devices = {name: known for name in order if (known := peaks(name)) is not None}
+    devices = {name: of for name in order if (of := peaks(name)) is not None}
     used = utilization(analysis)
     if used is None:
         return LimitsPage(_why(analysis, order, devices), devices, None, {})
@@ -73,8 +73,7 @@ def limits_page(analysis: ProfileAnalysis) -> LimitsPage:
 
 def _rows(limits: pl.DataFrame, name: str) -> pl.DataFrame:
     counted = pl.col("counted")
-    known = limits.filter(counted > 0)
-    as_row = known.with_columns(
+    as_row = limits.filter(counted > 0).with_columns(
         name=pl.col("name") if "name" in limits.columns else pl.col(name),
         short=pl.col(name),
         device=pl.col("model"),

@@ -1,4 +1,4 @@
-"""How far a group of kernels is from its limit, what bounds it, and the time that could be won: from sums over its kernels."""
+"""A group of kernels against its limit: its share of it, its bound, and the time that could be won."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ MEMORY, TENSOR, LAUNCH, LATENCY, NOTHING = BOUNDS = "memory", "tensor", "launch"
 """NOTHING: neither is near, and nothing that was counted says why."""
 NEAR = 0.6
 """Of the time: from here on memory, or tensor cores, bound a kernel. Copies that do nothing else reach nine tenths of the vendor's
-bandwidth, and large products of matrices eight tenths of the rate: two thirds of what can be reached."""
+bandwidth, and large products of matrices eight tenths of the rate: this is two thirds of that."""
 WAITS = 1.0
 """Times the time of the kernels: a device that waits for their launches longer than it runs them has its time from the host."""
 FEW_ACTIVE = 0.6
@@ -24,11 +24,11 @@ def of_limits() -> list[pl.Expr]:
     """COLUMNS, from columns named as OF_LIMITS without `limits-`; the first two in percent of the time. Without counters: null, null, null
     and ""."""
     counted = pl.col("counted")
-    known = counted > 0
+    has_limit = counted > 0
     return [
-        pl.when(known).then(pl.col("limit") * 100 / counted).alias("limit_percent"),
-        pl.when(known).then(pl.col("error") * 100 / counted).alias("limit_error"),
-        pl.when(known).then(counted - pl.col("limit")).alias("could_win"),
+        pl.when(has_limit).then(pl.col("limit") * 100 / counted).alias("limit_percent"),
+        pl.when(has_limit).then(pl.col("error") * 100 / counted).alias("limit_error"),
+        pl.when(has_limit).then(counted - pl.col("limit")).alias("could_win"),
         bound_by().alias("bound_by"),
     ]
 

@@ -28,7 +28,7 @@ MERELY_LAUNCHED_NS = 100_000
 """A device that has nothing to do for longer than this before a kernel waits for something else than its launch: a launch takes 5 to 10 µs,
 with Python around it up to several times as long."""
 NOT_TOLD_APART = 1.0
-"""The error of a value, as a part of it, where the data do not tell the kernel from others that ran at the same times."""
+"""The error of a value, as a part of it, where the data cannot separate the kernel from others that ran at the same times."""
 
 
 _TENSOR, _ACTIVE = AS_TIME[TENSOR_CYCLES], AS_TIME[ACTIVE_CYCLES]
@@ -36,9 +36,9 @@ _TENSOR, _ACTIVE = AS_TIME[TENSOR_CYCLES], AS_TIME[ACTIVE_CYCLES]
 
 @dataclass(frozen=True, slots=True)
 class KernelLimits:
-    """For each row of `kernels`, in the order of the table. Times are ns; 0 where `known` is False."""
+    """For each row of `kernels`, in the order of the table. Times are ns; 0 where `has_limit` is False."""
 
-    known: Mask
+    has_limit: Mask
     """Counters cover most of it, and its device is listed."""
     estimated: Mask
     """A part of its values was divided by estimated rates, as other work ran in the same stretches of counters."""
@@ -60,12 +60,13 @@ class KernelLimits:
     @property
     def by_memory(self) -> Floats:
         """The limit of kernels that memory limits, 0 of others."""
-        return np.where(self.memory >= self.tensor, self.memory, 0.0)
+        memory: Floats = np.where(self.memory >= self.tensor, self.memory, 0.0)
+        return memory
 
 
 def has_limits(profile: Tables) -> bool:
     """Whether the limit of any kernel is known."""
-    return recorded_counters(profile) and bool(kernel_limits(profile).known.any())
+    return recorded_counters(profile) and bool(kernel_limits(profile).has_limit.any())
 
 
 @once
@@ -75,21 +76,21 @@ def kernel_limits(profile: Analysis) -> KernelLimits:
     took = np.maximum((kernels["end_ns"] - kernels["start_ns"]).to_numpy(), 0).astype(np.float64)
     covered = of.covered_ns[:size]  # kernels come first
     bandwidth, warps = (_figures(kernels["device"], field) for field in ("memory", "warps"))
-    known = (took > 0) & (covered >= MOST_OF_IT * took) & (bandwidth > 0) & ~_collective(profile, kernels["name"])
-    known &= {*DRAM, _TENSOR} <= set(of.values)
-    more = np.divide(took, covered, out=np.zeros(size), where=known)
+    has_limit = (took > 0) & (covered >= MOST_OF_IT * took) & (bandwidth > 0) & ~_collective(profile, kernels["name"])
+    has_limit &= {*DRAM, _TENSOR} <= set(of.values)
+    more = np.divide(took, covered, out=np.zeros(size), where=has_limit)
 
     def value(*names: str) -> Floats:
-        return sum((of.values[name][:size] for name in names if name in of.values), np.zeros(size)) * known
+        return sum((of.values[name][:size] for name in names if name in of.values), np.zeros(size)) * has_limit
 
     dram = value(*DRAM) * more
-    memory = np.divide(dram * 1e9, bandwidth, out=np.zeros(size), where=known)
+    memory = np.divide(dram * 1e9, bandwidth, out=np.zeros(size), where=has_limit)
     tensor, active = value(_TENSOR) * more, value(_ACTIVE) * more
     held = value(ACTIVE_CYCLES) * warps
     filled = np.divide(value(WARP_CYCLES), held, out=np.zeros(size), where=held > 0)
-    estimated, error = _errors(profile, of, kernels, known, memory >= tensor)
+    estimated, error = _errors(profile, of, kernels, has_limit, memory >= tensor)
     limit_error = np.maximum(memory, tensor) * error
-    return KernelLimits(known, estimated, limit_error, dram, memory, tensor, active, filled * active)
+    return KernelLimits(has_limit, estimated, limit_error, dram, memory, tensor, active, filled * active)
 
 
 def of_sites(profile: Tables, work: Work, inside: Mask | None = None) -> dict[str, Ints]:
@@ -98,9 +99,9 @@ def of_sites(profile: Tables, work: Work, inside: Mask | None = None) -> dict[st
     `counted`: their time; `limit`, `by_memory`, `memory`, `tensor`, `active`, `warps`, `error` as in KernelLimits; `estimated`: the time of
     those whose values are estimates (all ns); `dram` (bytes). No time at a limit is more than the time taken: estimates may be."""
     limits = kernel_limits(profile)
-    executions = work.executions[: len(limits.known)]
+    executions = work.executions[: len(limits.has_limit)]
     took = (executions["end_ns"] - executions["start_ns"]).cast(pl.Int64).to_numpy()
-    row = np.flatnonzero(limits.known if inside is None else limits.known & inside[: len(limits.known)])
+    row = np.flatnonzero(limits.has_limit if inside is None else limits.has_limit & inside[: len(limits.has_limit)])
     site = executions["site"].to_numpy()[row]
 
     def summed(value: Floats | Ints) -> Ints:
@@ -140,7 +141,7 @@ def _counts(profile: Analysis) -> Counts:
     return counts_by(profile, gpu_work, np.arange(size), size, (*DRAM, _TENSOR, _ACTIVE, ACTIVE_CYCLES, WARP_CYCLES))
 
 
-def _errors(profile: Tables, of: Counts, kernels: pl.DataFrame, known: Mask, by_memory: Mask) -> tuple[Mask, Floats]:
+def _errors(profile: Tables, of: Counts, kernels: pl.DataFrame, has_limit: Mask, by_memory: Mask) -> tuple[Mask, Floats]:
     """Whether a kernel's values are estimates, and the error of the value that limits it, as a part of it."""
     size = len(kernels)
     estimated, error = np.zeros(size, dtype=np.bool_), np.zeros(size)
@@ -158,8 +159,8 @@ def _errors(profile: Tables, of: Counts, kernels: pl.DataFrame, known: Mask, by_
         joined = kernels.join(of_kinds, on=["device", "name"], how="left", maintain_order="left")["error"]
         off = np.minimum(joined.fill_null(NOT_TOLD_APART).to_numpy(), NOT_TOLD_APART)
         part = np.divide(divided, value, out=np.zeros(size), where=value > 0)
-        estimated |= known & here & (divided > 0)
-        error = np.where(known & here, part * off, error)
+        estimated |= has_limit & here & (divided > 0)
+        error = np.where(has_limit & here, part * off, error)
     return estimated, error
 
 
@@ -174,7 +175,8 @@ def _with_devices(profile: Tables) -> pl.DataFrame:
 def _figures(device: pl.Series, field: str) -> Floats:
     """A figure of each one's device, 0 where it is not known."""
     of = {name: float(getattr(one, field)) if (one := peaks(name)) is not None else 0.0 for name in device.unique()}
-    return device.replace_strict(of, default=0.0, return_dtype=pl.Float64).to_numpy()
+    figures: Floats = device.replace_strict(of, default=0.0, return_dtype=pl.Float64).to_numpy()
+    return figures
 
 
 def _collective(profile: Tables, names: pl.Series) -> Mask:

@@ -1,4 +1,4 @@
-"""What devices can do at most, by the vendor's data sheets: bandwidth of their memory, and dense arithmetic at the boost clock."""
+"""The peaks of devices, by the vendor's data sheets: bandwidth of their memory, and dense arithmetic at the boost clock."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ def test_several_layers_are_counted(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("took", "memory", "usual"),
     [
-        ({3: 780}, {3: 0.52}, 0.83),  # it reaches 63% of what its sisters do
+        ({3: 780}, {3: 0.52}, 0.83),  # it reaches 63% of its sisters' share
         ({3: 560}, {3: 0.2}, 0.45),  # sisters are not near the limit either
         ({3: 60}, {3: 0.4}, 0.83),  # 0.3% of the steps
         ({}, {}, 0.83),

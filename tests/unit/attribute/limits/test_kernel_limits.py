@@ -32,7 +32,7 @@ def run(path: Path) -> Counted:
 
 def test_time_at_the_limit_is_that_of_the_bytes_or_of_the_tensor_cores(tmp_path: Path) -> None:
     limits = kernel_limits(run(tmp_path).profile(tmp_path))
-    assert limits.known.all()
+    assert limits.has_limit.all()
     assert not limits.estimated.any()
     assert limits.memory == pytest.approx([90_000, 40_000, 30_000], rel=1e-3)
     assert limits.tensor == pytest.approx([0, 150_000, 10_000], rel=1e-3)
@@ -81,7 +81,7 @@ def test_a_kernel_outside_of_all_counters_counts_in_no_sum(tmp_path: Path) -> No
 
 
 def test_values_that_were_divided_have_an_error(tmp_path: Path) -> None:
-    """Two kernels always run in one stretch, one after the other: nothing tells their rates apart."""
+    """Two kernels always run in one stretch, one after the other: nothing separates their rates."""
     story = Counted()
     for number in range(6):
         begin = 1000 * (number + 1)
@@ -91,7 +91,7 @@ def test_values_that_were_divided_have_an_error(tmp_path: Path) -> None:
         story.count(memory=0.5)
         story.kernels[-1]["start_ns"] += 50 * US
     limits = kernel_limits(story.profile(tmp_path))
-    assert limits.known.all() and limits.estimated.all()
+    assert limits.has_limit.all() and limits.estimated.all()
     assert limits.limit == pytest.approx([25_000] * 12, rel=1e-2)
     assert limits.error == pytest.approx(limits.limit)
 
@@ -112,12 +112,12 @@ def test_a_limit_is_never_more_than_the_time(tmp_path: Path) -> None:
 
 
 def test_a_device_that_is_not_listed_has_no_limit(tmp_path: Path) -> None:
-    ran = [kernel(1, 1000, 2000, device="Other 9000 [0]")]
+    launched = [kernel(1, 1000, 2000, device="Other 9000 [0]")]
     counters = [
         {"device": "Other 9000 [0]", "metric": name, "begin_ns": 1000, "end_ns": 2000, "value": 9}
         for name in ("dram-read-bytes", "sm-cycles")
     ]
-    assert not has_limits(made(tmp_path, kernels=ran, gpu_counters=counters))
+    assert not has_limits(made(tmp_path, kernels=launched, gpu_counters=counters))
 
 
 @pytest.mark.parametrize(
@@ -160,9 +160,9 @@ def test_what_bounds_a_group(sums: dict[str, int], bound: str) -> None:
     ],
 )
 def test_each_device_has_its_own_bandwidth(name: str, memory: float) -> None:
-    known = peaks(name)
-    assert known is not None
-    assert known.memory == memory * 1e12
+    of_device = peaks(name)
+    assert of_device is not None
+    assert of_device.memory == memory * 1e12
 
 
 def test_a_part_of_a_device_and_an_unknown_one_have_none() -> None:
@@ -171,7 +171,7 @@ def test_a_part_of_a_device_and_an_unknown_one_have_none() -> None:
 
 
 def test_each_row_of_the_table_can_be_reached_by_a_name() -> None:
-    assert all(known.source and known.memory > 1e11 and known.bf16 >= known.tf32 for _, known in DEVICES)
+    assert all(of_device.source and of_device.memory > 1e11 and of_device.bf16 >= of_device.tf32 for _, of_device in DEVICES)
 
 
 def test_the_reports_flame_graph_has_the_metric(tmp_path: Path) -> None:

@@ -17,6 +17,6 @@ def row(name: str, of: Peaks) -> str:
 def test_the_page_has_the_figures_of_each_device() -> None:
     listed = [line for line in PAGE.partition("| source |\n")[2].splitlines()[1:] if line.startswith("| ")]
     names = [line.split(" | ")[0].removeprefix("| ") for line in listed]
-    known = [peaks(f"NVIDIA {name}") for name in names]
-    assert known == [of for _, of in DEVICES]
-    assert listed == [row(name, of) for name, of in zip(names, known, strict=True) if of is not None]
+    reckoned = [peaks(f"NVIDIA {name}") for name in names]
+    assert reckoned == [of for _, of in DEVICES]
+    assert listed == [row(name, of) for name, of in zip(names, reckoned, strict=True) if of is not None]

@@ -1,4 +1,4 @@
-"""Layers and kernels that reach much less of what the device can do than they could: by hardware counters (`analyze.limits`)."""
+"""Layers and kernels far below the limits of the device, by hardware counters (`analyze.limits`)."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ from aiflame.profile.schema.kinds import Kind
 FEW_LAYERS, FEW_LAUNCHES = 3, 5
 """Sisters with it, and launches of its kernels: fewer may have met something by chance."""
 MUCH_LESS = 0.6
-"""Of what its sisters reach."""
+"""Of the share that its sisters reach."""
 SISTERS = 50.0
 """Percent of the limit that sisters reach at least: where none of them is near it, their differences say little."""
 SURE = 3.0
 """Errors by which it must lie below its sisters, or below FAR."""
 FAR = 40.0
-"""Percent of the limit: a kernel that reaches less has half of what well-written ones reach, or less."""
+"""Percent of the limit: well-written kernels reach twice as much, or more."""
 REACHED = 0.8
-"""Of the limit: what well-written kernels reach."""
+"""Of the limit: well-written kernels reach so much."""
 LONG_NS = 20_000
 """A shorter kernel cannot reach its limit: it has begun and ended before the device is full."""
 KERNELS_SHARE = 0.1
 GAIN = 0.5
-"""Of the time up to REACHED: a kernel need not be of the kind that can reach it."""
+"""A part of the time up to REACHED, since not every kind of kernel can reach that."""
 _SUMS = ("took", "launches", "counted", "limit", "by_memory", "memory", "tensor", "error")
 
 
@@ -97,7 +97,7 @@ def far_kernel(analysis: ProfileAnalysis, scope: Scope) -> Iterator[Finding]:
 
 
 def _much_below(facts: Facts) -> list[dict[str, Any]]:
-    """layer, group, layer_class, reached, usual (percent of the limit), sisters, lost (ns beyond what its sisters would take), and sums."""
+    """layer, group, layer_class, reached, usual (percent of the limit), sisters, lost (ns beyond the time of its sisters), and sums."""
     layers = _with_inner(limits_of(facts.analysis, ["layer"]).filter((pl.col("layer") != "") & (pl.col("counted") > 0)))
     classes = layer_classes(facts.analysis.profile, layers["layer"])
     layers = layers.with_columns(
@@ -130,7 +130,7 @@ def _lost(rows: list[dict[str, Any]]) -> float:
 
 
 def _what(row: dict[str, Any]) -> str:
-    """What limits it: each percent is a part of the time of its kernels."""
+    """The limit, in words: each percent is a part of the time of its kernels."""
     if row["by_memory"] >= 0.9 * row["limit"]:
         return "the memory's bandwidth"
     return "the tensor cores' rate" if row["by_memory"] <= 0.1 * row["limit"] else "its limit (memory and tensor cores)"

@@ -1,4 +1,4 @@
-// Two pictures of what kernels reach, both with logarithmic scales. Left: those without work for tensor cores, by their mean time and the rate at which
+// Two pictures of kernels below the peaks of their device, both with logarithmic scales. Left: those without work for tensor cores, by their mean time and the rate at which
 // they move bytes. Right, the roofline: the others, by their work for each byte of memory and the rate of that work.
 
 import { clip, Ruler } from "../../../text.js";
@@ -84,7 +84,7 @@ function frame(svg, box, title, below) {
   svg.append(drawn("path", { d: `M${left},${box.y + EDGE.top}V${bottom}H${right}`, class: "limit-frame" }));
 }
 
-/** `across`, `up`: words for values; the vertical scale is of shares of `peak`. */
+/** `across`, `up`: words for values; the vertical scale has shares of `peak`. */
 function ticks(svg, box, x, y, across, up, peak) {
   const bottom = box.y + TALL - EDGE.bottom;
   const every = Math.ceil((Math.log10(x.most / x.least) * 62) / (x.to - x.from)); // room for a label

@@ -1,4 +1,4 @@
-// How near kernels, layers and ops come to what their device can do.
+// Kernels, layers and ops against the limits of their device.
 
 import { amount, clip, percent } from "../../../text.js";
 import { exactly } from "../../shared/frame_choices.js";
@@ -31,13 +31,13 @@ class Limits {
   #tip = element("div.limit-tip", { role: "tooltip", hidden: true });
   #kinds = element("div.limit-kinds", { role: "group", "aria-label": "Points" });
   #listed = element("div.limit-list");
-  #drawn = ""; // what the picture shows
+  #drawn = ""; // by the picture
 
   constructor(app) {
     this.#app = app;
     this.body = element("section.limits", { "aria-label": "Roofline" });
     this.#svg.setAttribute("role", "group");
-    this.#svg.setAttribute("aria-label", "What kernels reach, against the peaks of the device");
+    this.#svg.setAttribute("aria-label", "Kernels against the peaks of the device");
     this.#room.append(this.#svg, this.#tip);
     new ResizeObserver(() => this.#draw()).observe(this.#room);
   }

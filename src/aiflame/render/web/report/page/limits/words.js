@@ -1,4 +1,4 @@
-// Words and colours for what kernels reach.
+// Words and colours for the share of a limit.
 
 import { amount, percent } from "../../../text.js";
 
