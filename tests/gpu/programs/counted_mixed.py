@@ -1,4 +1,4 @@
-"""Short kernels in a random order, each of which moves a known number of bytes: `python counted_mixed.py SECONDS` prints these as JSON."""
+"""Short kernels in a random order, each of which reads a known number of bytes: `python counted_mixed.py SECONDS` prints these as JSON."""
 
 from __future__ import annotations
 
@@ -58,4 +58,4 @@ while time.monotonic() < end:
     for _ in range(200):
         chance.choice(parts)()
     torch.cuda.synchronize()
-print(json.dumps({"add": 3 * BYTES, "mul": 2 * BYTES, "sum": BYTES}))
+print(json.dumps({"add": 2 * BYTES, "mul": BYTES, "sum": BYTES}))
