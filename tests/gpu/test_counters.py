@@ -84,9 +84,9 @@ def mixed(record: Recorder) -> GpuRun:
 
 def read_a_launch(run: GpuRun) -> dict[str, float]:
     """The bytes that a kernel of each kind read. What it wrote leaves the second-level cache while others run."""
-    gpu_work = work(Analysis(run.profile), None)
+    gpu_work = work(Analysis(run.profile.store), None)
     sites = gpu_work.sites.with_row_index("site")
-    read = counts_of_sites(run.profile, gpu_work).values["dram-read-bytes"]
+    read = counts_of_sites(run.profile.store, gpu_work).values["dram-read-bytes"]
     parts = {"add": "CUDAFunctor_add", "mul": "MulFunctor", "sum": "reduce_kernel"}
     found = {}
     for name, part in parts.items():
@@ -96,13 +96,13 @@ def read_a_launch(run: GpuRun) -> dict[str, float]:
 
 
 def test_short_kernels_have_the_bytes_that_they_read(mixed: GpuRun) -> None:
-    """Kernels of 30 to 65 µs, some twenty in each stretch of 1 ms. Seen on an H100: `add` has 3% less than it read, `mul` 10%, and `sum` 14%
-    more: the kernel after it begins to read some µs before its recorded start."""
+    """Kernels of 30 to 65 µs, some twenty in each stretch of 1 ms. Seen on an H100: `add` has 3% less than it read, `mul` 10%, and `sum`
+    14% more: the kernel after it begins to read some µs before its recorded start."""
     true = json.loads(mixed.result.stdout)
     assert read_a_launch(mixed) == {name: pytest.approx(value, rel=0.2) for name, value in true.items()}
 
 
 def test_all_that_was_counted_is_divided(mixed: GpuRun) -> None:
     counted_bytes = mixed.profile.table("gpu_counters").filter(pl.col("metric").is_in(DRAM))["value"].sum()
-    assert tree(mixed.profile, "dram-bytes", "op").total("dram-bytes") == counted_bytes
-    assert without_idle(tree(mixed.profile, "dram-bytes")).total("dram-bytes") > 0.99 * counted_bytes
+    assert tree(mixed.profile.store, "dram-bytes", "op").total("dram-bytes") == counted_bytes
+    assert without_idle(tree(mixed.profile.store, "dram-bytes")).total("dram-bytes") > 0.99 * counted_bytes

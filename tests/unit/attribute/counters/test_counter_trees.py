@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 from calling import run_aiflame
-from device_counters import IDLE, MS, every_counter, stretches
-from device_work import GPU, UNDER, kernel, lines, profile
+from device_work import GPU, IDLE, MS, UNDER, every_counter, kernel, lines, profile, stretches
 from profiles import ran
 from stories import DEVICE, US, Story
 
