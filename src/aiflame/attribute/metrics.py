@@ -57,7 +57,7 @@ class MetricRow:
 
 
 _STALLS = "record a CUDA program that runs for longer, without --gpu-sampling off; `aiflame doctor` lists the requirements"
-COUNTERS = "record with --gpu-counters auto"
+COUNTERS = "record with --gpu-counters on"
 _ROWS = (
     MetricRow(CPU_TIME, "record without --cpu-rate 0", clock=0, on_devices=False, compared=Compared.CPUS),
     MetricRow(WALL_TIME, "record with --wall", clock=1, on_devices=False, compared=Compared.CPUS),

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from device_counters import MS, every_counter
+from device_work import MS, every_counter
 from examples import COSTLY
 from hypothesis import given
 from hypothesis import strategies as st
@@ -154,9 +154,8 @@ def test_damaged_records_have_a_summary_findings_and_tables(tables_of: dict[str,
 
 
 def test_a_sample_later_than_any_time_does_no_harm() -> None:
-    profile = InMemory(
-        {"processes": [{"pid": 1}], "symbols": SYMBOLS, "cpu_samples": [{"time_ns": 1 << 63, "weight": 1, "period_ns": 1000}]}
-    )
+    sample = {"time_ns": 1 << 63, "weight": 1, "period_ns": 1000}
+    profile = InMemory({"processes": [{"pid": 1}], "symbols": SYMBOLS, "cpu_samples": [sample]})
     analysis = Analysis(profile)
     assert len(findings(analysis, summarize(analysis, Meta()))) <= 3
 

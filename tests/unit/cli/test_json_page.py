@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from calling import run_aiflame
-from device_counters import MS, every_counter
+from device_work import MS, every_counter
 from gate_profiles import training as repeated
 from hostile_profiles import unsealed
 from made_ranks import Made, job

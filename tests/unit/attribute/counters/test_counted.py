@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-from device_counters import IDLE, MS, of_kernels, stretches, truth
-from device_work import GPU, OTHER, kernel, profile
+from device_work import GPU, IDLE, MS, OTHER, Rates, kernel, profile, stretches
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from profiles import Row, ran
@@ -23,6 +22,24 @@ from aiflame.attribute.devices.work import work
 from aiflame.profile.tables.interface import Tables
 
 RATES = {"gemm": 300.0, "norm": 2500.0, "softmax": 1200.0, "cast": 40.0}
+
+
+def of_kernels(profile: Tables, kernels: list[Row], metric: str = "dram-read-bytes") -> dict[str, int]:
+    """The counted value of each kernel, by name, and of IDLE: what belongs to nothing of the program."""
+    rows = counted(Analysis(profile)).filter(pl.col("metric") == metric)
+    sums: dict[str, int] = {}
+    for execution, value in rows.select("execution", "value").rows():
+        name = IDLE if execution is None else kernels[execution]["name"]
+        sums[name] = sums.get(name, 0) + value
+    return sums
+
+
+def truth(kernels: list[Row], rates: Rates) -> dict[str, float]:
+    """What the kernels of each name really added."""
+    sums: dict[str, float] = {}
+    for one in kernels:
+        sums[one["name"]] = sums.get(one["name"], 0.0) + (one["end_ns"] - one["start_ns"]) * rates.get(one["name"], 0.0)
+    return sums
 
 
 def short_kernels(seed: int, end_ns: int, mean_ns: int = 120_000, names: list[str] | None = None) -> list[Row]:

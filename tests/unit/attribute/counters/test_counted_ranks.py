@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import polars as pl
-from device_counters import MS, stretches
-from device_work import GPU, OTHER, kernel
+from device_work import GPU, MS, OTHER, kernel, stretches
 from profiles import Row, ran
 from rank_folders import HERE, THERE, Tables, a_rank, job, working
 

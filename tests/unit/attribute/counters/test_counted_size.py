@@ -6,8 +6,7 @@ import time
 
 import numpy as np
 import polars as pl
-from device_counters import MS
-from device_work import GPU
+from device_work import GPU, MS
 
 from aiflame.attribute.counters.counted import Counts, counts
 from aiflame.attribute.counters.names import KNOWN

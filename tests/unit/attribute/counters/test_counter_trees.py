@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 from calling import run_aiflame
-from device_counters import IDLE, MS, every_counter, stretches
-from device_work import GPU, UNDER, kernel, lines, profile
+from device_work import GPU, IDLE, MS, UNDER, every_counter, kernel, lines, profile, stretches
 from profiles import ran
 from stories import DEVICE, US, Story
 
@@ -93,7 +92,7 @@ def test_the_metrics_that_were_counted(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("metric", COUNTED)
 def test_a_profile_without_counters_says_how_to_record_them(tmp_path: Path, metric: str) -> None:
-    with pytest.raises(AiflameError, match=f"for {metric}, record with --gpu-counters auto"):
+    with pytest.raises(AiflameError, match=f"for {metric}, record with --gpu-counters on"):
         tree(profile(tmp_path, **ran(*TWO)), metric)
 
 
@@ -162,7 +161,7 @@ def test_a_flame_graph_of_bytes(recorded: str, tmp_path: Path) -> None:
 def test_top_without_counters_says_how_to_record_them(tmp_path: Path) -> None:
     path = str(profile(tmp_path, **ran(*TWO)).path)
     run = run_aiflame("top", path, "--metric", "tensor")
-    assert (run.status, "record with --gpu-counters auto" in run.err) == (1, True)
+    assert (run.status, "record with --gpu-counters on" in run.err) == (1, True)
 
 
 def test_names_of_counters_are_harmless_in_a_terminal(tmp_path: Path) -> None:

@@ -6,8 +6,7 @@ import io
 from pathlib import Path
 
 import pytest
-from device_counters import IDLE, MS, every_counter, stretches
-from device_work import GPU, OTHER, kernel, profile
+from device_work import GPU, IDLE, MS, OTHER, every_counter, kernel, profile, stretches
 from profiles import ran
 from telemetries import told
 from test_timeline_telemetry import counters
