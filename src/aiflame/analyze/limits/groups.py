@@ -14,6 +14,7 @@ from aiflame.analyze.scope import in_scope
 from aiflame.attribute.analysis import Analysis, once
 from aiflame.attribute.limits.bounds import of_limits
 from aiflame.attribute.limits.kernels import has_limits, kernel_limits, of_sites, waited
+from aiflame.profile.schema.kinds import Kind
 
 SUMS = ("counted", "limit", "by_memory", "memory", "tensor", "active", "warps", "error", "estimated", "waited", "dram")
 LIMITS: Mapping[str, type[pl.DataType]] = {
@@ -103,7 +104,7 @@ def utilization(analysis: ProfileAnalysis) -> Utilization | None:
         whole = int((steps["end_ns"] - steps["begin_ns"]).sum())
     else:
         whole = sum(int(device.every.end[-1] - device.every.begin[0]) for device in analysis.devices)
-    parts = _parts(analysis.profile)
+    parts = _parts(analysis.profile).filter(pl.col("kind") == int(Kind.GPU_KERNEL))
     sums = {name: float(parts[name].sum()) for name in ("took", "counted", "limit", "tensor", "memory")}
     if not sums["counted"] or not whole:
         return None

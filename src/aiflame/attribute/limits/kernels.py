@@ -6,6 +6,7 @@ clock that the device had."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,9 +28,6 @@ MOST_OF_IT = 0.5
 MERELY_LAUNCHED_NS = 100_000
 """A device that has nothing to do for longer than this before a kernel waits for something else than its launch: a launch takes 5 to 10 µs,
 with Python around it up to several times as long."""
-NOT_TOLD_APART = 1.0
-"""The error of a value, as a part of it, where the data cannot separate the kernel from others that ran at the same times."""
-
 
 _TENSOR, _ACTIVE = AS_TIME[TENSOR_CYCLES], AS_TIME[ACTIVE_CYCLES]
 
@@ -88,9 +86,14 @@ def kernel_limits(profile: Analysis) -> KernelLimits:
     tensor, active = value(_TENSOR) * more, value(_ACTIVE) * more
     held = value(ACTIVE_CYCLES) * warps
     filled = np.divide(value(WARP_CYCLES), held, out=np.zeros(size), where=held > 0)
-    estimated, error = _errors(profile, of, kernels, has_limit, memory >= tensor)
-    limit_error = np.maximum(memory, tensor) * error
-    return KernelLimits(has_limit, estimated, limit_error, dram, memory, tensor, active, filled * active)
+    divided, error_of_bytes = _error(of, kernels, DRAM, took)
+    worked, error_of_tensor = _error(of, kernels, (_TENSOR,), took)
+    error_of_memory = np.divide(error_of_bytes * 1e9, bandwidth, out=np.zeros(size), where=has_limit)
+    # The lower of the two may be the limit, if it is off by so much.
+    highest = np.maximum(memory + error_of_memory, tensor + error_of_tensor * has_limit)
+    own = np.where(memory >= tensor, error_of_memory, error_of_tensor * has_limit)
+    error = np.minimum(np.maximum(own, highest - np.maximum(memory, tensor)), took)
+    return KernelLimits(has_limit, has_limit & (divided | worked), error, dram, memory, tensor, active, filled * active)
 
 
 def of_sites(profile: Tables, work: Work, inside: Mask | None = None) -> dict[str, Ints]:
@@ -141,27 +144,18 @@ def _counts(profile: Analysis) -> Counts:
     return counts_by(profile, gpu_work, np.arange(size), size, (*DRAM, _TENSOR, _ACTIVE, ACTIVE_CYCLES, WARP_CYCLES))
 
 
-def _errors(profile: Tables, of: Counts, kernels: pl.DataFrame, has_limit: Mask, by_memory: Mask) -> tuple[Mask, Floats]:
-    """Whether a kernel's values are estimates, and the error of the value that limits it, as a part of it."""
+def _error(of: Counts, kernels: pl.DataFrame, metrics: Collection[str], took: Floats) -> tuple[Mask, Floats]:
+    """Whether a part of a kernel's counts was divided by estimated rates, and the standard error of their sum."""
     size = len(kernels)
-    estimated, error = np.zeros(size, dtype=np.bool_), np.zeros(size)
-    alike = ["device", "name", "metric"]
-    rates = (
-        of.rates.filter(pl.col("rate") > 0, pl.col("name").is_not_null())
-        .group_by(alike)
-        .agg(pl.col("rate", "error").mean(), pl.col("told_apart").all())
-    )
-    relative = rates.with_columns(error=pl.when("told_apart").then(pl.col("error") / pl.col("rate")).otherwise(NOT_TOLD_APART))
-    for metrics, here in ((DRAM, by_memory), ((_TENSOR,), ~by_memory)):
-        value = sum((of.values[name][:size] for name in metrics if name in of.values), np.zeros(size))
-        divided = sum((of.estimated[name][:size] for name in metrics if name in of.estimated), np.zeros(size))
-        of_kinds = relative.filter(pl.col("metric").is_in(list(metrics))).group_by("device", "name").agg(pl.col("error").max())
-        joined = kernels.join(of_kinds, on=["device", "name"], how="left", maintain_order="left")["error"]
-        off = np.minimum(joined.fill_null(NOT_TOLD_APART).to_numpy(), NOT_TOLD_APART)
-        part = np.divide(divided, value, out=np.zeros(size), where=value > 0)
-        estimated |= has_limit & here & (divided > 0)
-        error = np.where(has_limit & here, part * off, error)
-    return estimated, error
+    value, divided = (sum((each[name][:size] for name in metrics if name in each), np.zeros(size)) for each in (of.values, of.estimated))
+    rates = of.rates.filter(pl.col("metric").is_in(list(metrics)), pl.col("name").is_not_null())
+    by_kind = rates.group_by("device", "name").agg(pl.col("error").max(), pl.col("told_apart").all())
+    joined = kernels.join(by_kind, on=["device", "name"], how="left", maintain_order="left")
+    off = joined["error"].fill_null(0.0).to_numpy() * took * np.sqrt(len(metrics))
+    off = np.where(joined["told_apart"].fill_null(False).to_numpy(), off, np.maximum(off, value))
+    part = np.divide(divided, value, out=np.ones(size), where=value > 0)
+    # A kernel without any count has none that was divided: its rate may be off nevertheless, if others have rates.
+    return divided > 0, part * off * bool(divided.any())
 
 
 def _with_devices(profile: Tables) -> pl.DataFrame:

@@ -40,7 +40,7 @@ function bandwidth(svg, box, rows, device, act) {
   ticks(svg, box, x, y, time, bytesPerSecond, device.memory);
   unreachable(svg, `M${x.from},${y.at(1)}H${x.to}V${box.y + EDGE.top}H${x.from}Z`);
   line(svg, [[x.from, y.at(1)], [x.to, y.at(1)]], `memory ${bytesPerSecond(device.memory)}`);
-  points(svg, box, rows.map((row) => ({ row, x: x.at(mean(row)), y: y.at(row.memory) })), act);
+  points(svg, box, rows.map((row) => ({ row, x: x.at(mean(row)), y: y.at(row.memory) })), y.at(1), act);
 }
 
 function roofline(svg, box, rows, device, act) {
@@ -56,7 +56,7 @@ function roofline(svg, box, rows, device, act) {
   unreachable(svg, `M${roof.map((at) => at.join(",")).join("L")}V${box.y + EDGE.top}H${x.from}V${roof[0][1]}Z`);
   line(svg, roof, `tensor cores ${operations(device.bf16)} in bf16`);
   sloping(svg, roof, `memory ${bytesPerSecond(device.memory)}`);
-  points(svg, box, rows.map((row) => ({ row, x: x.at(intensity(row)), y: y.at(row.tensor) })), act);
+  points(svg, box, rows.map((row) => ({ row, x: x.at(intensity(row)), y: y.at(row.tensor) })), y.at(1), act);
 }
 
 /** A scale that covers the values and a usual range, in whole powers of ten. */
@@ -122,7 +122,8 @@ function sloping(svg, roof, label) {
   svg.append(drawn("text", { x, y: y - 6, class: "limit-peak middle", transform: `rotate(${angle} ${x} ${y})` }, label));
 }
 
-function points(svg, box, dots, { lead, met, left, most }) {
+/** `peak`: the place of the peak, above which names stand in the way of its own. */
+function points(svg, box, dots, peak, { lead, met, left, most }) {
   const sized = dots.map((dot) => ({ ...dot, r: DOT.least + (DOT.most - DOT.least) * Math.sqrt(dot.row.took / most) }));
   const sorted = sized.sort((one, other) => other.row.took - one.row.took); // small ones lie on large ones
   for (const { row, x, y, r } of sorted) {
@@ -132,11 +133,11 @@ function points(svg, box, dots, { lead, met, left, most }) {
     for (const event of ["pointerleave", "blur"]) link.addEventListener(event, () => left());
     svg.append(link);
   }
-  label(svg, box, sorted);
+  label(svg, box, sorted, peak + 6);
 }
 
-/** The names of the largest, where they cover no other name. */
-function label(svg, box, sorted) {
+/** The names of the largest below `top`, where they cover no other name. */
+function label(svg, box, sorted, top) {
   const ruler = new Ruler("11px system-ui, sans-serif");
   const taken = [];
   for (const { row, x, y, r } of sorted.slice(0, LABELS)) {
@@ -145,7 +146,7 @@ function label(svg, box, sorted) {
     const edge = box.x + box.wide - EDGE.right;
     const start = Math.max(box.x + EDGE.left + 2, Math.min(x - wide / 2, edge - wide));
     const places = [y + r + 12, y - r - 5].map((at) => ({ from: start, to: start + wide, y: at }));
-    const place = places.find((one) => one.y < box.y + TALL - EDGE.bottom && isFree(one, row, sorted, taken));
+    const place = places.find((one) => one.y < box.y + TALL - EDGE.bottom && one.y > top && isFree(one, row, sorted, taken));
     if (!place) continue;
     taken.push(place);
     svg.append(drawn("text", { x: place.from, y: place.y, class: "limit-name" }, text));
