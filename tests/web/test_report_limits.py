@@ -116,7 +116,7 @@ def test_the_other_scope_has_its_own_points(page: Callable[..., Visit]) -> None:
     seen = page()
     assert "2.8 ms" in seen.texts(".limit-list tbody tr")[2]
     seen.press("w")
-    seen.wait("document.querySelector('.limit-list tbody').innerText.includes('3.2 ms')")
+    seen.wait("document.querySelector('.limit-list tbody')?.innerText.includes('3.2 ms')")
     assert "the run" in seen.text(".limit-used")
 
 

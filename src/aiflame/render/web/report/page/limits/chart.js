@@ -30,6 +30,7 @@ export function draw(svg, rows, device, wide, { lead, met, left }) {
   const act = { lead, met, left, most };
   if (plain.length) bandwidth(svg, boxes.plain, plain, device, act);
   if (working.length) roofline(svg, boxes.working, working, device, act);
+  svg.append(...svg.querySelectorAll(".limit-peak")); // no point covers the peaks' labels
 }
 
 function bandwidth(svg, box, rows, device, act) {
