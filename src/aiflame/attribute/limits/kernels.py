@@ -79,7 +79,8 @@ def kernel_limits(profile: Analysis) -> KernelLimits:
     more = np.divide(took, covered, out=np.zeros(size), where=has_limit)
 
     def value(*names: str) -> Floats:
-        return sum((of.values[name][:size] for name in names if name in of.values), np.zeros(size)) * has_limit
+        summed: Floats = sum((of.values[name][:size] for name in names if name in of.values), np.zeros(size)) * has_limit
+        return summed
 
     dram = value(*DRAM) * more
     memory = np.divide(dram * 1e9, bandwidth, out=np.zeros(size), where=has_limit)
