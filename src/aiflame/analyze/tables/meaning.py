@@ -29,7 +29,7 @@ def meaning_tables(analysis: ProfileAnalysis) -> Iterator[TableOf]:
     values: tuple[Column, ...] = (number("total", label, "ns"), share("share", f"% of {label}"))
 
     def table(name: str, title: str, shown: tuple[Column, ...], of: pl.DataFrame, rows: pl.DataFrame, key: str) -> TableOf:
-        """With what was counted on devices."""
+        """With the columns of hardware counters."""
         if "site" not in of.columns:
             return table_of(name, title, shown, rows)
         measured = counters_of(analysis, of.select("site", "part", key), [key])

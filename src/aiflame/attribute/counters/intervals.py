@@ -1,7 +1,7 @@
 """The table `gpu_counters` as stretches of time of each device, with a value for each counter.
 
 Stretches of a device should not overlap. Where they do, as in a damaged profile or where two recorders counted, they are parted into lanes
-that are divided one by one. A stretch of no length, and what comes after the limits below, belongs to nothing of the program.
+that are divided one by one. A stretch of no length, and all beyond the limits below, belongs to nothing of the program.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def _as_time(rows: pl.DataFrame) -> list[pl.DataFrame]:
 
 
 def totals(rows: pl.DataFrame) -> pl.DataFrame:
-    """process, device, metric, value: what was counted in all."""
+    """process, device, metric, value: the whole counts."""
     return rows.group_by(ROWS[:-1]).agg(pl.col("value").sum()).sort(ROWS[:-1])
 
 

@@ -1,4 +1,4 @@
-"""Trees, lists and the report's facts by what hardware counters counted."""
+"""Trees, lists and the report's facts by hardware counters."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_a_profile_without_counters_says_how_to_record_them(tmp_path: Path, metr
         tree(profile(tmp_path, **ran(*TWO)), metric)
 
 
-def test_a_program_without_kernels_has_what_is_nobody_s(tmp_path: Path) -> None:
+def test_a_program_without_kernels_has_counts_of_nobody(tmp_path: Path) -> None:
     recorded = profile(tmp_path, gpu_counters=stretches([], {IDLE: 3.0}, 5 * MS, "l2-bytes"))
     assert lines(tree(recorded, "l2-bytes"), "l2-bytes") == {f"train.py (4711);{NOT_OURS}": 15 * MS}
 
