@@ -64,8 +64,8 @@ class Counts:
 
 def counted(profile: Tables) -> pl.DataFrame:
     """FRAME. `execution`: row of `work(profile, …).executions`, which has kernels in their table's order, then copies; null for the part
-    that belongs to nothing of the program. `estimated`: the part of `value` that was divided by estimated rates; `exact`: it is 0. Rows with
-    value 0 are left out. The values of a metric add up to the table."""
+    that belongs to nothing of the program. `estimated`: the part of `value` that was divided by rates; `exact`: it is 0. Rows with value 0
+    are left out. The values of a metric add up to the table."""
     of = counts(profile)
     frames = [pl.DataFrame(schema=FRAME)]
     for metric, values in of.values.items():

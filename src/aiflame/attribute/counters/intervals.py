@@ -82,6 +82,12 @@ def totals(rows: pl.DataFrame) -> pl.DataFrame:
     return rows.group_by(ROWS[:-1]).agg(pl.col("value").sum()).sort(ROWS[:-1])
 
 
+def counted_total(profile: Tables, metric: str) -> int:
+    """The sum of a metric of trees, over all of the recording."""
+    rows = counted_values(profile)
+    return int(rows.filter(pl.col("metric").is_in(list(COUNTED[metric])))["value"].sum())
+
+
 def stretches(rows: pl.DataFrame) -> Iterator[Stretches]:
     """The stretches of one device (rows of `counted_values`), those of metrics counted together as one."""
     rows = rows.filter(pl.col("end_ns") > pl.col("begin_ns"))
