@@ -83,16 +83,16 @@ def mixed(record: Recorder) -> GpuRun:
 
 
 def read_a_launch(run: GpuRun) -> dict[str, float]:
-    """The bytes that a kernel of each kind read. What it wrote leaves the second-level cache while others run."""
+    """The bytes that a kernel of each kind read. Bytes that it wrote leave the second-level cache while others run."""
     gpu_work = work(Analysis(run.profile.store), None)
     sites = gpu_work.sites.with_row_index("site")
     read = counts_of_sites(run.profile.store, gpu_work).values["dram-read-bytes"]
     parts = {"add": "CUDAFunctor_add", "mul": "MulFunctor", "sum": "reduce_kernel"}
-    found = {}
+    by_kind = {}
     for name, part in parts.items():
         rows = sites.filter(pl.col("name").str.contains(part))
-        found[name] = int(read[rows["site"].to_numpy()].sum()) / int(rows["launches"].sum())
-    return found
+        by_kind[name] = int(read[rows["site"].to_numpy()].sum()) / int(rows["launches"].sum())
+    return by_kind
 
 
 def test_short_kernels_have_the_bytes_that_they_read(mixed: GpuRun) -> None:

@@ -82,7 +82,7 @@ def run(options: Namespace) -> None:
 
 
 def _with_activity(answer: pl.DataFrame, shown: View, question: str, *, alike: bool) -> pl.DataFrame:
-    """The rows with what hardware counters counted, where they did."""
+    """The rows with columns of hardware counters, where there are some."""
     if shown.scoped is None or shown.metric not in OF_GPU or shown.scoped.analysis.activity is None:
         return answer
     analysis = shown.scoped.analysis

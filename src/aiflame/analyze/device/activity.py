@@ -33,8 +33,8 @@ class Activity:
         """`rows`: `site`, `part` (of the site's values), and the columns of `by`. The result has `by` and MEASURES."""
         joined = rows.join(self.sites.with_row_index("site").cast({"site": pl.Int64}), on="site", how="left")
         sums = [(pl.col(name) * pl.col("part")).sum().alias(name) for name in self.sites.columns]
-        known = [pl.col(name).is_not_null().any().alias(f"{name}?") for name in self.sites.columns]
-        summed = joined.group_by(by).agg(*sums, *known)
+        presence = [pl.col(name).is_not_null().any().alias(f"{name}?") for name in self.sites.columns]
+        summed = joined.group_by(by).agg(*sums, *presence)
         columns = [_known("dram_bytes").round().cast(pl.Int64).alias("dram_bytes")]
         pairs = {
             "dram_rate": (_known("dram_bytes") * 1e9, "covered_ns"),

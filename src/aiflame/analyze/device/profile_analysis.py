@@ -86,7 +86,7 @@ class ProfileAnalysis(DeviceJoin):
 
     @cached_property
     def activity(self) -> Activity | None:
-        """What hardware counters counted in the scope, by row of `sites`."""
+        """Values of hardware counters in the scope, by row of `sites`."""
         return activity(self.profile, self.work, self.inside)
 
     @cached_property

@@ -14,6 +14,8 @@ from aiflame.analyze.overview.scope_line import ScopeLine, duration, host_steps,
 from aiflame.analyze.scheduling import uneven_samples
 from aiflame.analyze.step_times import Steps, over_all, step_times
 from aiflame.attribute.analysis import Analysis
+from aiflame.attribute.counters.intervals import counted_total
+from aiflame.attribute.counters.names import COUNTED
 from aiflame.attribute.devices.samples import elsewhere
 from aiflame.attribute.devices.stall_samples import samples_of_counter
 from aiflame.attribute.metrics import CLOCK, METRICS, SAMPLED
@@ -155,6 +157,8 @@ def _totals(analysis: ProfileAnalysis) -> list[MetricTotal]:
             total = int(analysis.sites["took"].sum())
         elif name == BYTES.name:
             total = int(analysis.sites.filter(pl.col("kind") == int(Kind.GPU_COPY))["bytes"].sum())
+        elif name in COUNTED:
+            total = counted_total(profile, name)
         elif name in SAMPLED:
             total = _samples(profile, latency=name == GPU_LATENCY.name)
         else:

@@ -1,4 +1,4 @@
-"""Columns of tables for what hardware counters counted."""
+"""Columns of tables for values of hardware counters."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What devices' hardware counters counted, divided over the kernels and copies that ran."""
+"""Values of devices' hardware counters, divided over the kernels and copies that ran."""

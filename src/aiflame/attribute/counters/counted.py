@@ -1,7 +1,7 @@
-"""What hardware counters counted while each kernel and copy ran.
+"""Values of hardware counters, of each kernel and copy.
 
     counted(profile)            one row for each execution and metric
-    counts(profile)             the same as arrays, with times, rates and what belongs to nothing of the program
+    counts(profile)             the same as arrays, with times, rates and the remainder
     counts_by(profile, work, target, targets)   sums over executions, for instance by site
 
 Sums are exact: the values of all executions and of `Counts.remainder` add up to the table `gpu_counters`.
@@ -56,16 +56,16 @@ class Counts:
     """For each target, the cycles of its device that elapsed in that time, all of them for each of several executions that ran together. 0:
     not counted."""
     remainder: pl.DataFrame
-    """process (that recorded), device, metric, value: what belongs to nothing of this program"""
+    """process (that recorded), device, metric, value: the part that belongs to nothing of this program"""
     rates: pl.DataFrame
-    """RATES: what each kind of kernel adds a ns, with its standard error; `name` is null for idle time and "" for rare kinds, which are
-    taken together. `told_apart`: false where data do not tell it from kinds that ran at the same times."""
+    """RATES: how much each kind of kernel adds a ns, with its standard error; `name` is null for idle time and "" for rare kinds, which are
+    taken together. `told_apart`: false for a kind that always ran together with others."""
 
 
 def counted(profile: Tables) -> pl.DataFrame:
-    """FRAME. `execution`: row of `work(profile, …).executions`, which has kernels in their table's order, then copies; null for what
-    belongs to nothing of the program. `estimated`: the part of `value` that was divided by estimated rates; `exact`: it is 0. Rows with
-    value 0 are left out. The values of a metric add up to the table."""
+    """FRAME. `execution`: row of `work(profile, …).executions`, which has kernels in their table's order, then copies; null for the part
+    that belongs to nothing of the program. `estimated`: the part of `value` that was divided by rates; `exact`: it is 0. Rows with value 0
+    are left out. The values of a metric add up to the table."""
     of = counts(profile)
     frames = [pl.DataFrame(schema=FRAME)]
     for metric, values in of.values.items():
@@ -78,10 +78,10 @@ def counted(profile: Tables) -> pl.DataFrame:
                 {"execution": at, "metric": metric, "value": values[at], "estimated": estimated, "exact": estimated == 0}, schema=FRAME
             )
         )
-    rest = of.remainder.filter(pl.col("value") > 0, ~pl.col("metric").is_in(list(AS_TIME.values()))).select(
+    remainder = of.remainder.filter(pl.col("value") > 0, ~pl.col("metric").is_in(list(AS_TIME.values()))).select(
         "metric", "value", execution=pl.lit(None), estimated=pl.lit(0), exact=pl.lit(True)
     )  # fmt: skip
-    return pl.concat([*frames, rest.select(*FRAME).cast(FRAME)])
+    return pl.concat([*frames, remainder.select(*FRAME).cast(FRAME)])
 
 
 @once
@@ -124,10 +124,10 @@ def counts_by(profile: Tables, gpu_work: Work, target: Ints, targets: int, only:
         number[here] = kinds.of_site
         kind = number[site[mine]]
         weight = kinds.weights(kind, end[mine] - start[mine], moved[mine])
-        ran = Executions(start[mine], end[mine], kind, len(kinds.rows), weight)
+        executions = Executions(start[mine], end[mine], kind, len(kinds.rows), weight)
         for counted_here in stretches(rows.filter(pl.col("key") == key).drop("key")):
-            expected, spread = expectations(counted_here, ran, kinds)
-            parts = divide(counted_here, ran, expected, spread, target[mine], targets)
+            expected, spread = expectations(counted_here, executions, kinds)
+            parts = divide(counted_here, executions, expected, spread, target[mine], targets)
             making.add(key, list(counted_here.values), parts.values, parts.estimated)
             making.timed(parts.covered, parts.cycles, of_cycles=CYCLES in counted_here.values)
             making.rates.append(_named(parts.rates, kinds.rows, own["device"][0], list(counted_here.values)))
@@ -157,15 +157,15 @@ class _Making:
         self.covered = np.maximum(self.covered, covered)
 
     def whole(self, in_all: pl.DataFrame) -> tuple[dict[str, Ints], dict[str, Ints], pl.DataFrame]:
-        """Values and estimated parts as whole numbers, and what is left of what was counted (process, device, metric, key, value)."""
+        """Values and estimated parts as whole numbers, and the remainder (process, device, metric, value)."""
         values: dict[str, Ints] = {metric: np.zeros(self.targets, dtype=np.int64) for metric in in_all["metric"].unique().sort()}
         estimated = {metric: np.zeros(self.targets, dtype=np.int64) for metric in values}
         left = []
         for (key, metric), rows in in_all.group_by("key", "metric", maintain_order=True):
             total = int(rows["value"].sum())
             if (str(key), str(metric)) in self._of:
-                found, divided = self._of.pop((str(key), str(metric)))
-                whole = _whole(found, total)
+                floats, divided = self._of.pop((str(key), str(metric)))
+                whole = _whole(floats, total)
                 values[str(metric)] += whole
                 estimated[str(metric)] += np.minimum(np.rint(divided).astype(np.int64), whole)
                 total -= int(whole.sum())
@@ -174,9 +174,9 @@ class _Making:
         return values, estimated, pl.concat([in_all.select(ROWS).clear(), *left])
 
 
-def _whole(found: Floats, most: int) -> Ints:
-    """Whole numbers whose running sums are those of the found ones."""
-    reached = np.minimum(np.rint(np.cumsum(found)).astype(np.int64), most)
+def _whole(values: Floats, most: int) -> Ints:
+    """Whole numbers with the same running sums."""
+    reached = np.minimum(np.rint(np.cumsum(values)).astype(np.int64), most)
     whole: Ints = np.diff(reached, prepend=0)
     return whole
 
@@ -197,7 +197,7 @@ def _named(rates: Rates, kinds: pl.DataFrame, device: str, metrics: list[str]) -
             metric=pl.lit(metric),
             rate=pl.Series(rates.rate[:, at]),
             error=pl.Series(rates.error[:, at]),
-            told_apart=pl.Series(rates.told[:, at]),
+            told_apart=pl.Series(rates.separate[:, at]),
         )
         for at, metric in enumerate(metrics)
     ]

@@ -1,4 +1,4 @@
-"""Kinds of kernels and copies on a device, and what is expected of each before its counters are looked at.
+"""Kinds of kernels and copies on a device, and the rates that are expected of each.
 
 Bytes of the GPU's memory: all kinds alike. Bytes over PCIe belong to copies from and to the host first, those over NVLink to collectives
 and copies between devices; where there are none, to all kinds. Cycles of multiprocessors: kernels.
@@ -64,7 +64,7 @@ class Kinds:
         return np.where(by_bytes[kind], moved / np.maximum(took, 1) * per_byte[kind], 1.0)
 
 
-def expectations(counted: Stretches, ran: Executions, kinds: Kinds) -> tuple[Floats, Floats]:
+def expectations(counted: Stretches, executions: Executions, kinds: Kinds) -> tuple[Floats, Floats]:
     """For each kind, and last for idle time, the rate of each metric, and how far that may be off."""
     every = np.ones(len(kinds.rows), dtype=np.bool_)
     time = {}
@@ -81,7 +81,7 @@ def expectations(counted: Stretches, ran: Executions, kinds: Kinds) -> tuple[Flo
         first = first if first.any() else every
         for chosen in (first, every):
             if chosen.tobytes() not in time:
-                time[chosen.tobytes()] = _time(counted, ran, chosen)
+                time[chosen.tobytes()] = _time(counted, executions, chosen)
         total = float(values.sum())
         expected[:-1, at][first] = total / max(time[first.tobytes()], 1)
         spread[:, at] = total / max(time[every.tobytes()], 1)
@@ -89,8 +89,8 @@ def expectations(counted: Stretches, ran: Executions, kinds: Kinds) -> tuple[Flo
     return expected, spread
 
 
-def _time(counted: Stretches, ran: Executions, chosen: Mask) -> int:
+def _time(counted: Stretches, executions: Executions, chosen: Mask) -> int:
     """How long executions of these kinds ran in the stretches."""
-    mine = chosen[ran.kind]
-    start, end = ran.start[mine], ran.end[mine]
+    mine = chosen[executions.kind]
+    start, end = executions.start[mine], executions.end[mine]
     return int((sum_until(counted.end, start, end) - sum_until(counted.begin, start, end)).sum())

@@ -1,9 +1,9 @@
 """How much of a counter each kind of kernel adds in a ns: least squares without negative rates, over stretches in which kinds ran for
 different times.
 
-The stretches of a device give equations: value = Σ rate × time. Kinds that always run together cannot be told apart by them. Each rate is
-therefore drawn towards an expected one, as strongly as the noise of the equations demands (the noise is what they leave unexplained): data
-that tell kinds apart decide, and where they do not, kinds that ran together have the same rate.
+The stretches of a device give equations: value = Σ rate × time. Kinds that always run together have no rate of their own in them. Each
+rate is therefore drawn towards an expected one, as strongly as the noise of the equations (their unexplained part) demands: where the data
+separate kinds, the data decide; else kinds that ran together have the same rate.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from aiflame.attribute.arrays.types import Floats, Ints, Mask
 
 WEAK = 1e-9
 """The least pull towards the expected rate: none to speak of, but enough where equations say nothing."""
-TOLD_APART = 1e6
+MOST_LIKE = 1e6
 """How many times the variance of a rate may grow by the likeness of kinds, before it counts as unknown."""
 BLOCK = 2048
 
@@ -55,8 +55,8 @@ class Rates:
     """kind × metric, a ns"""
     error: Floats
     """Their standard errors."""
-    told: Mask
-    """False: the data do not tell this kind's rate from others'."""
+    separate: Mask
+    """False: the kind always ran together with others."""
 
 
 def fit(equations: Equations, expected: Floats, spread: Floats) -> Rates:
@@ -64,28 +64,28 @@ def fit(equations: Equations, expected: Floats, spread: Floats) -> Rates:
     gram, unit = equations.gram, equations.unit
     kinds, metrics = expected.shape
     rate, error = np.zeros((kinds, metrics)), np.zeros((kinds, metrics))
-    told = np.zeros((kinds, metrics), dtype=np.bool_)
+    separate = np.zeros((kinds, metrics), dtype=np.bool_)
     # Equal rates for kinds that always run together: the pull on each grows with its time.
     weak = np.maximum(unit / max(float(unit.max()), 1.0), 1e-3) * WEAK
     weak_inverse = np.linalg.inv(gram + np.diag(weak))
-    apart = np.diag(weak_inverse) < TOLD_APART
+    apart = np.diag(weak_inverse) < MOST_LIKE
     for metric in range(metrics):
         right, middle, wide = equations.right[:, metric], expected[:, metric] * unit, spread[:, metric] * unit
-        found = least_squares(gram + np.diag(weak), right + weak * middle)
-        noise = _noise(equations, metric, found)
+        solution = least_squares(gram + np.diag(weak), right + weak * middle)
+        noise = _noise(equations, metric, solution)
         pull = np.maximum(weak, noise / np.maximum(wide**2, 1e-300))
         system = gram + np.diag(pull)
         rate[:, metric] = least_squares(system, right + pull * middle) / unit
         error[:, metric] = np.sqrt(noise * np.maximum(np.diag(np.linalg.inv(system)), 0)) / unit
-        told[:, metric] = apart & (error[:, metric] < spread[:, metric] / 2)
-    return Rates(rate, error, told)
+        separate[:, metric] = apart & (error[:, metric] < spread[:, metric] / 2)
+    return Rates(rate, error, separate)
 
 
-def _noise(equations: Equations, metric: int, found: Floats) -> float:
-    """The variance of a stretch's value beside what the rates explain."""
+def _noise(equations: Equations, metric: int, solution: Floats) -> float:
+    """The variance of a stretch's value that the rates do not explain."""
     squares = float(equations.squares[metric])
-    left = squares - 2 * float(found @ equations.right[:, metric]) + float(found @ equations.gram @ found)
-    return max(left, squares * 1e-12) / max(equations.count - int((found > 0).sum()), 1)
+    left = squares - 2 * float(solution @ equations.right[:, metric]) + float(solution @ equations.gram @ solution)
+    return max(left, squares * 1e-12) / max(equations.count - int((solution > 0).sum()), 1)
 
 
 def least_squares(gram: Floats, right: Floats) -> Floats:

@@ -1,7 +1,7 @@
 """The table `gpu_counters` as stretches of time of each device, with a value for each counter.
 
 Stretches of a device should not overlap. Where they do, as in a damaged profile or where two recorders counted, they are parted into lanes
-that are divided one by one. A stretch of no length, and what comes after the limits below, belongs to nothing of the program.
+that are divided one by one. A stretch of no length, and all beyond the limits below, belongs to nothing of the program.
 """
 
 from __future__ import annotations
@@ -78,8 +78,14 @@ def _as_time(rows: pl.DataFrame) -> list[pl.DataFrame]:
 
 
 def totals(rows: pl.DataFrame) -> pl.DataFrame:
-    """process, device, metric, value: what was counted in all."""
+    """process, device, metric, value: the whole counts."""
     return rows.group_by(ROWS[:-1]).agg(pl.col("value").sum()).sort(ROWS[:-1])
+
+
+def counted_total(profile: Tables, metric: str) -> int:
+    """The sum of a metric of trees, over all of the recording."""
+    rows = counted_values(profile)
+    return int(rows.filter(pl.col("metric").is_in(list(COUNTED[metric])))["value"].sum())
 
 
 def stretches(rows: pl.DataFrame) -> Iterator[Stretches]:

@@ -1,4 +1,4 @@
-"""Metrics of trees that hardware counters have: of each the values of sites, and what belongs to nothing of the program."""
+"""Metrics of trees that hardware counters have: of each the values of sites, and the remainder."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ NOT_OURS = "[nothing of this program]"
 class Counted:
     sites: Ints
     """The value of each row of `Work.sites`."""
-    rest: pl.DataFrame
-    """process, device, value: what belongs to nothing of the program"""
+    remainder: pl.DataFrame
+    """process, device, value: the part that belongs to nothing of the program"""
     estimated: float
     """The part of the values that was divided by estimated rates, 0 to 1."""
 
@@ -44,5 +44,5 @@ def _sum(counts: Counts, metric: str, sites: int) -> Counted:
     value, estimated = (
         sum((of[counter] for counter in there), np.zeros(sites, dtype=np.int64)) for of in (counts.values, counts.estimated)
     )
-    rest = counts.remainder.filter(pl.col("metric").is_in(there)).group_by("process", "device").agg(pl.col("value").sum())
-    return Counted(value, rest.filter(pl.col("value") > 0).sort("process", "device"), int(estimated.sum()) / max(int(value.sum()), 1))
+    remainder = counts.remainder.filter(pl.col("metric").is_in(there)).group_by("process", "device").agg(pl.col("value").sum())
+    return Counted(value, remainder.filter(pl.col("value") > 0).sort("process", "device"), int(estimated.sum()) / max(int(value.sum()), 1))

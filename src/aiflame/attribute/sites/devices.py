@@ -226,7 +226,7 @@ def _lone(
     if energies is not None:
         by_metric[ENERGY.name] = [energies.idle.with_columns(why=pl.lit(IDLE_ENERGY), kind=pl.lit(int(Kind.GPU_IDLE)))]
     for name, measured in counted.items():
-        by_metric[name] = [measured.rest.with_columns(why=pl.lit(NOT_OURS), kind=pl.lit(int(Kind.GPU_IDLE)))]
+        by_metric[name] = [measured.remainder.with_columns(why=pl.lit(NOT_OURS), kind=pl.lit(int(Kind.GPU_IDLE)))]
     for name, of in sampled.items():
         function = pl.when("called").then(pl.lit("")).otherwise("function").alias("function")
         lost = of.unplaced.join(of.points.with_row_index("point"), on="point", how="left", maintain_order="left")

@@ -1,7 +1,7 @@
 """Device metrics by code: process → thread → the functions that launched → `-` → kernel or copy → frames inside the kernel.
 
 GPU time and bytes are exact: each record names its launch. Samples, and time inside kernels, are divided (`gpu_samples`), and so are energy
-(`gpu_energy`) and what hardware counters counted (`counters.shares`).
+(`gpu_energy`) and values of hardware counters (`counters.shares`).
 """
 
 from __future__ import annotations
@@ -67,11 +67,11 @@ def could_win_tree(profile: Tables, detail: str = "function", by: Prefix | None 
 
 
 def counters_tree(profile: Tables, metric: Metric, detail: str = "function", by: Prefix | None = None) -> Tree:
-    """What hardware counters counted, divided by `counters.shares`. Otherwise as `time_tree`."""
+    """Values of hardware counters, divided by `counters.shares`. Otherwise as `time_tree`."""
     plan = _Plan.of(profile, by)
     counted = counted_of_sites(profile, plan.gpu_work, metric.name)[metric.name]
     metric = replace(metric, label=metric.label + counted.label)
-    return _whole_tree(plan, metric, counted.sites, counted.rest.with_columns(name=pl.lit(NOT_OURS)), detail)
+    return _whole_tree(plan, metric, counted.sites, counted.remainder.with_columns(name=pl.lit(NOT_OURS)), detail)
 
 
 def _whole_tree(plan: _Plan, metric: Metric, measured: Ints, resting: pl.DataFrame, detail: str, recorded: Scopes | None = None) -> Tree:

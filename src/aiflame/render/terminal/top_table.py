@@ -160,7 +160,7 @@ def top_table(answer: pl.DataFrame, tree: Tree, metric: str, by: str, width: int
 
 
 def _of_counters(answer: pl.DataFrame) -> dict[str, list[str]]:
-    """Columns of what hardware counters counted."""
+    """Columns of hardware counters."""
     columns = {}
     if "dram_rate" in answer.columns:
         columns["Memory"] = ["" if rate is None else f"{rate / 1e9:,.0f} GB/s" for rate in answer["dram_rate"]]

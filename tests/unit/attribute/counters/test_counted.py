@@ -1,4 +1,4 @@
-"""What hardware counters counted, divided over kernels and copies whose rates are known by construction."""
+"""Values of hardware counters, divided over kernels and copies whose rates are known by construction."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ RATES = {"gemm": 300.0, "norm": 2500.0, "softmax": 1200.0, "cast": 40.0}
 
 
 def of_kernels(profile: Tables, kernels: list[Row], metric: str = "dram-read-bytes") -> dict[str, int]:
-    """The counted value of each kernel, by name, and of IDLE: what belongs to nothing of the program."""
+    """The counted value of each kernel, by name, and of IDLE: the part that belongs to nothing of the program."""
     rows = counted(Analysis(profile)).filter(pl.col("metric") == metric)
     sums: dict[str, int] = {}
     for execution, value in rows.select("execution", "value").rows():
@@ -35,7 +35,7 @@ def of_kernels(profile: Tables, kernels: list[Row], metric: str = "dram-read-byt
 
 
 def truth(kernels: list[Row], rates: Rates) -> dict[str, float]:
-    """What the kernels of each name really added."""
+    """The true sums of the kernels of each name."""
     sums: dict[str, float] = {}
     for one in kernels:
         sums[one["name"]] = sums.get(one["name"], 0.0) + (one["end_ns"] - one["start_ns"]) * rates.get(one["name"], 0.0)
@@ -72,13 +72,13 @@ def test_a_long_kernel_has_what_was_counted_while_it_ran(tmp_path: Path) -> None
     begins = [300_000, 7_450_000, 12_900_000, 20_125_000, 31_777_777]
     kernels = [kernel(1, begin, end, name) for (begin, end), name in zip(pairwise(begins), RATES, strict=True)]
     recorded = profile(tmp_path, **ran(*kernels), gpu_counters=stretches(kernels, RATES, 35 * MS))
-    found = of_kernels(recorded, kernels)
-    assert {name: found[name] for name in RATES} == pytest.approx(truth(kernels, RATES), rel=0.01)
-    assert found.get(IDLE, 0) <= 0.001 * sum(found.values())
+    values = of_kernels(recorded, kernels)
+    assert {name: values[name] for name in RATES} == pytest.approx(truth(kernels, RATES), rel=0.01)
+    assert values.get(IDLE, 0) <= 0.001 * sum(values.values())
 
 
 def test_long_kernels_of_a_name_may_have_different_rates(tmp_path: Path) -> None:
-    """The same kernel on other shapes: what it filled alone was measured."""
+    """The same kernel on other shapes: the stretches that it filled alone were measured."""
     kernels = [kernel(1, 0, 5_500_000), kernel(2, 5_500_000, 11 * MS)]
     slow, fast = ({**one, "name": name} for one, name in zip(kernels, ("slow", "fast"), strict=True))
     recorded = profile(tmp_path, **ran(*kernels), gpu_counters=stretches([slow, fast], {"slow": 100.0, "fast": 900.0}, 11 * MS))
@@ -112,10 +112,10 @@ def test_short_kernels_are_told_apart_by_their_kinds(tmp_path: Path, noise: floa
     """About nine in a stretch; a value is off by 3 %."""
     kernels = short_kernels(1, 600 * MS)
     recorded = profile(tmp_path, **ran(*kernels), gpu_counters=stretches(kernels, RATES, 600 * MS, noise=noise))
-    found, true = of_kernels(recorded, kernels), truth(kernels, RATES)
+    values, true = of_kernels(recorded, kernels), truth(kernels, RATES)
     for name in ("gemm", "norm", "softmax"):
-        assert found[name] == pytest.approx(true[name], rel=0.1 if noise else 0.01), name
-    assert found["cast"] == pytest.approx(true["cast"], abs=0.02 * sum(true.values()))
+        assert values[name] == pytest.approx(true[name], rel=0.1 if noise else 0.01), name
+    assert values["cast"] == pytest.approx(true["cast"], abs=0.02 * sum(true.values()))
 
 
 def test_rates_have_the_errors_that_they_say(tmp_path: Path) -> None:
@@ -140,9 +140,9 @@ def test_kinds_that_always_run_together_are_not_told_apart(tmp_path: Path) -> No
     recorded = profile(tmp_path, **ran(*kernels), gpu_counters=stretches(kernels, {"a": 300.0, "b": 900.0, "c": 500.0}, 100 * MS))
     rates = dict(counts(Analysis(recorded)).rates.drop_nulls("name").select("name", "told_apart").rows())
     assert rates == {"a": False, "b": False, "c": True}
-    found = of_kernels(recorded, kernels)
-    assert found["a"] + found["b"] == pytest.approx(50 * (400_000 * 300 + 200_000 * 900), rel=0.01)
-    assert found["a"] == pytest.approx(2 * found["b"], rel=0.05)  # by their time
+    values = of_kernels(recorded, kernels)
+    assert values["a"] + values["b"] == pytest.approx(50 * (400_000 * 300 + 200_000 * 900), rel=0.01)
+    assert values["a"] == pytest.approx(2 * values["b"], rel=0.05)  # by their time
 
 
 def test_kernels_of_several_streams_are_divided_by_their_rates(tmp_path: Path) -> None:
@@ -150,8 +150,8 @@ def test_kernels_of_several_streams_are_divided_by_their_rates(tmp_path: Path) -
     first, second = short_kernels(3, 300 * MS, names=["gemm", "norm"]), short_kernels(4, 300 * MS, names=["softmax", "cast"])
     kernels = [*first, *({**one, "stream": 2} for one in second)]
     recorded = profile(tmp_path, **ran(*kernels), gpu_counters=stretches(kernels, RATES, 300 * MS))
-    found, true = of_kernels(recorded, kernels), truth(kernels, RATES)
-    assert {name: found[name] for name in ("gemm", "norm", "softmax")} == pytest.approx(
+    values, true = of_kernels(recorded, kernels), truth(kernels, RATES)
+    assert {name: values[name] for name in ("gemm", "norm", "softmax")} == pytest.approx(
         {name: true[name] for name in ("gemm", "norm", "softmax")}, rel=0.05
     )
 
@@ -161,8 +161,8 @@ def test_very_many_kinds_have_rates_too(tmp_path: Path) -> None:
     names = [f"k{number}" for number in range(600)]
     kernels = short_kernels(5, 300 * MS, mean_ns=100_000, names=names)
     recorded = profile(tmp_path, **ran(*kernels), gpu_counters=stretches(kernels, dict.fromkeys(names, 700.0), 300 * MS))
-    found, true = of_kernels(recorded, kernels), truth(kernels, dict.fromkeys(names, 700.0))
-    assert sum(found[name] for name in true) == pytest.approx(sum(true.values()), rel=0.01)
+    values, true = of_kernels(recorded, kernels), truth(kernels, dict.fromkeys(names, 700.0))
+    assert sum(values[name] for name in true) == pytest.approx(sum(true.values()), rel=0.01)
     assert "" in counts(Analysis(recorded)).rates["name"].to_list()
 
 
@@ -213,8 +213,8 @@ def test_bytes_over_pcie_belong_to_copies_with_the_host(tmp_path: Path) -> None:
         for at in range(40)
     ]
     recorded = profile(tmp_path, **ran(*kernels), copies=copies, gpu_counters=rows)
-    found = of_kernels(recorded, [*kernels, *({"name": "copy"} for _ in copies)], "pcie-read-bytes")
-    assert found["copy"] == pytest.approx(42_000_000, rel=0.001)
+    values = of_kernels(recorded, [*kernels, *({"name": "copy"} for _ in copies)], "pcie-read-bytes")
+    assert values["copy"] == pytest.approx(42_000_000, rel=0.001)
 
 
 def test_a_copy_of_few_bytes_leaves_a_kernel_its_bytes_over_pcie(tmp_path: Path) -> None:
@@ -239,17 +239,17 @@ def test_a_copy_of_few_bytes_leaves_a_kernel_its_bytes_over_pcie(tmp_path: Path)
         for at in range(40)
     ]
     recorded = profile(tmp_path, **ran(*kernels), copies=copies, gpu_counters=rows)
-    found = of_kernels(recorded, [*kernels, *({"name": "copy"} for _ in copies)], "pcie-read-bytes")
-    assert found["gather"] == pytest.approx(360_000_000, rel=0.01)
-    assert found["copy"] == pytest.approx(80_000_000, rel=0.01)
+    values = of_kernels(recorded, [*kernels, *({"name": "copy"} for _ in copies)], "pcie-read-bytes")
+    assert values["gather"] == pytest.approx(360_000_000, rel=0.01)
+    assert values["copy"] == pytest.approx(80_000_000, rel=0.01)
 
 
 def test_a_vendor_s_counter_is_divided_as_well(tmp_path: Path) -> None:
     kernels = short_kernels(6, 100 * MS)
     name = "\x1b[31mlts__t_sectors.sum\n"
     recorded = profile(tmp_path, **ran(*kernels), gpu_counters=stretches(kernels, RATES, 100 * MS, name))
-    found, true = of_kernels(recorded, kernels, name), truth(kernels, RATES)
-    assert found["norm"] == pytest.approx(true["norm"], rel=0.02)
+    values, true = of_kernels(recorded, kernels, name), truth(kernels, RATES)
+    assert values["norm"] == pytest.approx(true["norm"], rel=0.02)
     assert divided(recorded) == whole(recorded)
 
 

@@ -63,19 +63,19 @@ def made(start: Column, end: Column, stretches: int) -> Made:
 
 def seconds(profile: Made) -> tuple[float, Counts]:
     began = time.process_time()
-    found = counts(profile)
+    divided = counts(profile)
     for metric in KNOWN:
         total = int(profile.frames["gpu_counters"].filter(metric=metric)["value"].sum())
-        assert int(found.values[metric].sum()) + int(found.remainder.filter(metric=metric)["value"].sum()) == total
-    return time.process_time() - began, found
+        assert int(divided.values[metric].sum()) + int(divided.remainder.filter(metric=metric)["value"].sum()) == total
+    return time.process_time() - began, divided
 
 
 def test_a_million_kernels_in_a_minute_of_counters() -> None:
     """Measured: 12 s of two slow cores, all of them for 11 counters."""
     gap = 60_000
     start = np.arange(1_000_000, dtype=np.int64) * gap
-    took, found = seconds(made(start, start + np.random.default_rng(1).integers(0, gap, len(start)), 60_000))
-    assert all((found.values[metric] > 0).mean() > 0.9 for metric in ("dram-read-bytes", "sm-cycles"))
+    took, divided = seconds(made(start, start + np.random.default_rng(1).integers(0, gap, len(start)), 60_000))
+    assert all((divided.values[metric] > 0).mean() > 0.9 for metric in ("dram-read-bytes", "sm-cycles"))
     assert took < 60
 
 

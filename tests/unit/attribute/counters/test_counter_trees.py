@@ -1,4 +1,4 @@
-"""Trees, lists and the report's facts by what hardware counters counted."""
+"""Trees, lists and the report's facts by hardware counters."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ from device_work import GPU, IDLE, MS, UNDER, every_counter, kernel, lines, prof
 from profiles import ran
 from stories import DEVICE, US, Story
 
+from aiflame.analyze.overview.summary import summarize
 from aiflame.attribute.counters.metric_sums import NOT_OURS
 from aiflame.attribute.counters.names import COUNTED
 from aiflame.attribute.groupings import OF_TREES
+from aiflame.attribute.metrics import METRICS
 from aiflame.attribute.sites.devices import device_sites
 from aiflame.attribute.transforms.filters import without_idle
 from aiflame.attribute.trees.build import metrics, tree
@@ -96,7 +98,7 @@ def test_a_profile_without_counters_says_how_to_record_them(tmp_path: Path, metr
         tree(profile(tmp_path, **ran(*TWO)), metric)
 
 
-def test_a_program_without_kernels_has_what_is_nobody_s(tmp_path: Path) -> None:
+def test_a_program_without_kernels_has_counts_of_nobody(tmp_path: Path) -> None:
     recorded = profile(tmp_path, gpu_counters=stretches([], {IDLE: 3.0}, 5 * MS, "l2-bytes"))
     assert lines(tree(recorded, "l2-bytes"), "l2-bytes") == {f"train.py (4711);{NOT_OURS}": 15 * MS}
 
@@ -108,6 +110,16 @@ def test_the_facts_of_a_report_have_the_tree_s_sums(tmp_path: Path) -> None:
     for metric in ("dram-bytes", "tensor", "sm-activity"):
         assert facts.leaves[metric].sum() == tree(recorded, metric).total(metric)
     assert facts_makers(recorded)["device"]()
+
+
+def test_a_report_without_kernels_has_no_devices(tmp_path: Path) -> None:
+    assert "device" not in facts_makers(profile(tmp_path, gpu_counters=stretches([], {IDLE: 3.0}, 5 * MS)))
+
+
+def test_the_summary_has_the_tree_s_sums(tmp_path: Path) -> None:
+    recorded = training(tmp_path)
+    sums = {one.name: (one.total, one.unit) for one in summarize(recorded, recorded.meta).metrics if one.name in COUNTED}
+    assert sums == {name: (tree(recorded, name).total(name), METRICS[name].unit) for name in ("dram-bytes", "tensor", "sm-activity")}
 
 
 # The commands

@@ -82,6 +82,6 @@ def test_damaged_stretches_draw_nothing_wrong(tmp_path: Path) -> None:
         {"device": GPU, "metric": "l2-bytes", "begin_ns": begin, "end_ns": end, "value": (1 << 64) - 1}
         for begin, end in ((5, 5), (9, 3), ((1 << 64) - 2, (1 << 64) - 1), (0, MS), (MS // 2, 2 * MS), (0, MS))
     ]
-    found = counters(timeline(profile(tmp_path, gpu_counters=rows)))
-    assert all(name.endswith("L2 traffic") for name in found)
-    assert all(value >= 0 and time < 1 << 62 for _, points in found.values() for time, value in points)
+    drawn = counters(timeline(profile(tmp_path, gpu_counters=rows)))
+    assert all(name.endswith("L2 traffic") for name in drawn)
+    assert all(value >= 0 and time < 1 << 62 for _, points in drawn.values() for time, value in points)
