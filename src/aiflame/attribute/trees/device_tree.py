@@ -63,7 +63,7 @@ def could_win_tree(profile: Tables, detail: str = "function", by: Prefix | None 
     plan = _Plan.of(profile, by)
     won = could_win(profile, plan.gpu_work)
     metric = replace(COULD_WIN, label=COULD_WIN.label + won.label)
-    return _whole_tree(plan, metric, won.sites, won.rest.with_columns(name=pl.lit(NOT_OURS)), detail)
+    return _whole_tree(plan, metric, won.sites, won.remainder.with_columns(name=pl.lit(NOT_OURS)), detail)
 
 
 def counters_tree(profile: Tables, metric: Metric, detail: str = "function", by: Prefix | None = None) -> Tree:
