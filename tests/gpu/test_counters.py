@@ -1,4 +1,4 @@
-"""Counters of a device beside what its kernels are known to have done."""
+"""Counters of a device beside what its kernels are known to have done: added up over seconds, and divided over short kernels."""
 
 from __future__ import annotations
 
@@ -8,6 +8,13 @@ from dataclasses import dataclass
 import polars as pl
 import pytest
 from gpu_runs import GpuRun, Recorder
+
+from aiflame.attribute.analysis import Analysis
+from aiflame.attribute.counters.counted import counts_of_sites
+from aiflame.attribute.counters.names import DRAM
+from aiflame.attribute.devices.work import work
+from aiflame.attribute.transforms.filters import without_idle
+from aiflame.attribute.trees.build import tree
 
 ELEMENTS, SIZE = 1 << 28, 4096
 BYTES = {"add": (8 * ELEMENTS, 4 * ELEMENTS), "copy": (4 * ELEMENTS, 4 * ELEMENTS), "total": (4 * ELEMENTS, 0)}
@@ -63,3 +70,36 @@ def test_counting_has_no_gaps(counted: GpuRun) -> None:
     assert gaps.min() == 0
     assert (gaps > 0).sum() <= 2
     assert not counted.profile.table("kernels").is_empty()
+
+
+@pytest.fixture(scope="module")
+def mixed(record: Recorder) -> GpuRun:
+    run = record("counted_mixed.py", "2", options=("--gpu-counters", "on"))
+    assert run.result.status == 0, run.run.stderr
+    return run
+
+
+def read_a_launch(run: GpuRun) -> dict[str, float]:
+    """The bytes that a kernel of each kind read. Bytes that it wrote leave the second-level cache while others run."""
+    gpu_work = work(Analysis(run.profile.store), None)
+    sites = gpu_work.sites.with_row_index("site")
+    read = counts_of_sites(run.profile.store, gpu_work).values["dram-read-bytes"]
+    parts = {"add": "CUDAFunctor_add", "mul": "MulFunctor", "sum": "reduce_kernel"}
+    by_kind = {}
+    for name, part in parts.items():
+        rows = sites.filter(pl.col("name").str.contains(part))
+        by_kind[name] = int(read[rows["site"].to_numpy()].sum()) / int(rows["launches"].sum())
+    return by_kind
+
+
+def test_short_kernels_have_the_bytes_that_they_read(mixed: GpuRun) -> None:
+    """Kernels of 30 to 65 µs, some twenty in each stretch of 1 ms. Seen on an H100: `add` has 3% less than it read, `mul` 10%, and `sum`
+    14% more: the kernel after it begins to read some µs before its recorded start."""
+    true = json.loads(mixed.result.stdout)
+    assert read_a_launch(mixed) == {name: pytest.approx(value, rel=0.2) for name, value in true.items()}
+
+
+def test_all_that_was_counted_is_divided(mixed: GpuRun) -> None:
+    counted_bytes = mixed.profile.table("gpu_counters").filter(pl.col("metric").is_in(DRAM))["value"].sum()
+    assert tree(mixed.profile.store, "dram-bytes", "op").total("dram-bytes") == counted_bytes
+    assert without_idle(tree(mixed.profile.store, "dram-bytes")).total("dram-bytes") > 0.99 * counted_bytes

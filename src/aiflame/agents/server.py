@@ -30,7 +30,7 @@ _ARGUMENTS = {
     "whole_run": "of the whole run, not of its steady steps alone",
     "max_characters": f"bound of the answer (default {MOST_CHARACTERS}, at most {LIMIT_CHARACTERS})",
     "by": "grouping: function, kernel, line, layer, stall, step, op, phase, thread, module, rank; left out: the one that suits",
-    "metric": "cpu-time, wall-time, gpu-time, gpu-stalls, bytes, energy; left out: the profile's own",
+    "metric": "cpu-time, wall-time, gpu-time, gpu-stalls, bytes, energy, dram-bytes, tensor, could-win …; left out: the profile's own",
     "focus": "regular expression: only frames whose name matches, and their callees",
     "kernel_name": "the kernel's name, a part of it, or a regular expression",
     "base": "the profile of the old version",

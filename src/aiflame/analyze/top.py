@@ -14,7 +14,8 @@ from aiflame.analyze.layer_groups import collapsed
 from aiflame.analyze.step_times import Steps
 from aiflame.attribute.arrays import nodes
 from aiflame.attribute.groupings import LISTS, RANK
-from aiflame.attribute.tree import LAUNCHES, Frame, Tree, frame_table
+from aiflame.attribute.limits.bounds import COLUMNS, of_limits
+from aiflame.attribute.tree import LAUNCHES, OF_LIMITS, Frame, Tree, frame_table
 from aiflame.errors import AiflameError
 from aiflame.json_text import json_text, schema
 from aiflame.profile.schema.kinds import Kind
@@ -27,7 +28,8 @@ def top(tree: Tree, by: str = "function", metric: str | None = None, *, alike: b
 
     `self` is the time in the item itself and sums up to the tree's total; `total` adds its callees, counted once where it
     calls itself. Where the tree knows how often each kernel was launched, there are also launches (by kernel, or by meaning) and mean (by
-    kernel). For a list by layer, region, op, phase, family, step or rank the tree must be grouped so.
+    kernel); where hardware counters were recorded, limit_percent, could_win and bound_by (`attribute.limits.bounds`). For a list by layer,
+    region, op, phase, family, step or rank the tree must be grouped so.
     `alike`: layers whose paths differ in their indices alone are one row, `layers.*.mlp`, with the number of them in `layers`.
     """
     if by not in LISTS:
@@ -44,7 +46,7 @@ def top(tree: Tree, by: str = "function", metric: str | None = None, *, alike: b
     frames, frame = _whole_paths(tree, listed.kinds[0], listed.path) if listed.path else (tree.frames, tree.frame)
     alike &= by == "layer"
     if alike:
-        frames = frames.with_columns(path="name", name=_group_of_layers())
+        frames = frames.with_columns(path="name", name=_group_of_layers(), full_name=_class_of_layer())
     items, item_of_frame = _items(frames, by)
     item = np.where(at >= 0, item_of_frame[frame[at]], 0)
 
@@ -65,6 +67,13 @@ def top(tree: Tree, by: str = "function", metric: str | None = None, *, alike: b
         launched[0] = nodes.gather(item, tree.values[LAUNCHES.name], len(items))[0]
         items = items.with_columns(launches=pl.Series(launched))
         counts = ["launches"]
+    if OF_LIMITS[0] in tree.metrics:
+        first = at == np.arange(len(tree))
+        sums = {one.name.removeprefix("limits-"): totals_once(tree, item, first, one.name, len(items)) for one in OF_LIMITS}
+        for one in OF_LIMITS:
+            sums[one.name.removeprefix("limits-")][0] = nodes.gather(item, tree.values[one.name], len(items))[0]
+        items = items.with_columns(pl.DataFrame(sums).select(of_limits()).get_columns())
+        counts = [*counts, *COLUMNS]
     if alike:
         counts = ["layers", *counts]
     return (
@@ -84,6 +93,7 @@ def to_json(
     steps: pl.DataFrame | None = None,
     scope: Mapping[str, object] | None = None,
     by_clock: Steps | None = None,
+    used: Mapping[str, float] | None = None,
 ) -> str:
     """The answer for programs: {"metric", "unit", "total", "rows": [{"name", "kind", "self", …}]}; by step also {"steps": [{"phase",
     "total", "min", "median", "max"}]}, over all steps (`phases.over_steps`), the first for whole steps. docs/json.md has all."""
@@ -99,6 +109,7 @@ def to_json(
             "rows": [row | {"kind": kind} for row, kind in zip(listed.to_dicts(), kinds, strict=True)],
             **({"steps": steps.to_dicts()} if steps is not None else {}),
             **({"clock": asdict(by_clock)} if by_clock is not None else {}),
+            **({"used": dict(used)} if used is not None else {}),
         },
         indent=1,
     )
@@ -107,6 +118,12 @@ def to_json(
 def _group_of_layers() -> pl.Expr:
     layer = pl.col("kind") == int(Kind.LAYER)
     return pl.when(layer).then(collapsed(pl.col("name"))).otherwise("name")
+
+
+def _class_of_layer() -> pl.Expr:
+    """`layers.3.mlp (app.Mlp)` → `(app.Mlp)`: the path in front differs from layer to layer."""
+    layer = pl.col("kind") == int(Kind.LAYER)
+    return pl.when(layer).then(pl.col("full_name").str.extract(r"(\([^ ()]*\))$").fill_null("")).otherwise("full_name")
 
 
 def _whole_paths(tree: Tree, kind: Kind, between: str) -> tuple[pl.DataFrame, NDArray[np.int64]]:

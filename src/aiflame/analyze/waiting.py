@@ -131,7 +131,7 @@ def waiting(profile: Analysis) -> Waiting | None:
     """None where neither was recorded."""
     samples = profile.scan("cpu_samples")
     sampled = bool(samples.filter(pl.col("clock") == CLOCK[WALL_TIME.name]).head(1).collect().height)
-    columns = [pl.col(name).cast(pl.Int64) for name in ("process", "thread", "stack", "time_ns")]
+    columns = [*(pl.col(name).cast(pl.Int64) for name in ("process", "thread", "stack")), pl.col("time_ns").clip(0, LATEST).cast(pl.Int64)]
     on_clock = samples.filter(pl.col("clock") == int(sampled))
     rows = [on_clock.select(*columns, pl.col("state").cast(pl.Int64), ns=sample_ns().cast(pl.Int64)).collect()]
     if not sampled:

@@ -6,7 +6,23 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from aiflame.attribute.tree import BYTES, CPU_TIME, ENERGY, GPU_LATENCY, GPU_STALLS, GPU_TIME, WALL_TIME, Metric
+from aiflame.attribute.tree import (
+    BYTES,
+    COULD_WIN,
+    CPU_TIME,
+    DRAM_BYTES,
+    ENERGY,
+    GPU_LATENCY,
+    GPU_STALLS,
+    GPU_TIME,
+    L2_BYTES,
+    NVLINK_BYTES,
+    PCIE_BYTES,
+    SM_ACTIVITY,
+    TENSOR,
+    WALL_TIME,
+    Metric,
+)
 
 FUNCTION, LINE, INSTRUCTION, CALL_LINE = DETAILS = ("function", "line", "instruction", "call-line")
 """How deep the leaves of a tree go. `call-line`: to lines, and each caller has the line of its call below it, on CPUs."""
@@ -41,6 +57,7 @@ class MetricRow:
 
 
 _STALLS = "record a CUDA program that runs for longer, without --gpu-sampling off; `aiflame doctor` lists the requirements"
+COUNTERS = "record with --gpu-counters on"
 _ROWS = (
     MetricRow(CPU_TIME, "record without --cpu-rate 0", clock=0, on_devices=False, compared=Compared.CPUS),
     MetricRow(WALL_TIME, "record with --wall", clock=1, on_devices=False, compared=Compared.CPUS),
@@ -49,6 +66,8 @@ _ROWS = (
     MetricRow(GPU_LATENCY, _STALLS, compared=Compared.SAMPLES, moments=GPU_STALLS, detail=INSTRUCTION),
     MetricRow(BYTES, "record a program that copies memory to or from a GPU", compared=Compared.COPIES, moments=GPU_TIME),
     MetricRow(ENERGY, moments=GPU_TIME),
+    *(MetricRow(metric, COUNTERS, moments=GPU_TIME) for metric in (DRAM_BYTES, L2_BYTES, PCIE_BYTES, NVLINK_BYTES, TENSOR, SM_ACTIVITY)),
+    MetricRow(COULD_WIN, f"{COUNTERS}, on a device that docs/limits.md lists", moments=GPU_TIME),
 )
 METRIC_ROWS: Mapping[str, MetricRow] = {row.metric.name: row for row in _ROWS}
 

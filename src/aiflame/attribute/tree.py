@@ -33,8 +33,28 @@ GPU_STALLS = Metric("gpu-stalls", "samples", "GPU samples, divided over launches
 GPU_LATENCY = Metric("gpu-latency", "samples", "GPU samples in whose cycle nothing was issued, divided over launches by their time")
 BYTES = Metric("bytes", "bytes", "bytes copied")
 ENERGY = Metric("energy", "µJ", "energy")
+COULD_WIN = Metric("could-win", "ns", "GPU time that could be won")
+DRAM_BYTES = Metric("dram-bytes", "bytes", "bytes read from and written to the GPU's memory")
+L2_BYTES = Metric("l2-bytes", "bytes", "bytes through the GPU's L2 cache")
+PCIE_BYTES = Metric("pcie-bytes", "bytes", "bytes over PCIe")
+NVLINK_BYTES = Metric("nvlink-bytes", "bytes", "bytes over NVLink")
+TENSOR = Metric("tensor", "ns", "time at the full rate of tensor cores")
+SM_ACTIVITY = Metric("sm-activity", "ns", "time with work on multiprocessors, averaged over them")
 LAUNCHES = Metric("launches", "launches", "launches")
 """Beside GPU time, bytes and energy: how often each kernel or copy ran."""
+OF_LIMITS = tuple(
+    Metric(f"limits-{name}", "ns", label)
+    for name, label in (
+        ("counted", "GPU time of kernels with hardware counters"),
+        ("limit", "their time at the device's limit"),
+        ("by_memory", "the part of it that the memory limits"),
+        ("error", "the standard error of it"),
+        ("active", "their time in which multiprocessors had work"),
+        ("warps", "their time, times the share of the warps that fit"),
+        ("waited", "time in which the device waited for their launch"),
+    )
+)
+"""Beside GPU time, where hardware counters were recorded."""
 
 FRAME_COLUMNS: Mapping[str, type[pl.DataType]] = {
     "name": pl.String,  # short, for reading

@@ -5,15 +5,18 @@ from __future__ import annotations
 from argparse import Namespace
 
 import numpy as np
+import polars as pl
 
 from aiflame.analyze.amounts import amount
+from aiflame.analyze.device.activity import with_activity
+from aiflame.analyze.limits.groups import utilization
 from aiflame.analyze.overview.scope_line import host_steps
 from aiflame.analyze.phases import over_steps, phase_times
 from aiflame.analyze.step_times import Steps, over_all, step_times
 from aiflame.analyze.top import to_json, top
 from aiflame.attribute.groupings import CODE, LISTS
 from aiflame.attribute.metrics import CALL_LINE, CLOCK, OF_GPU
-from aiflame.attribute.tree import GPU_STALLS, Kind
+from aiflame.attribute.tree import GPU_STALLS, GPU_TIME, Kind
 from aiflame.cli.arguments import add_json, add_metric, add_profile, add_ranks, add_rows, add_selection, add_whole_run
 from aiflame.cli.parser import Parser
 from aiflame.cli.say import say_json
@@ -58,20 +61,32 @@ def run(options: Namespace) -> None:
     by_clock = _by_clock(shown) if question == "step" else None
     empty = _empty(shown, question, by_clock)
     answer = top(shown.tree, "function" if empty else question, alike=not options.each).head(0 if empty else options.rows)
+    answer = _with_activity(answer, shown, question, alike=not options.each) if not options.focus and not empty else answer
     steps = over_steps(phase_times(shown.tree, shown.metric)) if question == "step" else None
     line = shown.scoped.line if shown.scoped is not None else None
+    used = utilization(shown.scoped.analysis) if shown.scoped is not None and shown.metric == GPU_TIME.name else None
     if options.json:
-        say_json(to_json(answer, shown.tree, shown.metric, None, steps, line.to_json() if line is not None else None, by_clock))
+        of_scope, parts = line.to_json() if line is not None else None, used.to_json() if used is not None else None
+        say_json(to_json(answer, shown.tree, shown.metric, None, steps, of_scope, by_clock, parts))
         return
     if shown.scoped is not None:
         unit = shown.tree.metric(shown.metric).unit
         beside = [] if options.no_idle else [f"{name}: {amount(value, unit)}" for name, value in shown.scoped.idle]
+        beside += [used.text] if used is not None else []
         print_scope(shown.scoped.line, by_clock, idle=shown.metric in OF_GPU and not options.no_idle, beside=beside, empty=empty)
     if empty:
         return
     if steps is not None:
         print_steps(steps, shown.tree.metric(shown.metric), sampled=shown.metric in CLOCK)
     print_top(answer, shown.tree, shown.metric, question)
+
+
+def _with_activity(answer: pl.DataFrame, shown: View, question: str, *, alike: bool) -> pl.DataFrame:
+    """The rows with columns of hardware counters, where there are some."""
+    if shown.scoped is None or shown.metric not in OF_GPU or shown.scoped.analysis.activity is None:
+        return answer
+    analysis = shown.scoped.analysis
+    return with_activity(answer, question, analysis.sites, analysis.scoped_shared, shown.scoped.analysis.activity, alike=alike)
 
 
 def _by_clock(shown: View) -> Steps | None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from device_work import MS, every_counter
 from examples import COSTLY
 from hypothesis import given
 from hypothesis import strategies as st
@@ -150,3 +151,37 @@ def test_damaged_records_have_a_summary_findings_and_tables(tables_of: dict[str,
     assert all(sum(getattr(one, f"{state}_ns") for state in STATES) == one.whole_ns for one in summary.occupancy)
     assert len(findings(analysis, summary)) <= 3
     assert all(not table.rows.is_empty() for table in tables(analysis))
+
+
+def test_a_sample_later_than_any_time_does_no_harm() -> None:
+    sample = {"time_ns": 1 << 63, "weight": 1, "period_ns": 1000}
+    profile = InMemory({"processes": [{"pid": 1}], "symbols": SYMBOLS, "cpu_samples": [sample]})
+    analysis = Analysis(profile)
+    assert len(findings(analysis, summarize(analysis, Meta()))) <= 3
+
+
+def test_kernels_and_layers_say_how_busy_they_kept_the_gpu(tmp_path: Path) -> None:
+    """1 ms of gemm in a layer at activity 0.8, then 2 ms of norm in another at 0.2."""
+    story = Story()
+    story.layer_work(0, 0, 1000, "model", "model/layers.0", name="gemm")
+    story.layer_work(1000, 1000, 3000, "model", "model/layers.1", name="norm")
+    rows = every_counter(story.kernels, {"gemm": 0.8, "norm": 0.2}, 4 * MS, 100_000, device=DEVICE)
+    listed = found(story.profile(tmp_path, gpu_counters=rows))
+    measures = ("dram_bytes", "dram_rate", "tensor", "sm_active", "occupancy")
+    busy = [pytest.approx(value, rel=1e-3) for value in (2.4e9, 2.4e12, 0.8, 0.8, 0.25)]
+    idler = [pytest.approx(value, rel=1e-3) for value in (1.2e9, 6e11, 0.2, 0.2, 0.25)]
+    assert {row[0]: [*row[1:]] for row in listed["kernels"].rows.select("short", *measures).rows()} == {"gemm": busy, "norm": idler}
+    assert {row[0]: [*row[1:]] for row in listed["layers"].rows.select("layer", *measures).rows()} == {"layers.0": busy, "layers.1": idler}
+    assert [column.kind for column in listed["kernels"].columns if column.name in measures] == ["number"] * 2 + ["share"] * 3
+
+
+def test_only_what_was_counted_has_a_column(tmp_path: Path) -> None:
+    story = Story()
+    story.work(0, 0, 1000, name="gemm")
+    rows = every_counter(story.kernels, {"gemm": 0.8}, 2 * MS, device=DEVICE)
+    listed = found(story.profile(tmp_path, gpu_counters=[row for row in rows if row["metric"].startswith("dram")]))
+    names = [column.name for column in listed["kernels"].columns]
+    assert [name for name in ("dram_bytes", "dram_rate", "tensor", "sm_active", "occupancy") if name in names] == [
+        "dram_bytes",
+        "dram_rate",
+    ]

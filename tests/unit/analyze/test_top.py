@@ -246,6 +246,16 @@ def test_layers_that_are_built_alike_are_one_row() -> None:
     assert "layers" not in top(of, alike=True).columns
 
 
+def test_layers_of_one_class_are_alike_though_their_full_names_have_their_paths() -> None:
+    def layer(number: int, of: str) -> Frame:
+        return Frame(f"layers.{number}", Kind.LAYER, full_name=f"model.layers.{number} ({of})")
+
+    of = tree(
+        *(((PROCESS, layer(number, "app.Block"), c("gemm")), 10) for number in range(3)), ((PROCESS, layer(3, "app.Head"), c("gemm")), 5)
+    )
+    assert top(of, "layer", alike=True).select("name", "self", "layers").rows() == [("layers.*", 30, 3), ("layers.*", 5, 1)]
+
+
 def test_a_long_layer_is_cut_in_the_middle() -> None:
     assert cut_middle("transformer.h.*.attn.c_attn", 27) == "transformer.h.*.attn.c_attn"
     assert cut_middle("transformer.h.*.attn.c_attn", 17) == "transfor…n.c_attn"

@@ -1,11 +1,13 @@
-"""Rows of kernels, their launches, their samples and graphs, and profiles that have them."""
+"""Rows of kernels, their launches, their samples, counters and graphs, and profiles that have them."""
 
 from __future__ import annotations
 
 import io
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from profiles import Row, sealed, stack
 from small_program import CODES, MAIN, PROCESSES, PYMAIN, SYMBOLS, THREADS, WORK
 
@@ -15,6 +17,7 @@ from aiflame.profile.tables.store import Profile
 
 UNDER = "train.py (4711);main thread;main"
 GPU, OTHER = "NVIDIA H200 [0]", "NVIDIA H200 [1]"
+MS = 1_000_000
 REASONS = [
     {"name": "smsp__pcsamp_warps_issue_stalled_long_scoreboard"},
     {"name": "smsp__pcsamp_warps_issue_stalled_long_scoreboard_not_issued"},
@@ -69,3 +72,35 @@ SASS = [
     {"cubin": 7, "function": "gemm", "offset": 0x20, "sass": "FFMA R1, R2, R3, R4"},
 ]
 TABLES = ("launches", "kernels", "kernel_shapes", "copies", "graph_nodes", "stacks", "gpu_windows", "gpu_samples", "gpu_functions")
+
+IDLE = ""
+"""The name under which a rate of idle time is given."""
+Rates = Mapping[str, float]
+"""By name of a kernel, how much it adds a ns."""
+
+
+def stretches(
+    kernels: Iterable[Row], rates: Rates, end_ns: int, metric: str = "dram-read-bytes", length: int = MS, noise: float = 0.0, **more: Any
+) -> list[Row]:
+    """Counters of the first device from 0 to `end_ns`, every `length`. `noise`: the standard deviation of each value, as a part of it."""
+    begin = np.arange(0, end_ns, length)
+    value = np.zeros(len(begin))
+    busy = np.zeros(len(begin), dtype=np.int64)
+    for one in kernels:
+        overlap = np.clip(np.minimum(one["end_ns"], begin + length) - np.maximum(one["start_ns"], begin), 0, None)
+        value += overlap * rates.get(one["name"], 0.0)
+        busy += overlap
+    value += np.clip(length - busy, 0, None) * rates.get(IDLE, 0.0)
+    value *= 1 + np.random.default_rng(7).normal(size=len(value)) * noise
+    rows = zip(begin.tolist(), np.rint(np.maximum(value, 0)).astype(int).tolist(), strict=True)
+    return [{"device": GPU, "metric": metric, "begin_ns": at, "end_ns": at + length, "value": one, **more} for at, one in rows]
+
+
+def every_counter(kernels: list[Row], activity: Rates, end_ns: int, length: int = MS, **more: Any) -> list[Row]:
+    """All that the views show, at 1.5 GHz. A kernel of activity 0.5 has 1000 bytes a ns read and 500 written, half of the tensor rate, work
+    on every multiprocessor for half of the time, and 16 warps there."""
+    scale = {"dram-read-bytes": 2000.0, "dram-write-bytes": 1000.0, "tensor-cycles": 1.5, "sm-active-cycles": 1.5, "warp-cycles": 24.0}
+    rows = stretches([], {IDLE: 1.5}, end_ns, "sm-cycles", length, **more)
+    for metric, most in scale.items():
+        rows += stretches(kernels, {name: part * most for name, part in activity.items()}, end_ns, metric, length, **more)
+    return rows

@@ -8,6 +8,8 @@ from typing import Any
 from profiles import Row, python, ran, sealed
 from written_programs import DEVICE, TRAIN, Program
 
+from aiflame.attribute.counters.names import ACTIVE_CYCLES, CYCLES, DRAM, TENSOR_CYCLES, WARP_CYCLES
+from aiflame.attribute.limits.peaks import peaks
 from aiflame.profile.folder.meta import Meta
 from aiflame.profile.schema.enums import SyncKind
 from aiflame.profile.schema.kinds import Kind
@@ -18,6 +20,8 @@ MAIN = ("train", "/app/train.py", 12)
 LOOP = ("train", "/app/train.py", 8)
 """`for batch in loader:`"""
 ITEM = ("train", "/app/train.py", 31)
+MHZ, WARPS_AT_ONCE = 1500, 64
+"""Of a multiprocessor: its clock, and the warps that it holds."""
 VENDOR = "smsp__pcsamp_warps_issue_stalled_"
 
 
@@ -97,6 +101,27 @@ class Story(Program):
         return sealed(path / "p.aiflame", meta, **{name: rows for name, rows in {**tables, **more}.items() if rows})
 
 
+class Counted(Story):
+    """With hardware counters. Each kernel fills its stretch: the counts are its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tables["gpu_counters"] = []
+
+    def count(self, memory: float, tensor: float = 0.0, active: float = 1.0, warps: float = 0.5, device: str = DEVICE) -> None:
+        """Shares of the peaks that the last kernel reached; a quarter of its bytes were written."""
+        limits = peaks(device)
+        assert limits is not None
+        begin, end = self.kernels[-1]["start_ns"], self.kernels[-1]["end_ns"]
+        cycles, moved = (end - begin) * MHZ / 1000, memory * limits.memory * (end - begin) / 1e9
+        values = {DRAM[0]: 0.75 * moved, DRAM[1]: 0.25 * moved, CYCLES: cycles, TENSOR_CYCLES: tensor * cycles}
+        values |= {ACTIVE_CYCLES: active * cycles, WARP_CYCLES: warps * WARPS_AT_ONCE * active * cycles}
+        rows = [
+            {"device": device, "metric": name, "begin_ns": begin, "end_ns": end, "value": round(value)} for name, value in values.items()
+        ]
+        self.tables["gpu_counters"] += rows
+
+
 def train(story: Story, number: int, work: float = 900, idle: float = 100, *, wait: str = "") -> None:
     """A step of `idle` + `work` µs: idle first, in which the main thread waits for data or for the device."""
     begin = 10_000 * (number + 1) if wait == "" and work > 5000 else 1000 * (number + 1)
@@ -112,4 +137,4 @@ def train(story: Story, number: int, work: float = 900, idle: float = 100, *, wa
     story.during("optimizer", begin + idle + work - 5, begin + idle + work - 4)
 
 
-__all__ = ["DEVICE", "ITEM", "LOOP", "MAIN", "TRAIN", "US", "Story", "train"]
+__all__ = ["DEVICE", "ITEM", "LOOP", "MAIN", "TRAIN", "US", "Counted", "Story", "train"]

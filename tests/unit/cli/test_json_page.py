@@ -13,12 +13,13 @@ from typing import Any
 
 import pytest
 from calling import run_aiflame
+from device_work import MS, every_counter
 from gate_profiles import training as repeated
 from hostile_profiles import unsealed
 from made_ranks import Made, job
 from report_profiles import training
 from sampled_kernels import Sampled, line, profile
-from stories import Story, train
+from stories import DEVICE, Story, train
 
 from aiflame.analyze.intra.kernels import IntraKernel
 from aiflame.cli.commands import COMMANDS, load, parser
@@ -90,6 +91,8 @@ def profiles(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     tuned = Story()
     for number in range(9):
         tuned.work(number, number, number + 1, ("benchmark_all_configs", "/torch/_inductor/runtime/triton_heuristics.py", 9))
+    counted = Story()
+    counted.work(0, 0, 500)
     alike = [Sampled(name, [(0, "LDG", line(7), {"wait": 5})]) for name in ("gemm_a", "gemm_b")]
     paths = {
         "training": training(folder / "training.aiflame").path,
@@ -98,6 +101,7 @@ def profiles(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         "spool": unsealed(folder / "spool.aiflame"),
         "kernels": unsealed(folder / "kernels.aiflame"),
         "steps": story.profile(folder / "steps").path,
+        "counted": counted.profile(folder / "counted", gpu_counters=every_counter(counted.kernels, {"sgemm": 0.5}, MS, device=DEVICE)).path,
         "tuned": tuned.profile(folder / "tuned").path,
         "alike": profile(folder / "alike.aiflame", *alike).path,
         "first": repeated(folder, 1).path,
@@ -115,6 +119,7 @@ RUNS: dict[str, list[list[str]]] = {
     "top": [
         ["top", "{training}", "--by", "kernel"],
         ["top", "{tuned}"],
+        ["top", "{counted}", "--by", "kernel"],
         ["top", "{steps}", "--by", "step"],
         ["top", "{training}", "--by", "layer"],
     ],

@@ -29,12 +29,13 @@ TREE = PROFILE | {"attribute", "attribute.arrays"}
 STACKS = RESOLVE | TREE | {"attribute.stacks"}
 MEANING = STACKS | {"attribute.meaning"}
 DEVICES = MEANING | {"attribute.devices"}
-TREES = DEVICES | {"attribute.transforms", "attribute.energy", "attribute.trees"}
+LIMITS = DEVICES | {"attribute.counters", "attribute.limits"}
+TREES = LIMITS | {"attribute.transforms", "attribute.energy", "attribute.trees"}
 ATTRIBUTE = TREES | {"attribute.sites", "attribute.timeline", "memory"}
 ASKED = ATTRIBUTE | {"analyze"}
 ON_DEVICES = ASKED | {"analyze.device"}
 ANALYZE = ON_DEVICES | {
-    f"analyze.{part}" for part in ("diff", "findings", "gate", "intra", "kernel", "overview", "ranks", "source", "tables")
+    f"analyze.{part}" for part in ("diff", "findings", "gate", "intra", "kernel", "limits", "overview", "ranks", "source", "tables")
 }
 RENDER = ANALYZE | {"render", "render.gate", "render.terminal", "render.report", "render.flame_svg", "render.perfetto"}
 RECORDER = PROFILE | {"recorder"}
@@ -73,20 +74,23 @@ MAY_IMPORT: dict[str, set[str]] = {
     "attribute.meaning": STACKS,
     "attribute.devices": MEANING,
     "attribute.energy": DEVICES,
+    "attribute.counters": DEVICES,
+    "attribute.limits": LIMITS,
     "attribute.trees": TREES,
     "attribute.sites": TREES,
-    "attribute.timeline": DEVICES | {"attribute.transforms", "memory"},
+    "attribute.timeline": DEVICES | {"attribute.counters", "attribute.transforms", "memory"},
     "analyze": ATTRIBUTE,
     "analyze.kernel": ATTRIBUTE,
     "analyze.source": ASKED | {"analyze.kernel"},
     "analyze.device": ASKED,
     "analyze.intra": ASKED,
-    "analyze.overview": ON_DEVICES,
+    "analyze.limits": ON_DEVICES,
+    "analyze.overview": ON_DEVICES | {"analyze.limits"},
     "analyze.diff": ON_DEVICES,
-    "analyze.gate": ON_DEVICES | {"analyze.diff", "analyze.overview"},
-    "analyze.tables": ON_DEVICES,
-    "analyze.ranks": ON_DEVICES | {"analyze.tables"},
-    "analyze.findings": ON_DEVICES | {"analyze.intra", "analyze.overview", "analyze.ranks"},
+    "analyze.gate": ON_DEVICES | {"analyze.diff", "analyze.limits", "analyze.overview"},
+    "analyze.tables": ON_DEVICES | {"analyze.limits"},
+    "analyze.ranks": ON_DEVICES | {"analyze.limits", "analyze.tables"},
+    "analyze.findings": ON_DEVICES | {"analyze.intra", "analyze.limits", "analyze.overview", "analyze.ranks"},
     "render": ANALYZE,
     "render.flame_svg": ANALYZE | {"render"},
     "render.gate": ANALYZE | {"render"},

@@ -83,7 +83,7 @@ def test_the_file_has_the_first_screen_and_each_block_it_names(trained: Profile,
     assert {"tables", "facts.device", "facts.cpu", "timeline", "code", "code.0", "text.0"} <= set(first["blocks"])
     for name in first["blocks"]:
         head = head_of(base64.b64decode(elements.inside[name]))
-        assert head["summary"] if name == "scope.other" else head["columns"]
+        assert head[{"scope.other": "summary", "limits": "why", "limits.other": "why"}.get(name, "columns")]
 
 
 def test_the_first_screen_has_findings_steps_and_panels(trained: Profile) -> None:

@@ -9,6 +9,7 @@ import numpy as np
 import polars as pl
 
 from aiflame.analyze.cpu_facts import CpuFacts, cpu_facts
+from aiflame.analyze.device.activity import Activity, activity
 from aiflame.analyze.device.device_join import DeviceJoin
 from aiflame.analyze.device.idle_gaps import IdleGaps, idle_gaps
 from aiflame.analyze.device.occupancy import Device, devices, per_step
@@ -82,6 +83,11 @@ class ProfileAnalysis(DeviceJoin):
         return self.shared.with_columns(
             took=pl.Series((self.shared["took"].to_numpy() * (inside[site] / took[site])).round().astype(np.int64))
         )
+
+    @cached_property
+    def activity(self) -> Activity | None:
+        """Values of hardware counters in the scope, by row of `sites`."""
+        return activity(self.profile, self.work, self.inside)
 
     @cached_property
     def stalls(self) -> pl.DataFrame:

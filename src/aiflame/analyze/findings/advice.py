@@ -19,6 +19,10 @@ _OF_KINDS: Mapping[str, str] = {
         "Keep keys and values: use_cache=True in generate() of transformers, or hand past_key_values from call to call and give the model"
         " the new token alone."
     ),
+    "far-from-limit": (
+        "Bring this kernel nearer to its limit: give it more work at once (larger batches, fewer and larger launches), a tuned library's"
+        " version or another tile size, and look at what its warps wait for: aiflame annotate."
+    ),
     "slow-step": "Look for work that only this step does: saving, logging, evaluation, garbage collection, compiling for a new shape.",
     "slow-layer": "Compare this layer with its sisters: its shapes, its data type, its device, and a fallback that only it takes.",
     "hot-function": "Call it less often or with less data, use a faster library or more threads, or move the work to a GPU.",

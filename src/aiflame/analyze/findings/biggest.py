@@ -10,6 +10,7 @@ from aiflame.analyze.cpu_facts import CpuFacts
 from aiflame.analyze.device.profile_analysis import ProfileAnalysis, profile_analysis
 from aiflame.analyze.finding import Evidence, Finding
 from aiflame.analyze.findings.cpu import OF_CODE, cpu_findings
+from aiflame.analyze.findings.gpu.below_limit import far_kernel
 from aiflame.analyze.findings.gpu.catalogue import EXPLAINS, IDLE_AT_LINE, OF_KERNELS, OF_LINES
 from aiflame.analyze.findings.gpu.detectors import gpu_causes
 from aiflame.analyze.findings.host_causes import host_causes
@@ -69,6 +70,7 @@ def _of_devices_without_cause(analysis: ProfileAnalysis, of: Scope) -> Iterator[
     yield from hot_group(analysis, of.share["busy"])
     yield from hot_stall(analysis, of.share["busy"])
     yield from inside(analysis, of.share["busy"])
+    yield from far_kernel(analysis, of)
     yield from slow_steps(analysis.usual_steps(analysis.steps), GPU_TIME.name)
     parts = analysis.scoped_shared.select("layer", value="took")
     yield from slow_layers(parts, layer_classes(analysis.profile, parts["layer"]), GPU_TIME.name, GPU_TIME.label, of.share["busy"])
@@ -88,7 +90,7 @@ def _explains(cause: Finding, other: Finding) -> bool:
     if other.kind in EXPLAINS.get(cause.kind, ()):
         return True
     if cause.kind in OF_KERNELS:
-        return other.kind in ("hot-group", "hot-stall") and other.view.kernel == cause.view.kernel
+        return other.kind in ("hot-group", "hot-stall", "far-from-limit") and other.view.kernel == cause.view.kernel
     at_same_line = other.view.place == cause.view.place != ""
     return other.kind in IDLE_AT_LINE and cause.kind in OF_LINES and at_same_line
 

@@ -14,12 +14,14 @@ from aiflame.analyze.overview.scope_line import ScopeLine, duration, host_steps,
 from aiflame.analyze.scheduling import uneven_samples
 from aiflame.analyze.step_times import Steps, over_all, step_times
 from aiflame.attribute.analysis import Analysis
+from aiflame.attribute.counters.intervals import counted_total
+from aiflame.attribute.counters.names import COUNTED
 from aiflame.attribute.devices.samples import elsewhere
 from aiflame.attribute.devices.stall_samples import samples_of_counter
-from aiflame.attribute.metrics import CLOCK, METRICS
+from aiflame.attribute.metrics import CLOCK, METRICS, SAMPLED
 from aiflame.attribute.stacks.process_frames import short_command
 from aiflame.attribute.stacks.sample_time import sample_ns
-from aiflame.attribute.tree import BYTES, ENERGY, GPU_LATENCY, GPU_TIME
+from aiflame.attribute.tree import BYTES, GPU_LATENCY, GPU_TIME
 from aiflame.attribute.trees.build import default_metric, metrics, tree
 from aiflame.profile.folder.meta import Meta
 from aiflame.profile.schema.kinds import Kind
@@ -155,10 +157,12 @@ def _totals(analysis: ProfileAnalysis) -> list[MetricTotal]:
             total = int(analysis.sites["took"].sum())
         elif name == BYTES.name:
             total = int(analysis.sites.filter(pl.col("kind") == int(Kind.GPU_COPY))["bytes"].sum())
-        elif name == ENERGY.name:
-            total = tree(profile, name).total(name)
-        else:
+        elif name in COUNTED:
+            total = counted_total(profile, name)
+        elif name in SAMPLED:
             total = _samples(profile, latency=name == GPU_LATENCY.name)
+        else:
+            total = tree(profile, name).total(name)
         totals.append(MetricTotal(name, metric.label, metric.unit, total))
     return totals
 

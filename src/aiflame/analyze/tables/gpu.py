@@ -7,7 +7,9 @@ import polars as pl
 
 from aiflame.analyze.device.profile_analysis import ProfileAnalysis
 from aiflame.analyze.device.stalls import by_reason
-from aiflame.analyze.tables.table import TableOf, number, place, share, table_of, text
+from aiflame.analyze.limits.groups import beside
+from aiflame.analyze.tables.counters import counter_columns, counters_of
+from aiflame.analyze.tables.table import TableOf, number, place, share, table_of, text, with_limits
 from aiflame.profile.schema.kinds import Kind
 
 _KERNELS = (
@@ -28,6 +30,8 @@ _KERNELS = (
     place("place", "Launched at"),
     text("name", "As compiled"),
 )
+_TIMES = 6
+"""The first columns, up to the mean time."""
 _COPIES = (
     text("short", "Copy"),
     text("device", "Device"),
@@ -69,15 +73,19 @@ def kernels_table(analysis: ProfileAnalysis, stalls: pl.DataFrame) -> TableOf:
     top_stall = reasons.select(
         name="kernel", stall=pl.format("{} {}%", "reason", (pl.col("samples") * 100 / pl.col("of_kernel")).round().cast(pl.Int64))
     )
+    measured = counters_of(analysis, sites.select(pl.col("site").cast(pl.Int64), *key, part=pl.lit(1.0)), key)
     rows = (
-        totals.join(_spread(analysis, sites, key), on=key, how="left")
+        totals.join(measured, on=key, how="left", nulls_equal=True)
+        .join(_spread(analysis, sites, key), on=key, how="left")
         .join(_shapes(analysis), on="name", how="left")
         .join(top_layer, on=key, how="left")
         .join(top_stall, on="name", how="left")
         .with_columns(pl.col("layer", "stall").fill_null(""), pl.col("registers", "shared", "shapes").fill_null(0))
         .sort("total", "short", "name", descending=[True, False, False])
     )
-    return table_of("kernels", "Kernels", _KERNELS, rows)
+    rows = beside(analysis, rows, key)
+    columns = (*_KERNELS[:_TIMES], *with_limits(rows), *_KERNELS[_TIMES:-1], *counter_columns(measured), _KERNELS[-1])
+    return table_of("kernels", "Kernels", columns, rows)
 
 
 def copies_table(analysis: ProfileAnalysis) -> TableOf:

@@ -6,8 +6,9 @@ import polars as pl
 
 from aiflame.analyze.device.occupancy import STATES
 from aiflame.analyze.device.profile_analysis import ProfileAnalysis
+from aiflame.analyze.limits.groups import known_limits, limits_of_steps
 from aiflame.analyze.step_times import step_times
-from aiflame.analyze.tables.table import TableOf, number, place, share, table_of, text
+from aiflame.analyze.tables.table import OF_LIMIT, TableOf, number, place, share, table_of, text
 
 _IDLE = (
     text("says", "Idle"),
@@ -55,8 +56,14 @@ def steps_table(analysis: ProfileAnalysis) -> TableOf:
     names = dict(enumerate(analysis.process_names))
     states = analysis.per_step.group_by("process", "step").agg(pl.col(*STATES).sum())
     rows = step_times(on_host, analysis.per_step).join(states, on=["process", "step"], how="left", maintain_order="left")
-    rows = rows.with_columns(process=pl.col("process").replace_strict(names, default="", return_dtype=pl.String))
+    rows = rows.with_columns(number=pl.col("process"), process=pl.col("process").replace_strict(names, default="", return_dtype=pl.String))
     columns = _STEPS if analysis.ran_on_devices else _STEPS[: -len(STATES)]
+    if known_limits(analysis):
+        limits = limits_of_steps(analysis).rename({"process": "number"})
+        counted = pl.col("counted")
+        rows = rows.join(limits, on=["number", "step"], how="left", maintain_order="left")
+        rows = rows.with_columns(of_limit=pl.col("limit") / counted, could_win=counted - pl.col("limit"))
+        columns = (*columns, *OF_LIMIT[:2])
     return table_of("steps", "Steps", columns, rows)
 
 

@@ -6,9 +6,12 @@ from collections.abc import Iterator
 
 import polars as pl
 
+from aiflame.analyze.device.activity import parts as parts_of
 from aiflame.analyze.device.profile_analysis import ProfileAnalysis
 from aiflame.analyze.layer_groups import collapsed
-from aiflame.analyze.tables.table import Column, TableOf, number, share, table_of, text
+from aiflame.analyze.limits.groups import beside
+from aiflame.analyze.tables.counters import counter_columns, counters_of
+from aiflame.analyze.tables.table import Column, TableOf, number, share, table_of, text, with_limits
 from aiflame.attribute.meaning.phases import NAMES as PHASES
 from aiflame.attribute.meaning.phases import Phase
 
@@ -25,30 +28,38 @@ def meaning_tables(analysis: ProfileAnalysis) -> Iterator[TableOf]:
     split = tuple(number(name, name.title(), "ns") for name in _BY_PHASE)
     launches = (number("launches", "Launches"),) if "launches" in parts.columns else ()
     values: tuple[Column, ...] = (number("total", label, "ns"), share("share", f"% of {label}"))
+
+    def table(name: str, title: str, shown: tuple[Column, ...], of: pl.DataFrame, rows: pl.DataFrame, key: str) -> TableOf:
+        """With limits, and counts of devices."""
+        if "site" not in of.columns:
+            return table_of(name, title, shown, rows)
+        measured = counters_of(analysis, of.select("site", "part", key), [key])
+        rows = beside(analysis, rows, [key]).join(measured, on=key, how="left", maintain_order="left")
+        return table_of(name, title, (*shown, *with_limits(rows), *counter_columns(measured)), rows)
+
     layers = parts.filter(pl.col("layer") != "").with_columns(group=collapsed(pl.col("layer")))
-    yield table_of(
-        "layers",
-        "Layers",
-        (text("layer", "Layer"), text("group", "Alike"), *values, *split, *launches),
-        _summed(layers, ["layer", "group"], whole),
-    )
+    shown = (text("layer", "Layer"), text("group", "Alike"), *values, *split, *launches)
+    yield table("layers", "Layers", shown, layers, _summed(layers, ["layer", "group"], whole), "layer")
     groups = _summed(layers, ["group"], whole)
     if len(groups) < layers["layer"].n_unique():
         alike = layers.group_by("group").agg(layers=pl.col("layer").n_unique().cast(pl.Int64))
         columns = (text("group", "Layers alike"), number("layers", "Layers"), *values, *split, *launches)
-        yield table_of("layer-groups", "Layers that are alike", columns, groups.join(alike, on="group", maintain_order="left"))
-    yield table_of("ops", "Ops", (text("op", "Op"), *values, *launches), _summed(parts.filter(pl.col("op") != ""), ["op"], whole))
+        rows = groups.join(alike, on="group", maintain_order="left")
+        yield table("layer-groups", "Layers that are alike", columns, layers, rows, "group")
+    ops = parts.filter(pl.col("op") != "")
+    yield table("ops", "Ops", (text("op", "Op"), *values, *launches), ops, _summed(ops, ["op"], whole), "op")
     phases = _summed(parts, ["phase"], whole)
     if len(phases) > 1:
-        yield table_of("phases", "Phases", (text("phase", "Phase"), *values, *launches), phases)
+        yield table("phases", "Phases", (text("phase", "Phase"), *values, *launches), parts, phases, "phase")
 
 
 def _parts(analysis: ProfileAnalysis) -> tuple[pl.DataFrame, str]:
     if analysis.ran_on_devices or analysis.cpu is None:
         launches = analysis.scoped_sites.select("launches").with_row_index("site").with_columns(pl.col("site").cast(pl.Int64))
         first = pl.col("site").is_first_distinct()
-        parts = analysis.scoped_shared.join(launches, on="site", how="left", maintain_order="left")
-        return parts.select("phase", "layer", "op", value="took", launches=pl.when(first).then("launches").otherwise(0)), "GPU time"
+        shared = parts_of(analysis.scoped_shared).join(launches, on="site", how="left", maintain_order="left")
+        counted = pl.when(first).then("launches").otherwise(0)
+        return shared.select("site", "part", "phase", "layer", "op", value="took", launches=counted), "GPU time"
     cpu = analysis.scoped_cpu or analysis.cpu
     return cpu.rows.select("phase", "layer", "op", "value"), "CPU time" if cpu.metric == "cpu-time" else "Wall-clock time"
 

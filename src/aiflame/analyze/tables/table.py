@@ -44,5 +44,13 @@ def number(name: str, label: str, unit: str = "") -> Column:
     return Column(name, label, unit, "number")
 
 
+OF_LIMIT = (share("of_limit", "% of limit"), number("could_win", "Could win", "ns"), text("bound_by", "Bound by"))
+"""Where the limits of kernels are known (`analyze.limits`)."""
+
+
+def with_limits(rows: pl.DataFrame) -> tuple[Column, ...]:
+    return OF_LIMIT if OF_LIMIT[0].name in rows.columns else ()
+
+
 def table_of(name: str, title: str, columns: tuple[Column, ...], rows: pl.DataFrame) -> TableOf:
     return TableOf(name, title, columns, rows.select(column.name for column in columns))

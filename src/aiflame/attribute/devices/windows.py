@@ -27,7 +27,7 @@ def overlaps(site: Ints, start: Times, end: Times, begin: Times, until: Times) -
     start, end, begin, until = (np.minimum(times, LATEST).astype(np.int64) for times in (start, end, begin, until))
     windows = max(len(begin), 1)
     sums = Sums((int(site.max(initial=0)) + 1) * windows, len(site))
-    for lane in _lanes(begin, until):
+    for lane in lanes(begin, until):
         opens, closes = begin[lane], until[lane]
         first = np.searchsorted(closes, start, side="right")
         count = np.maximum(np.searchsorted(opens, end, side="left") - first, 0)
@@ -43,7 +43,7 @@ def overlaps(site: Ints, start: Times, end: Times, begin: Times, until: Times) -
     return pl.DataFrame({"site": key // windows, "window": key % windows, "overlap": overlap})
 
 
-def _lanes(begin: Ints, until: Ints) -> list[Ints]:
+def lanes(begin: Ints, until: Ints) -> list[Ints]:
     """The windows parted so that those of a part do not overlap; each part in the order of time."""
     lanes: list[list[int]] = []
     free: list[tuple[int, int]] = []  # when a lane's last window ends, and the lane

@@ -14,6 +14,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from aiflame.attribute.arrays.apportion import scaled
+from aiflame.attribute.arrays.runs import sum_until, union
 from aiflame.attribute.arrays.types import Ints
 from aiflame.attribute.devices.work import Work
 from aiflame.attribute.energy.power import GPUS, Looks, looks, places
@@ -78,8 +79,8 @@ def share_out(device: Looks, start: Ints, end: Ints, site: Ints, sites: int) -> 
     edge = device.time_ns - origin
     start, end = start - origin, end - origin
     length, energy = np.diff(edge), np.diff(device.energy)
-    run_ns = np.diff(_sum_until(edge, start, end))
-    busy = np.diff(_sum_until(edge, *_union(start, end)))
+    run_ns = np.diff(sum_until(edge, start, end))
+    busy = np.diff(sum_until(edge, *union(start, end)))
     power = _idle_power(length, energy, busy)
     resting = np.minimum(energy, np.rint(power * (length - busy)).astype(np.int64))
     idle = np.where(busy == 0, energy, resting)
@@ -91,25 +92,6 @@ def share_out(device: Looks, start: Ints, end: Ints, site: Ints, sites: int) -> 
     whole = int(working.sum())
     shares = np.rint(of_sites * 1e3).astype(np.int64)
     return Shared(scaled(np.zeros(sites, dtype=np.int64), shares, np.array([whole])), int(idle.sum()), int(run_ns.sum()))
-
-
-def _sum_until(moments: Ints, start: Ints, end: Ints) -> Ints:
-    """For each moment, the execution time before it; where several executions ran together, each counts."""
-    begun, ended = np.sort(start), np.sort(end)
-    before, after = np.searchsorted(begun, moments), np.searchsorted(ended, moments)
-    # Sums may go round 2^64: their differences are right.
-    sums, ends = np.concatenate([[0], np.cumsum(begun)]), np.concatenate([[0], np.cumsum(ended)])
-    total: Ints = (before * moments - sums[before]) - (after * moments - ends[after])
-    return total
-
-
-def _union(start: Ints, end: Ints) -> tuple[Ints, Ints]:
-    """The intervals in which any execution ran."""
-    order = np.argsort(start, kind="stable")
-    start, reached = start[order], np.maximum.accumulate(end[order])
-    first = np.flatnonzero(np.concatenate([[True], start[1:] > reached[:-1]]))
-    last = np.concatenate([first[1:] - 1, [len(start) - 1]])
-    return start[first], reached[last]
 
 
 def _idle_power(length: Ints, energy: Ints, busy: Ints) -> float:

@@ -14,6 +14,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from aiflame.attribute.arrays.types import Ints
+from aiflame.attribute.devices.addresses import host_of, same_address
 from aiflame.errors import AiflameError
 from aiflame.profile.tables.interface import Tables
 
@@ -129,7 +130,7 @@ def places(profile: Tables, devices: list[Looks], sites: pl.DataFrame) -> Ints:
 def _place(devices: list[Looks], device: str, address: str) -> int:
     if address:
         # In a profile of several hosts their names stand before those of devices.
-        at = [row for row, one in enumerate(devices) if _same_address(one.identity, address) and _host(one.device) == _host(device)]
+        at = [row for row, one in enumerate(devices) if same_address(one.identity, address) and host_of(one.device) == host_of(device)]
         if any(one.source == "nvidia" and one.identity for one in devices):
             return at[0] if at else -1
     numbered = _NUMBERED.fullmatch(device)
@@ -138,13 +139,3 @@ def _place(devices: list[Looks], device: str, address: str) -> int:
     if len(exact) == 1:
         return exact[0]
     return vendor[0] if len(vendor) == 1 and (not numbered or numbered[2] == "0") else -1
-
-
-def _host(device: str) -> str:
-    return device.rpartition(": ")[0]
-
-
-def _same_address(identity: str, address: str) -> bool:
-    """`GPU-… 00000000:1B:00.0` and `0000:1b:00.0`: domains are written at different lengths."""
-    written = identity.rpartition(" ")[2].lower()
-    return bool(written) and written.lstrip("0") == address.lower().lstrip("0")

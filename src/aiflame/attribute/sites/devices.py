@@ -12,6 +12,8 @@ from aiflame.attribute.analysis import Analysis
 from aiflame.attribute.arrays.apportion import scaled
 from aiflame.attribute.arrays.row_keys import summed
 from aiflame.attribute.arrays.types import Ints
+from aiflame.attribute.counters.metric_sums import NOT_OURS, Counted, counted_of_sites
+from aiflame.attribute.counters.names import COUNTED
 from aiflame.attribute.devices.idle import IDLE, Device, Gaps, idle_times, summed_up
 from aiflame.attribute.devices.places import NO_LAUNCH_FRAME, add_inside, family_nodes, item_nodes, launched_at
 from aiflame.attribute.devices.samples import DRIVER, InWindows, Samples, elsewhere, samples
@@ -20,6 +22,7 @@ from aiflame.attribute.devices.work import Work, work_with
 from aiflame.attribute.energy.gpu_energy import IDLE_ENERGY, Energy, energy
 from aiflame.attribute.forest import Forest, TreeBuilder
 from aiflame.attribute.groupings import ALONE, UNLAUNCHED
+from aiflame.attribute.limits.kernels import could_win
 from aiflame.attribute.meaning.context import BRINGS, CONTEXT, Meaning, of_devices
 from aiflame.attribute.meaning.fewer_regions import fewer_regions
 from aiflame.attribute.meaning.fused_split import SplitOverOps, split_over_ops
@@ -29,7 +32,7 @@ from aiflame.attribute.sites.segments import forest_of
 from aiflame.attribute.sites.table import INSIDE, Gathered, SiteTable, groupings_of, put_in_order, without_noise
 from aiflame.attribute.sites.times import device_times
 from aiflame.attribute.stacks.functions import Functions, functions
-from aiflame.attribute.tree import BYTES, ENERGY, GPU_LATENCY, GPU_STALLS, GPU_TIME, LAUNCHES, Frame, Metric, frame_table
+from aiflame.attribute.tree import BYTES, COULD_WIN, ENERGY, GPU_LATENCY, GPU_STALLS, GPU_TIME, LAUNCHES, Frame, Metric, frame_table
 from aiflame.attribute.trees.build import metrics
 from aiflame.attribute.trees.rank_groups import grouped_by_rank, has_ranks
 from aiflame.profile.schema.kinds import Kind
@@ -63,10 +66,13 @@ def device_sites(profile: Tables) -> SiteTable:
     parts = _Parts.of(gpu_work.sites, meaning)
     resting = idle_times(gpu_work, profile.table("processes"))
     energies = energy(profile, gpu_work) if ENERGY.name in there else None
-    lone, lone_values = _lone(profile, resting, sampled, energies)
+    counted = dict(counted_of_sites(profile, gpu_work, *(name for name in there if name in COUNTED)))
+    if COULD_WIN.name in there:
+        counted[COULD_WIN.name] = could_win(profile, gpu_work)
+    lone, lone_values = _lone(profile, resting, sampled, energies, counted)
 
     forests, sites = _sites(profile, parts, gpu_work.sites, lone)
-    values = [parts.whole(gpu_work.sites, energies)]
+    values = [parts.whole(gpu_work.sites, energies, counted)]
     for name, of in sampled.items():
         placed = parts.placed(of, of_points[name], name)
         if name == GPU_STALLS.name:
@@ -84,13 +90,14 @@ def device_sites(profile: Tables) -> SiteTable:
     forests |= {"process": trie.owners(), "code": code, INSIDE: inside}
     groupings = groupings_of(lambda row: row.on_devices, ranks=has_ranks(profile))
     gathered = Gathered(*grouped_by_rank(profile, forests, sites), leaves, when, fewer.notes)
-    return put_in_order("device", tuple(_metric(name, energies) for name in there), MOMENTS_OF, groupings, gathered)
+    return put_in_order("device", tuple(_metric(name, energies, counted) for name in there), MOMENTS_OF, groupings, gathered)
 
 
-def _metric(name: str, energies: Energy | None) -> Metric:
-    """The metric, with the label of its measured energy."""
+def _metric(name: str, energies: Energy | None, counted: Mapping[str, Counted]) -> Metric:
+    """The metric, with the label that says how it was measured."""
     metric = METRICS[name]
-    return replace(metric, label=metric.label + energies.label) if name == ENERGY.name and energies is not None else metric
+    of = energies if name == ENERGY.name else counted.get(name)
+    return replace(metric, label=metric.label + of.label) if of is not None else metric
 
 
 def _by_frames(profile: Tables, trie: Functions, gpu_work: Work) -> tuple[Forest, Work]:
@@ -154,7 +161,7 @@ class _Parts:
             divided, part, divided.rows[first].with_columns(group=pl.Series(group), weight=pl.Series(weight), took=pl.Series(took))
         )
 
-    def whole(self, sites: pl.DataFrame, energies: Energy | None) -> pl.DataFrame:
+    def whole(self, sites: pl.DataFrame, energies: Energy | None, counted: Mapping[str, Counted]) -> pl.DataFrame:
         """The values of whole kernels and copies by site. A launch counts once, at the first part of its site."""
         _, first = np.unique(self.sites["group"].to_numpy(), return_index=True)
         launches = np.zeros(len(self.sites), dtype=np.int64)
@@ -162,6 +169,7 @@ class _Parts:
         columns = {GPU_TIME.name: self.sites["took"], BYTES.name: self._divided(_ints(sites, "bytes")), LAUNCHES.name: launches}
         if energies is not None:
             columns[ENERGY.name] = self._divided(energies.sites)
+        columns |= {name: self._divided(of.sites) for name, of in counted.items()}
         return pl.DataFrame({"site": np.arange(len(self.sites)), INSIDE: 0, **columns})
 
     def _divided(self, of_sites: Ints) -> Ints:
@@ -180,12 +188,12 @@ class _Parts:
         return rows.select("site", pl.Series(INSIDE, of_points[_ints(rows, "point")]), metric)
 
     def timed(self, whole: pl.DataFrame, placed: pl.DataFrame) -> pl.DataFrame:
-        """`whole`, the time (and energy) of each site that was sampled divided by its samples over the frames inside."""
+        """`whole`, the time (energy, counts) of each site that was sampled divided by its samples over the frames inside."""
         site, stalls = _ints(placed, "site"), _ints(placed, GPU_STALLS.name)
         sampled = np.zeros(len(self.sites), dtype=np.bool_)
         sampled[site] = True
         inner, outer = placed.select("site", INSIDE), whole
-        for name in (GPU_TIME.name, ENERGY.name):
+        for name in (GPU_TIME.name, ENERGY.name, COULD_WIN.name, *COUNTED):
             if name in whole.columns:
                 took = _ints(whole, name)
                 inner = inner.with_columns(pl.Series(name, scaled(site, stalls, took[site])))
@@ -206,13 +214,19 @@ class _Parts:
 
 
 def _lone(
-    profile: Tables, resting: Mapping[Device, Gaps], sampled: Mapping[str, Samples], energies: Energy | None
+    profile: Tables,
+    resting: Mapping[Device, Gaps],
+    sampled: Mapping[str, Samples],
+    energies: Energy | None,
+    counted: Mapping[str, Counted],
 ) -> tuple[pl.DataFrame, dict[str, pl.DataFrame]]:
     """Rows directly under their process (process, why, device, sampled function or "", kind), and their values for each metric: lone (row),
     point, value."""
     by_metric = {GPU_TIME.name: [summed_up(resting).with_columns(why=pl.lit(IDLE), kind=pl.lit(int(Kind.GPU_IDLE)))]}
     if energies is not None:
         by_metric[ENERGY.name] = [energies.idle.with_columns(why=pl.lit(IDLE_ENERGY), kind=pl.lit(int(Kind.GPU_IDLE)))]
+    for name, measured in counted.items():
+        by_metric[name] = [measured.remainder.with_columns(why=pl.lit(NOT_OURS), kind=pl.lit(int(Kind.GPU_IDLE)))]
     for name, of in sampled.items():
         function = pl.when("called").then(pl.lit("")).otherwise("function").alias("function")
         lost = of.unplaced.join(of.points.with_row_index("point"), on="point", how="left", maintain_order="left")

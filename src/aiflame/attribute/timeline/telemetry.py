@@ -45,7 +45,22 @@ class _Counter:
     """The values are energy in J, shown as power."""
 
 
-def telemetry(profile: Tables, making: Making, owners: Owners) -> None:
+class Groups:
+    """The machine, and groups of counters below it; each is a track once it is asked for."""
+
+    def __init__(self, making: Making) -> None:
+        self._making = making
+        self._track: dict[str, int] = {}
+
+    def under(self, title: str) -> int:
+        if not self._track:
+            self._track[""] = self._making.track(TrackKind.MACHINE, -1, 0, MACHINE)
+        if title not in self._track:
+            self._track[title] = self._making.track(TrackKind.MACHINE, self._track[""], 0, title)
+        return self._track[title]
+
+
+def telemetry(profile: Tables, making: Making, owners: Owners, groups: Groups) -> None:
     """Adds no track for a profile without telemetry."""
     if not profile.has("telemetry_series") or not profile.has("telemetry"):
         return
@@ -55,7 +70,6 @@ def telemetry(profile: Tables, making: Making, owners: Owners) -> None:
     values = profile.scan("telemetry").filter(pl.col("value").is_finite(), pl.col("time_ns") < LATEST)
     by_series = {key[0]: rows for key, rows in values.collect().partition_by("series", as_dict=True).items()}
     processes = {str(pid): process for process, pid in profile.table("processes").select("process", "pid").rows()}
-    above: dict[str, int] = {}
     for one in sorted(counters, key=lambda one: (one.order, one.group)):
         rows = by_series.get(one.series)
         if rows is None or (one.pid and one.pid not in processes) or not (rows["value"] != 0).any():
@@ -64,11 +78,7 @@ def telemetry(profile: Tables, making: Making, owners: Owners) -> None:
             process = processes[one.pid]
             track = making.track(TrackKind.COUNTER, owners.process(process), process, one.label, unit=one.unit)
         else:
-            if not above:
-                above[""] = making.track(TrackKind.MACHINE, -1, 0, MACHINE)
-            if one.group not in above:
-                above[one.group] = making.track(TrackKind.MACHINE, above[""], 0, one.group)
-            track = making.track(TrackKind.COUNTER, above[one.group], 0, one.label, unit=one.unit)
+            track = making.track(TrackKind.COUNTER, groups.under(one.group), 0, one.label, unit=one.unit)
         making.points(_points(rows.sort("time_ns"), one).select(pl.lit(track).alias("track"), "time_ns", "value"))
 
 

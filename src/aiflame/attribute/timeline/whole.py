@@ -16,12 +16,12 @@ from aiflame.attribute.meaning.context import BRINGS, CONTEXT, of_devices
 from aiflame.attribute.stacks.process_frames import process_names, thread_frames, with_ranks
 from aiflame.attribute.timeline.calls import calls
 from aiflame.attribute.timeline.context import Contexts
+from aiflame.attribute.timeline.device_counters import machine_counters
 from aiflame.attribute.timeline.intra import inside_kernels
 from aiflame.attribute.timeline.regions import counters, marked_regions
 from aiflame.attribute.timeline.samples import cpu_samples
 from aiflame.attribute.timeline.stacks import Stacks
 from aiflame.attribute.timeline.tables import Making, Owners, SliceKind, Timeline
-from aiflame.attribute.timeline.telemetry import telemetry
 from aiflame.attribute.timeline.traced import traced_calls
 from aiflame.attribute.timeline.work import device_work
 from aiflame.attribute.tree import Frame
@@ -61,7 +61,7 @@ def timeline(
     if samples:
         cpu_samples(profile, making, owners, stacks)
     counters(profile, making, owners)
-    telemetry(profile, making, owners)
+    machine_counters(profile, making, owners)
     return making.finish()
 
 

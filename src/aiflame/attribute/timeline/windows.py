@@ -11,12 +11,12 @@ from aiflame.attribute.analysis import Analysis
 from aiflame.attribute.meaning.context import BRINGS, CONTEXT, Meaning, of_devices, of_samples
 from aiflame.attribute.timeline.calls import calls
 from aiflame.attribute.timeline.context import Contexts
+from aiflame.attribute.timeline.device_counters import machine_counters
 from aiflame.attribute.timeline.near import Rows, both
 from aiflame.attribute.timeline.regions import counters, marked_regions, placed_regions
 from aiflame.attribute.timeline.samples import clock_of, cpu_samples
 from aiflame.attribute.timeline.stacks import Stacks
 from aiflame.attribute.timeline.tables import Making, Timeline
-from aiflame.attribute.timeline.telemetry import telemetry
 from aiflame.attribute.timeline.whole import launches_of, owners_of
 from aiflame.attribute.timeline.work import device_work
 from aiflame.errors import AiflameError
@@ -58,7 +58,7 @@ class Windows:
         making = Making()
         owners = owners_of(self.profile, making)
         counters(self.profile, making, owners)
-        telemetry(self.profile, making, owners)
+        machine_counters(self.profile, making, owners)
         return making.finish()
 
     def _cut(self, begin: int, end: int) -> tuple[_Cut, pl.Series, pl.Series]:

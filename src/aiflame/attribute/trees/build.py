@@ -6,16 +6,19 @@ from collections.abc import Iterable
 
 import polars as pl
 
+from aiflame.attribute.counters.intervals import counted_metrics
+from aiflame.attribute.counters.names import COUNTED
 from aiflame.attribute.energy.power import CPUS, GPUS, measured
 from aiflame.attribute.groupings import FAMILY, OF_TREES, PREFIXES, RANK, REGROUPS
+from aiflame.attribute.limits.kernels import has_limits
 from aiflame.attribute.metrics import CLOCK, DETAILS, METRIC_ROWS, METRICS, OF_GPU, SAMPLED
 from aiflame.attribute.prefixes import Prefix, in_steady_steps
 from aiflame.attribute.transforms.filters import without_idle
 from aiflame.attribute.transforms.grouping import group
-from aiflame.attribute.tree import BYTES, CPU_TIME, ENERGY, GPU_LATENCY, GPU_STALLS, GPU_TIME, Tree
+from aiflame.attribute.tree import BYTES, COULD_WIN, CPU_TIME, ENERGY, GPU_LATENCY, GPU_STALLS, GPU_TIME, Tree
 from aiflame.attribute.trees.cpu_energy import cpu_energy_tree
 from aiflame.attribute.trees.cpu_tree import cpu_tree
-from aiflame.attribute.trees.device_tree import bytes_tree, energy_tree, samples_tree, time_tree
+from aiflame.attribute.trees.device_tree import bytes_tree, could_win_tree, counters_tree, energy_tree, samples_tree, time_tree
 from aiflame.attribute.trees.how_to_record import LONGER, how_to_record, is_empty
 from aiflame.attribute.trees.rank_groups import by_rank
 from aiflame.attribute.trees.steady_part import steady_part
@@ -76,16 +79,30 @@ def metrics(profile: Tables) -> list[str]:
         there.append(BYTES.name)
     if measured(profile, *GPUS) if has_executions else CPU_TIME.name in there and measured(profile, CPUS):
         there.append(ENERGY.name)
+    there += _counted(profile)
+    if has_executions and has_limits(profile):
+        there.append(COULD_WIN.name)
     return there
+
+
+def _counted(profile: Tables) -> list[str]:
+    try:
+        return counted_metrics(profile)
+    except AiflameError:
+        return list(COUNTED)
 
 
 def _raw(profile: Tables, metric: str, detail: str, by: Prefix | None) -> Tree:
     if metric == GPU_TIME.name:
         return time_tree(profile, detail, by)
+    if metric == COULD_WIN.name:
+        return could_win_tree(profile, detail, by)
     if metric == BYTES.name:
         return bytes_tree(profile, by)
     if metric in SAMPLED:
         return samples_tree(profile, METRICS[metric], detail, by)
+    if metric in COUNTED:
+        return counters_tree(profile, METRICS[metric], detail, by)
     if metric == ENERGY.name:
         return energy_tree(profile, detail, by) if GPU_TIME.name in metrics(profile) else cpu_energy_tree(profile, detail, by)
     return cpu_tree(profile, METRICS[metric], detail, by)

@@ -1,7 +1,7 @@
 """Device metrics by code: process → thread → the functions that launched → `-` → kernel or copy → frames inside the kernel.
 
-GPU time and bytes are exact: each record names its launch. Samples, and time inside kernels, are divided (`gpu_samples`), and so is energy
-(`gpu_energy`).
+GPU time and bytes are exact: each record names its launch. Samples, and time inside kernels, are divided (`gpu_samples`), and so are energy
+(`gpu_energy`) and values of hardware counters (`counters.shares`).
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ import polars as pl
 from aiflame.attribute.analysis import Analysis
 from aiflame.attribute.arrays.apportion import scaled
 from aiflame.attribute.arrays.types import Ints
+from aiflame.attribute.counters.metric_sums import NOT_OURS, counted_of_sites
+from aiflame.attribute.counters.names import COUNTED
 from aiflame.attribute.devices.idle import IDLE, idle
 from aiflame.attribute.devices.places import NO_LAUNCH_FRAME, add_inside, family_nodes, item_nodes, launched_at, stand_alone
 from aiflame.attribute.devices.samples import DRIVER, Samples, elsewhere, samples
@@ -22,13 +24,14 @@ from aiflame.attribute.devices.scopes import SCOPED, Scopes, scopes
 from aiflame.attribute.devices.work import Work, work
 from aiflame.attribute.energy.gpu_energy import IDLE_ENERGY, energy
 from aiflame.attribute.forest import Forest, NodeIds, TreeBuilder
+from aiflame.attribute.limits.kernels import could_win, has_limits, of_sites, waited
 from aiflame.attribute.meaning.context import of_devices
 from aiflame.attribute.meaning.fused_split import Compiled, SplitOverOps, split_over_ops
 from aiflame.attribute.metrics import WITH_IDLE
 from aiflame.attribute.prefixes import Prefix, add_prefix
 from aiflame.attribute.stacks.functions import Functions, functions
 from aiflame.attribute.stacks.table import stack_table
-from aiflame.attribute.tree import BYTES, ENERGY, GPU_LATENCY, GPU_TIME, LAUNCHES, Metric, Tree, frame_table
+from aiflame.attribute.tree import BYTES, COULD_WIN, ENERGY, GPU_LATENCY, GPU_TIME, LAUNCHES, OF_LIMITS, Metric, Tree, frame_table
 from aiflame.profile.schema.kinds import Kind
 from aiflame.profile.tables.interface import Tables
 
@@ -53,6 +56,22 @@ def energy_tree(profile: Tables, detail: str = "function", by: Prefix | None = N
     energies = energy(profile, plan.gpu_work)
     metric = replace(ENERGY, label=ENERGY.label + energies.label)
     return _whole_tree(plan, metric, energies.sites, energies.idle.with_columns(name=pl.lit(IDLE_ENERGY)), detail)
+
+
+def could_win_tree(profile: Tables, detail: str = "function", by: Prefix | None = None) -> Tree:
+    """The time of kernels beyond that at their device's limits (`attribute.limits`). Otherwise as `time_tree`, without idle time."""
+    plan = _Plan.of(profile, by)
+    won = could_win(profile, plan.gpu_work)
+    metric = replace(COULD_WIN, label=COULD_WIN.label + won.label)
+    return _whole_tree(plan, metric, won.sites, won.remainder.with_columns(name=pl.lit(NOT_OURS)), detail)
+
+
+def counters_tree(profile: Tables, metric: Metric, detail: str = "function", by: Prefix | None = None) -> Tree:
+    """Values of hardware counters, divided by `counters.shares`. Otherwise as `time_tree`."""
+    plan = _Plan.of(profile, by)
+    counted = counted_of_sites(profile, plan.gpu_work, metric.name)[metric.name]
+    metric = replace(metric, label=metric.label + counted.label)
+    return _whole_tree(plan, metric, counted.sites, counted.remainder.with_columns(name=pl.lit(NOT_OURS)), detail)
 
 
 def _whole_tree(plan: _Plan, metric: Metric, measured: Ints, resting: pl.DataFrame, detail: str, recorded: Scopes | None = None) -> Tree:
@@ -85,14 +104,24 @@ def _whole_tree(plan: _Plan, metric: Metric, measured: Ints, resting: pl.DataFra
         metric = replace(metric, label=metric.label + DIVIDED) if len(lines) else metric
         inner, inner_value = np.concatenate([inner, lines]), np.concatenate([inner_value, by_samples])
     idle_nodes = stand_alone(builder, plan.trie, resting, dict.fromkeys(resting["name"].unique(), Kind.GPU_IDLE))
-    if resting["value"].sum():
+    if resting["value"].sum() and metric.name not in COUNTED:
         metric = replace(metric, label=metric.label + WITH_IDLE)
     values = np.concatenate([value, inner_value, resting["value"].to_numpy()])
     counts = gpu_work.sites["launches"].to_numpy()
-    return builder.finish(
-        (metric, LAUNCHES),
-        {metric.name: (np.concatenate([place, inner, idle_nodes]), values), LAUNCHES.name: (place[divided.first()], counts)},
-    )
+    given = {metric.name: (np.concatenate([place, inner, idle_nodes]), values), LAUNCHES.name: (place[divided.first()], counts)}
+    beside = _beside(profile, gpu_work) if metric.name == GPU_TIME.name else {}
+    for one, values_of_sites in beside.items():
+        row, _, value = divided.divide(np.arange(len(values_of_sites)), values_of_sites)
+        given[one.name] = place[row], value
+    return builder.finish((metric, LAUNCHES, *beside), given)
+
+
+def _beside(profile: Tables, gpu_work: Work) -> dict[Metric, Ints]:
+    """OF_LIMITS of each site, where counters were recorded."""
+    if not has_limits(profile):
+        return {}
+    values = of_sites(profile, gpu_work) | {"waited": waited(gpu_work)}
+    return {metric: values[metric.name.removeprefix("limits-")] for metric in OF_LIMITS}
 
 
 def bytes_tree(profile: Tables, by: Prefix | None = None) -> Tree:

@@ -8,13 +8,15 @@ from functools import cached_property
 from pathlib import Path
 from typing import cast
 
-from aiflame.analyze.device.profile_analysis import release_analysis
+from aiflame.analyze.device.profile_analysis import profile_analysis, release_analysis
 from aiflame.analyze.kernel.source_text import SourceFolder, SourceTexts
+from aiflame.analyze.limits.page import limits_page
 from aiflame.analyze.ranks.one_profile import answer, facts_of_ranks, rank_numbers
 from aiflame.analyze.ranks.page import RankPage, rank_page
 from aiflame.analyze.scope import analysis_of, has_steady_steps
 from aiflame.analyze.tables.all import tables
 from aiflame.analyze.tables.table import TableOf
+from aiflame.attribute.analysis import Analysis
 from aiflame.attribute.meaning.context import release_samples
 from aiflame.attribute.timeline.windows import Windows
 from aiflame.errors import AiflameError
@@ -24,13 +26,14 @@ from aiflame.render.blocks import block
 from aiflame.render.output import new_file
 from aiflame.render.report.code import MOST_IN_A_FILE, Code
 from aiflame.render.report.facts_block import facts_makers
+from aiflame.render.report.limits_block import limits_block
 from aiflame.render.report.overview import first_screen, tables_block
 from aiflame.render.report.page import harmless, page
 from aiflame.render.report.ranks import ranks_block
 from aiflame.render.report.timeline_block import of_profile as timeline_block_of
 from aiflame.render.report.timeline_block import timeline_block
 
-OTHER_SCREEN, OTHER_TABLES = "scope.other", "tables.other"
+OTHER_SCREEN, OTHER_TABLES, OTHER_LIMITS = "scope.other", "tables.other", "limits.other"
 """Blocks of the scope that the page does not begin with."""
 WHOLE = 1 << 30
 """More pages of kernels than any profile has."""
@@ -95,9 +98,12 @@ class Report:
 
     @cached_property
     def _makers(self) -> dict[str, Callable[[], bytes]]:
-        makers: dict[str, Callable[[], bytes]] = {"tables": self._tables_block} if self.tables else {}
+        makers: dict[str, Callable[[], bytes]] = {"limits": lambda: _limits(self.analysis)} if self._on_devices else {}
+        makers |= {"tables": self._tables_block} if self.tables else {}
         if has_steady_steps(self.analysis):
-            makers |= {OTHER_SCREEN: lambda: self._other[0], OTHER_TABLES: lambda: self._other[1]}
+            makers |= {OTHER_SCREEN: lambda: self._other[OTHER_SCREEN]}
+            makers |= {OTHER_LIMITS: lambda: self._other[OTHER_LIMITS]} if self._on_devices else {}
+            makers |= {OTHER_TABLES: lambda: self._other[OTHER_TABLES]}
         if len(rank_numbers(self.profile)) > 1:
             makers["ranks"] = self._ranks_block
         makers |= {f"facts.{domain}": make for domain, make in facts_makers(self.analysis).items()}
@@ -109,13 +115,18 @@ class Report:
         return tables_block(self.tables, self.profile.meta.started.monotonic_ns)
 
     @cached_property
-    def _other(self) -> tuple[bytes, bytes]:
-        """The first screen and the tables in the scope that the page does not begin with."""
+    def _other(self) -> dict[str, bytes]:
+        """The blocks of the scope that the page does not begin with."""
         analysis = analysis_of(self.profile, whole_run=not self._whole_run)
         listed = tables(analysis)
         shown = first_screen(self.profile, analysis, listed, self.baseline, lambda: self.ranks.comparison)
-        screen = block(cast(Mapping[str, object], harmless({**shown, "tables": OTHER_TABLES})), {})
-        return screen, tables_block(listed, self.profile.meta.started.monotonic_ns)
+        screen = block(cast(Mapping[str, object], harmless({**shown, "tables": OTHER_TABLES, "limits": OTHER_LIMITS})), {})
+        blocks = {OTHER_SCREEN: screen, OTHER_TABLES: tables_block(listed, self.profile.meta.started.monotonic_ns)}
+        return blocks | ({OTHER_LIMITS: _limits(analysis)} if self._on_devices else {})
+
+    @cached_property
+    def _on_devices(self) -> bool:
+        return profile_analysis(self.analysis).ran_on_devices
 
     def _ranks_block(self) -> bytes:
         data = ranks_block(self.ranks, self.profile.meta.started.monotonic_ns)
@@ -144,6 +155,10 @@ class Report:
     @cached_property
     def code(self) -> Code:
         return Code(self.profile, self.analysis, self._most_code, SourceTexts(self.profile, self._sources))
+
+
+def _limits(analysis: Analysis) -> bytes:
+    return limits_block(limits_page(profile_analysis(analysis)))
 
 
 def write(

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 
 import polars as pl
 
+from aiflame.attribute.counters.names import COUNTED
 from aiflame.attribute.metrics import OF_GPU
 from aiflame.attribute.sites.cpu import cpu_sites
 from aiflame.attribute.sites.devices import device_sites
@@ -23,7 +24,7 @@ def facts_makers(profile: Tables) -> dict[str, Callable[[], bytes]]:
     there = set(metrics(profile))
 
     makers: dict[str, tuple[bool, Callable[[], bytes]]] = {
-        "device": (bool(there & (OF_GPU - {ENERGY.name})), lambda: facts_block(device_sites(profile))),
+        "device": (bool(there & (OF_GPU - {ENERGY.name, *COUNTED})), lambda: facts_block(device_sites(profile))),
         "cpu": (CPU_TIME.name in there, lambda: facts_block(cpu_sites(profile, CPU_TIME.name))),
         "wall": (WALL_TIME.name in there, lambda: facts_block(cpu_sites(profile, WALL_TIME.name))),
     }

@@ -21,6 +21,12 @@ from aiflame.render.terminal.console import Terminal
 from aiflame.resolve.device.stall_reasons import meaning
 
 BAR, GAP = 16, 2
+LIMIT = "limit_percent"
+"""A column that answers have where hardware counters were recorded."""
+NAMES = 28
+"""Columns that names get at least, where limits stand beside them."""
+SMALL_ERROR = 1.0
+"""Percentage points: a smaller error is not worth its letters."""
 NARROW, MEDIUM, WIDE = 40, 72, 100
 """Columns of the terminal from which on the table also has the share with callees, its amount and the place, and bars."""
 STYLES = {
@@ -107,7 +113,8 @@ def top_table(answer: pl.DataFrame, tree: Tree, metric: str, by: str, width: int
     unit, whole = tree.metric(metric).unit, tree.total(metric)
     own, total = answer["self"].to_list(), answer["total"].to_list()
     numbers = {"Self": [amount(value, unit) for value in own], "%": [share(value, whole) for value in own]}
-    if width >= WIDE:
+    of_counters = _of_counters(answer) if width >= WIDE else {}
+    if width >= WIDE and not of_counters:
         longest = max([*own, 1])
         numbers[""] = [bar(value / longest, BAR) for value in own]
     # Kernels and stalls call nothing: their totals are their own values.
@@ -119,6 +126,12 @@ def top_table(answer: pl.DataFrame, tree: Tree, metric: str, by: str, width: int
         numbers["Launches"] = [f"{count:,}" if count else "" for count in answer["launches"]]
     if "mean" in answer.columns and width >= MEDIUM:
         numbers["Mean"] = ["" if mean is None else amount(round(mean), unit) for mean in answer["mean"]]
+    numbers |= of_counters
+    if LIMIT in answer.columns and width >= MEDIUM:
+        numbers["% limit"] = [_percent(*values) for values in answer.select(LIMIT, "limit_error").rows()]
+        numbers["Could win"] = ["" if won is None else amount(won, "ns") for won in answer["could_win"]]
+    if LIMIT in answer.columns and width >= WIDE and (answer["bound_by"] != "").any():
+        numbers["Bound by"] = answer["bound_by"].to_list()
     if "layers" in answer.columns and width >= MEDIUM and (answer["layers"] > 1).any():
         numbers["Layers"] = [f"{count:,}" for count in answer["layers"]]
     texts = {GROUPINGS[by].heading: [Text(name, STYLES.get(Kind(kind), "")) for name, kind in answer.select("name", "kind").rows()]}
@@ -127,10 +140,12 @@ def top_table(answer: pl.DataFrame, tree: Tree, metric: str, by: str, width: int
     if by == "stall" and width >= MEDIUM:
         texts["Meaning"] = [Text(meaning(name), "dim") for name in answer["name"]]
 
+    if LIMIT in answer.columns or of_counters:
+        _leave_room(numbers, width, min(NAMES, max([text.cell_len for text in texts[GROUPINGS[by].heading]], default=0)))
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, GAP, 0, 0))
     left = width
     for heading, cells in numbers.items():
-        needed = BAR if not heading else max([len(heading), *map(len, cells)])
+        needed = _needed(heading, cells)
         table.add_column(heading, justify="right" if heading else "left", style="" if heading else "green", width=needed, no_wrap=True)
         left -= needed + GAP
     # rich would narrow all columns alike; numbers must stay whole, so the texts share the remaining width.
@@ -142,6 +157,36 @@ def top_table(answer: pl.DataFrame, tree: Tree, metric: str, by: str, width: int
     for row in zip(*numbers.values(), *texts.values(), strict=True):
         table.add_row(*row)
     return table
+
+
+def _of_counters(answer: pl.DataFrame) -> dict[str, list[str]]:
+    """Columns of hardware counters."""
+    columns = {}
+    if "dram_rate" in answer.columns:
+        columns["Memory"] = ["" if rate is None else f"{rate / 1e9:,.0f} GB/s" for rate in answer["dram_rate"]]
+    for name, heading in (("tensor", "Tensor"), ("sm_active", "SMs")):
+        if name in answer.columns:
+            columns[heading] = ["" if part is None else f"{100 * part:.0f}%" for part in answer[name]]
+    return columns
+
+
+def _needed(heading: str, cells: Sequence[str]) -> int:
+    return BAR if not heading else max([len(heading), *map(len, cells)])
+
+
+def _leave_room(numbers: dict[str, list[str]], width: int, names: int) -> None:
+    """Removes columns of numbers until names have so much room, the least useful beside a limit first."""
+    for heading in ("", "Total", "Mean", "SMs", "Launches", "Bound by", "Tensor", "Memory", "% total", "Could win"):
+        if sum(_needed(*column) + GAP for column in numbers.items()) + names + GAP <= width:
+            return
+        numbers.pop(heading, None)
+
+
+def _percent(part: float | None, error: float | None) -> str:
+    """`71%`, and of an estimate its error: `71±4%`."""
+    if part is None:
+        return ""
+    return f"{part:.0f}±{error:.0f}%" if error and error >= SMALL_ERROR else f"{part:.0f}%"
 
 
 def shared_widths(wanted: Sequence[int], width: int) -> list[int]:

@@ -99,6 +99,12 @@ CAUSES = (
         "Give this layer the data type of its sisters: remove its .float(), or let torch.autocast() reach it.",
     ),
     Cause(
+        "layer-below-limit",
+        0.02,
+        "Make this layer like its sisters: compare the kernels that they run, their shapes, strides and data types (aiflame top --by layer"
+        " --each), and avoid the copy, the cast or the fallback that only it has.",
+    ),
+    Cause(
         "few-blocks",
         0.1,
         "Launch more blocks: smaller tiles, split the longest loop over blocks (split-K), or a larger batch.",
@@ -172,7 +178,12 @@ OF_KERNELS = frozenset(
 OF_LINES = frozenset({"allocator", "recompiling", "specializing", "autotuning"})
 """Causes that explain why the device is idle at a line: they replace these general findings with the same line."""
 IDLE_AT_LINE = frozenset({"idle-host", "idle-sync", "idle-optimizer", "device-synchronize"})
-EXPLAINS = {"pageable-copies": ("copies",), "unfused-optimizer": ("idle-optimizer",), "layer-precision": ("slow-layer",)}
+EXPLAINS = {
+    "pageable-copies": ("copies",),
+    "unfused-optimizer": ("idle-optimizer",),
+    "layer-precision": ("slow-layer",),
+    "layer-below-limit": ("slow-layer",),
+}
 """The general findings whose place a cause takes."""
 
 

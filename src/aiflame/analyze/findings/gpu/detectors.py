@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 
 from aiflame.analyze.device.profile_analysis import ProfileAnalysis
 from aiflame.analyze.finding import Finding
+from aiflame.analyze.findings.gpu.below_limit import layers_below_limit
 from aiflame.analyze.findings.gpu.blocks import blocks
 from aiflame.analyze.findings.gpu.clocks import slow_clocks
 from aiflame.analyze.findings.gpu.copies import pageable_copies
@@ -23,6 +24,7 @@ DETECTORS: tuple[Callable[[Facts], Iterator[Finding]], ...] = (
     unfused_optimizer,
     serial_streams,
     precisions,
+    layers_below_limit,
     blocks,
     instructions,
     slow_clocks,

@@ -53,7 +53,7 @@ def precision(name: str) -> str:
 
 
 def precisions(facts: Facts) -> Iterator[Finding]:
-    odd = _odd_layers(facts)
+    odd = odd_layers(facts)
     if odd:
         yield _of_layers(facts, odd)
     yield from _no_tensor_cores(facts, [row["layer"] for row in odd])
@@ -115,7 +115,7 @@ def _finding(facts: Facts, kernels: Sequence[Kernel], kind: str, took: int, doin
     return Finding(f"The GPU {doing}, for {facts.took(took)}", facts.share(took), view, kind, gain)
 
 
-def _odd_layers(facts: Facts) -> list[dict[str, Any]]:
+def odd_layers(facts: Facts) -> list[dict[str, Any]]:
     """Layers whose matrix products have more precision than those of most layers alike, if they cost enough: the worst first.
 
     A wrapper adds a name to the paths within its layer (`layers.5.inner.first` beside `layers.4.first`): if a layer has no sisters by its

@@ -5,7 +5,7 @@ import { readChoices } from "../../shared/frame_choices.js";
 import { copy, download } from "../ui/copying.js";
 import { element } from "../ui/dom.js";
 import { Grid } from "../ui/grid.js";
-import { leadOf } from "./leads.js";
+import { leadOf } from "../ui/leads.js";
 
 const TYPING_MS = 120;
 

@@ -1,0 +1,1 @@
+"""Kernels, layers, ops, steps and lines against the limits of their device."""

@@ -1,0 +1,107 @@
+"""The table `gpu_counters` as stretches of time of each device, with a value for each counter.
+
+Stretches of a device should not overlap. Where they do, as in a damaged profile or where two recorders counted, they are parted into lanes
+that are divided one by one. A stretch of no length, and all beyond the limits below, belongs to nothing of the program.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from aiflame.attribute.arrays.types import Ints
+from aiflame.attribute.counters.names import AS_TIME, COUNTED, CYCLES, KNOWN
+from aiflame.attribute.devices.windows import LATEST, lanes
+from aiflame.profile.tables.interface import Tables
+
+MOST = 1 << 50
+"""A device counts no more in one stretch unless the record is damaged."""
+MOST_SUM = 1 << 61
+MOST_METRICS = 64
+MOST_DEVICES = 256
+_FIRST = {*KNOWN, *AS_TIME.values()}
+ROWS = ["process", "device", "metric", "value"]
+
+
+@dataclass(frozen=True, slots=True)
+class Stretches:
+    """Of one device: sorted, without overlap."""
+
+    begin: Ints
+    end: Ints
+    values: dict[str, Ints]
+    """For each metric one value a stretch."""
+
+
+def has_counters(profile: Tables) -> bool:
+    return profile.has("gpu_counters")
+
+
+def counted_metrics(profile: Tables) -> list[str]:
+    """The metrics of trees that were counted."""
+    if not has_counters(profile):
+        return []
+    there = set(profile.scan("gpu_counters").select(pl.col("metric").unique()).collect()["metric"])
+    if CYCLES in there:
+        there |= {time for cycles, time in AS_TIME.items() if cycles in there}
+    return [metric for metric, counters in COUNTED.items() if not there.isdisjoint(counters)]
+
+
+def counted_values(profile: Tables) -> pl.DataFrame:
+    """process, device, metric, begin_ns, end_ns, value: damaged values are limited. Cycles stand in it as time, too (AS_TIME)."""
+    time = (pl.col(name).clip(upper_bound=LATEST).cast(pl.Int64) for name in ("begin_ns", "end_ns"))
+    value = pl.col("value").clip(upper_bound=MOST).cast(pl.Int64)
+    rows = profile.scan("gpu_counters").select("process", "device", "metric", *time, value).collect()
+    if rows["value"].cast(pl.Float64).sum() > MOST_SUM:
+        rows = rows.with_columns(pl.col("value").clip(upper_bound=MOST_SUM // len(rows)))
+    return pl.concat([rows, *_as_time(rows)])
+
+
+def _as_time(rows: pl.DataFrame) -> list[pl.DataFrame]:
+    stretch = ["process", "device", "begin_ns", "end_ns"]
+    rows = rows.filter(pl.col("end_ns") > pl.col("begin_ns"))
+    elapsed = rows.filter(pl.col("metric") == CYCLES, pl.col("value") > 0).group_by(stretch).agg(elapsed=pl.col("value").sum())
+    length = (pl.col("end_ns") - pl.col("begin_ns")).cast(pl.Float64)
+    part = pl.min_horizontal(pl.col("value") / pl.col("elapsed"), 1.0)
+    return [
+        rows.filter(pl.col("metric") == cycles)
+        .group_by(stretch)
+        .agg(pl.col("value").sum())
+        .join(elapsed, on=stretch)
+        .sort(stretch)
+        .select("process", "device", pl.lit(time).alias("metric"), "begin_ns", "end_ns", value=(part * length).round().cast(pl.Int64))
+        for cycles, time in AS_TIME.items()
+    ]
+
+
+def totals(rows: pl.DataFrame) -> pl.DataFrame:
+    """process, device, metric, value: the whole counts."""
+    return rows.group_by(ROWS[:-1]).agg(pl.col("value").sum()).sort(ROWS[:-1])
+
+
+def counted_total(profile: Tables, metric: str) -> int:
+    """The sum of a metric of trees, over all of the recording."""
+    rows = counted_values(profile)
+    return int(rows.filter(pl.col("metric").is_in(list(COUNTED[metric])))["value"].sum())
+
+
+def stretches(rows: pl.DataFrame) -> Iterator[Stretches]:
+    """The stretches of one device (rows of `counted_values`), those of metrics counted together as one."""
+    rows = rows.filter(pl.col("end_ns") > pl.col("begin_ns"))
+    there = rows["metric"].unique().sort().to_list()
+    metrics = sorted(there, key=lambda metric: metric not in _FIRST)[:MOST_METRICS]
+    together: dict[tuple[bytes, bytes], dict[str, Ints]] = {}
+    for metric in metrics:
+        own = rows.filter(pl.col("metric") == metric).group_by("begin_ns", "end_ns").agg(pl.col("value").sum()).sort("begin_ns", "end_ns")
+        begin, end = own["begin_ns"].to_numpy(), own["end_ns"].to_numpy()
+        together.setdefault((begin.tobytes(), end.tobytes()), {})[metric] = own["value"].to_numpy()
+    for (begins, ends), values in together.items():
+        begin, end = np.frombuffer(begins, dtype=np.int64), np.frombuffer(ends, dtype=np.int64)
+        if (begin[1:] >= end[:-1]).all():
+            yield Stretches(begin, end, values)
+            continue
+        for lane in lanes(begin, end):
+            yield Stretches(begin[lane], end[lane], {metric: value[lane] for metric, value in values.items()})

@@ -1,0 +1,33 @@
+"""The counters whose meaning is known, and the metrics of trees that are made of them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from aiflame.attribute.tree import DRAM_BYTES, L2_BYTES, NVLINK_BYTES, PCIE_BYTES, SM_ACTIVITY, TENSOR
+
+DRAM = ("dram-read-bytes", "dram-write-bytes")
+L2 = ("l2-bytes",)
+PCIE = ("pcie-read-bytes", "pcie-write-bytes")
+NVLINK = ("nvlink-read-bytes", "nvlink-write-bytes")
+CYCLES = "sm-cycles"
+"""Cycles that elapsed."""
+ACTIVE_CYCLES = "sm-active-cycles"
+"""Cycles in which a multiprocessor held a warp, averaged over multiprocessors."""
+TENSOR_CYCLES = "tensor-cycles"
+"""Cycles in which its tensor pipe worked, averaged."""
+WARP_CYCLES = "warp-cycles"
+"""Resident warps, summed over cycles, averaged over multiprocessors."""
+AS_TIME: Mapping[str, str] = {ACTIVE_CYCLES: "sm-active-ns", TENSOR_CYCLES: "tensor-ns"}
+"""Cycles, and the name of the same as time: a stretch of 1 ms with a third of the cycles that elapsed is 333 µs."""
+KNOWN = (*DRAM, *L2, *PCIE, *NVLINK, CYCLES, ACTIVE_CYCLES, TENSOR_CYCLES, WARP_CYCLES)
+
+COUNTED: Mapping[str, Collection[str]] = {
+    DRAM_BYTES.name: DRAM,
+    L2_BYTES.name: L2,
+    PCIE_BYTES.name: PCIE,
+    NVLINK_BYTES.name: NVLINK,
+    TENSOR.name: (AS_TIME[TENSOR_CYCLES],),
+    SM_ACTIVITY.name: (AS_TIME[ACTIVE_CYCLES],),
+}
+"""For each metric of trees the counters whose sum it is."""
