@@ -71,7 +71,8 @@ def _with_callbacks(profile: Analysis, turns: pl.DataFrame) -> tuple[pl.DataFram
     coroutine = _coroutines(trie, own_lines.rows.filter("own")["file"].unique().to_list())[trie.of_stacks(process, stack)]
     names = pl.select(pl.when(pl.Series(coroutine > 0)).then(trie.frames["name"].gather(trie.frame[coroutine])).otherwise(pl.lit("")))
     lines = own_lines.rows[place_of(profile, process, thread, stack)].select("file", "line", caller="function")
-    rows = rows.select(*_THREAD, "turn", "ns", coroutine=names.to_series()).hstack(lines).filter(pl.Series(coroutine >= 0))
+    rows = rows.select(*_THREAD, "turn", "ns", coroutine=names.to_series()).hstack(lines)
+    rows = rows.filter(pl.Series(coroutine >= 0) & (pl.col("coroutine") != "<module>"))  # a notebook's cell has the loop to itself
     return turns.join(rows.select("turn").unique(), on="turn", how="semi"), rows
 
 

@@ -11,7 +11,7 @@ import polars as pl
 from aiflame.analyze.amounts import amount
 from aiflame.analyze.cpu_facts import CpuFacts
 from aiflame.analyze.finding import Evidence, Finding
-from aiflame.analyze.scheduling import LEAST_LOOKS, PAGE, Quota, Scheduling, memory_pressure, quota, scheduling
+from aiflame.analyze.scheduling import LEAST_LOOKS, OWN, PAGE, Quota, Scheduling, memory_pressure, quota, scheduling
 from aiflame.analyze.waiting import threads_of
 from aiflame.attribute.analysis import Analysis
 from aiflame.attribute.arrays import nodes
@@ -24,8 +24,6 @@ from aiflame.resolve.waits import OPENMP
 LEAST_SHARE = 0.1
 TOO_MANY = 1.5
 """Threads for each CPU: a program that computes with as many as there are CPUs has some more that do little."""
-OWN = 0.5
-"""Of the CPUs, used by the program itself meanwhile: its threads wait for one another. With less, other programs have the CPUs."""
 A_PART, A_PART_OF_MAIN = 0.05, 0.2
 """Least share of the busiest thread's CPU time: with less, a thread does not want a CPU all the time. Main threads also import modules."""
 WITHOUT_LOCK = 0.5

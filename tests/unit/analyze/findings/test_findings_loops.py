@@ -11,6 +11,7 @@ from story_findings import found
 CALLBACK = ("Handle._run", "/usr/lib/python3.12/asyncio/events.py")
 HANDLER = ("handle", "/app/serve.py", 10)
 PARSE = ("parse", "/app/parse.py", 33)
+CELL = ("<module>", "/tmp/ipykernel_1/1612019488.py", 3)
 LIBRARY = ("run_asgi", "/usr/lib/python3/site-packages/uvicorn/protocols/http.py", 5)
 MS = 1_000_000
 TURN = 200
@@ -50,11 +51,12 @@ def test_a_coroutine_that_computes(tmp_path: Path, frames: tuple[object, ...], s
         serving(CALLBACK, HANDLER, due=0),
         serving(CALLBACK, HANDLER, due=-1),
         serving(HANDLER),
+        serving(CALLBACK, CELL),
         serving(CALLBACK, HANDLER, samples=9),
         serving(CALLBACK, HANDLER, apart=2100),
         serving(CALLBACK, HANDLER, samples=3, turns=40),
     ],
-    ids=["nobody waits", "short turns", "before the loop", "few samples", "little", "turns that wait for a CPU"],
+    ids=["nobody waits", "short turns", "before the loop", "a notebook's cell", "few samples", "little", "turns that wait for a CPU"],
 )
 def test_near_misses(tmp_path: Path, story: Story) -> None:
     assert "loop-computes" not in found(story, tmp_path)

@@ -103,6 +103,21 @@ def test_near_misses_of_threads(tmp_path: Path, series: list[Series]) -> None:
     assert of_kernel(tmp_path, series) == {}
 
 
+@pytest.mark.parametrize(
+    ("running", "ready", "kind"),
+    [(0.6, 1.2, "crowded-openmp"), (1.4, 1.2, "waiting"), (0.6, 0.2, "waiting")],
+    ids=["other programs have the CPUs", "it has them itself", "no thread wants for one"],
+)
+def test_threads_that_wait_for_one_without_a_cpu(tmp_path: Path, running: float, ready: float, kind: str) -> None:
+    story = Story()
+    for moment in range(120):
+        story.met(moment * 50_000, MAIN, *(["gomp_team_barrier_wait_end"] if moment < 60 else []), clock=0)
+    story.tables |= told(*kernel(running=running, ready=ready))
+    sentence = "50% of CPU time is spent by threads that wait for each other in OpenMP, most at train.py:12"
+    crowded = ", while other programs have the CPUs that some of them need"
+    assert found(story, tmp_path)[kind].sentence == sentence + (crowded if kind == "crowded-openmp" else "")
+
+
 def limited(cpus: float, used: float, held_up: float) -> list[Series]:
     names = {"limit": cpus, "used": used, "held up": held_up}
     return [("cgroup", "", name, "CPUs", constant(value)) for name, value in names.items()]
