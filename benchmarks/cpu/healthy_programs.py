@@ -24,9 +24,9 @@ def torch() -> None:
     for _ in range(2):
         for batch in t.randperm(len(images)).split(128):
             loss = nn.functional.cross_entropy(model(images[batch]), labels[batch])  # clocked
-            optimizer.zero_grad(set_to_none=True)
+            optimizer.zero_grad(set_to_none=True)  # clocked
             loss.backward()  # clocked
-            optimizer.step()
+            optimizer.step()  # clocked
 
 
 def scipy() -> None:

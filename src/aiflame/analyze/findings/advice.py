@@ -31,6 +31,10 @@ _OF_KINDS: Mapping[str, str] = {
         "Record again while the machine is less busy. Where it always is, use fewer threads (OMP_NUM_THREADS), and let those that wait"
         " sleep: OMP_WAIT_POLICY=passive."
     ),
+    "waiting-blas": (
+        "Use fewer threads, since these operands are too small for so many: OPENBLAS_NUM_THREADS, or threadpoolctl.threadpool_limits()"
+        " around this part."
+    ),
     "waiting-gil": "Use processes (ProcessPoolExecutor) instead of threads for Python code, or native code that releases the GIL.",
     "waiting-lock": "Do less while the lock is held: move slow work out of its `with` block, or give each thread data of its own.",
     "waiting-io": "Wait less often: write and fsync() in larger batches, read larger pieces ahead, or hand it to another thread.",

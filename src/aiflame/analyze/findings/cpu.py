@@ -31,6 +31,8 @@ GAIN_OF_CODE = 0.5
 OF_CODE = ("hot-function", "hot-line")
 """Kinds of findings about running code; two of them at one line say the same."""
 _NATIVE = [int(Kind.C), int(Kind.CPP)]
+_SPINS_IN_BLAS = pl.col("module").str.contains("openblas") & pl.col("function").is_in(["blas_thread_server", "exec_blas_async_wait"])
+"""What these call is work."""
 
 
 def cpu_findings(cpu: CpuFacts, places: Places, unexplained: pl.DataFrame, samples: int, *, crowded: bool = False) -> Iterator[Finding]:
@@ -39,6 +41,7 @@ def cpu_findings(cpu: CpuFacts, places: Places, unexplained: pl.DataFrame, sampl
     if samples < FEW_SAMPLES or not cpu.total:
         return
     yield from _waits(cpu, crowded)
+    yield from _waits_in_blas(cpu)
     yield from _function(cpu, unexplained)
     yield from _line(cpu, places, unexplained)
 
@@ -61,10 +64,26 @@ def _waits(cpu: CpuFacts, crowded: bool) -> Iterator[Finding]:
         yield Finding(sentence, part, view, "waiting", part)
 
 
+def _waits_in_blas(cpu: CpuFacts) -> Iterator[Finding]:
+    """Finds threads of OpenBLAS that spin until there is work, and those that gave it to them and wait for it."""
+    here = cpu.rows.filter(_SPINS_IN_BLAS)
+    part = int(here["value"].sum()) / cpu.total
+    if part < WAITING:
+        return
+    place, _ = hottest(here)
+    at = f", most at {short_place(place)}" if place else ""
+    function = here.group_by("function").agg(pl.col("value").sum()).sort("value", "function", descending=[True, False])["function"][0]
+    view = Evidence("flame", cpu.metric, "code", f"^{escaped(function)}$", place=place)
+    label = METRICS[cpu.metric].label
+    yield Finding(f"{part:.0%} of {label} is spent by threads that wait for each other in OpenBLAS{at}", part, view, "waiting-blas", part)
+
+
 def _function(cpu: CpuFacts, rows: pl.DataFrame) -> Iterator[Finding]:
     """A native function in which the time is spent itself."""
     label = METRICS[cpu.metric].label
-    native = rows.filter((pl.col("waits") == "") & pl.col("function_kind").is_in(_NATIVE) & ~pl.col("function").str.starts_with("["))
+    native = rows.filter(
+        ~_SPINS_IN_BLAS, (pl.col("waits") == "") & pl.col("function_kind").is_in(_NATIVE) & ~pl.col("function").str.starts_with("[")
+    )
     functions = native.group_by("function", "module").agg(pl.col("value").sum()).sort("value", "function", descending=[True, False])
     if functions.is_empty() or functions["value"][0] < HOT_FUNCTION * cpu.total:
         return

@@ -66,6 +66,21 @@ def test_threads_that_wait_for_each_other(tmp_path: Path, waiting: int, speaks: 
         assert kinds["waiting"].view.search == r"^\[OpenMP wait\]$"
 
 
+@pytest.mark.parametrize(("module", "speaks"), [("libscipy_openblas-6cdc3b4a.so", True), ("libmine.so", False)])
+def test_threads_that_wait_for_each_other_in_openblas(tmp_path: Path, module: str, speaks: bool) -> None:
+    """Their pool has no line of the program; a function of another library that has the same name is work."""
+    story = Story()
+    spins = ("blas_thread_server", "exec_blas_async_wait")
+    cpu(story, (40, (spins[0],)), (20, (MAIN, spins[1])), (10, (spins[0], "dgemm")), *((10, ((f"f{n}", "/a.py", n),)) for n in range(3)))
+    for symbol in story.tables["symbols"]:
+        symbol["module"] = module if symbol["name"] in spins else ""
+    kinds = found(story, tmp_path)
+    assert ("waiting-blas" in kinds, "hot-function" in kinds) == (speaks, not speaks)
+    if speaks:
+        sentence = "60% of CPU time is spent by threads that wait for each other in OpenBLAS, most at train.py:12"
+        assert (kinds["waiting-blas"].sentence, kinds["waiting-blas"].view.search) == (sentence, "^blas_thread_server$")
+
+
 def test_a_mark_at_the_end_of_a_stack_names_its_wait(tmp_path: Path) -> None:
     story = Story()
     cpu(story, (60, (MAIN, "[OpenMP wait]")))
