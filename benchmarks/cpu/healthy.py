@@ -3,9 +3,8 @@
     python benchmarks/cpu/healthy.py --python PYTHON [--programs torch …] [--keep FOLDER] [--output benchmarks/results/healthy.json]
 
 PYTHON as for `peers.py`, and with SciPy, Polars, Pillow, ipykernel and Matplotlib. The clocks read in the recorded process itself:
-`healthy_clock.py` those of lines, cells, collections and imports of Python, `second_clock.c` those of OpenMP's threads and of copies, and
-GCC says itself what its passes take. Verdicts in the output file are a person's, and stay as long as the first sentence does but for its
-numbers.
+`healthy_clock.py` those of lines, cells, collections and imports of Python, `second_clock.c` those of processes, OpenMP's threads and
+copies. Verdicts in the output file are a person's, and stay as long as the first sentence does but for its numbers.
 """
 
 from __future__ import annotations
@@ -30,7 +29,8 @@ OF_PEERS = {"pandas": 5, "scikit-learn": 4, "uvicorn": 10, "pytest": 3}
 """Programs of `programs.py`, and how much of their work."""
 OWN = ("torch", "scipy", "polars", "sqlite", "pillow", "notebook", "compiling", "video")
 OF_TOOLS = {"mypy": ["mypy", "--no-incremental", "--cache-dir", os.devnull, "src/aiflame/analyze"]}
-IN_C = {"torch": [], "video": ["-DCOPIES", "-fno-builtin"]}
+_COPIES = ["-DCOPIES", "-fno-builtin"]
+IN_C = {"torch": [], "video": _COPIES, "compiling": _COPIES}
 """Programs with `second_clock.c`, and how it is compiled for them."""
 ALONE = ["chrt", "-f", "10"]
 STARTUP = """import sys
@@ -47,9 +47,6 @@ healthy_clock.begin(pathlib.Path({out!r}))
 runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
 """
 """Lines of a file would be the program's own."""
-MOST_PASSES = 6
-PASS = re.compile(r"^ (\w.{34}):\s+([\d.]+)(?: \(.*?\))?\s+([\d.]+)", re.MULTILINE)
-"""A row of GCC's -ftime-report: a name, and seconds in user mode and in the kernel."""
 
 
 def main() -> None:
@@ -105,8 +102,6 @@ def said(name: str, options: argparse.Namespace, folder: Path, before: dict[str,
     }
     if clock.exists():
         now["percent_by_own_clock"] = by_own_clock(clock)
-    if name == "compiling":
-        now["percent_by_own_clock"] = by_gcc(ran.stderr)
     same = [re.sub(r"\d+", "0", (said["sentences"] or [""])[0]) for said in (now, {"sentences": before.get("sentences")})]
     return now | ({"verdict": before["verdict"]} if "verdict" in before and same[0] == same[1] else {})
 
@@ -122,16 +117,6 @@ def by_own_clock(file: Path) -> dict[str, float]:
     return {"seconds": round(whole, 1)} | {what: round(100 * took[what] / whole, 1) for what in sorted(took)}
 
 
-def by_gcc(report: str) -> dict[str, float]:
-    """Percent of the time of all compilers: the passes that take most of it."""
-    took: dict[str, float] = defaultdict(float)
-    for what, user, system in PASS.findall(report):
-        took[what.strip()] += float(user) + float(system)
-    whole = took.pop("TOTAL")
-    most = sorted((what for what in took if not what.startswith("phase ")), key=lambda what: -took[what])[:MOST_PASSES]
-    return {"seconds": round(whole, 1)} | {what: round(100 * took[what] / whole, 1) for what in most}
-
-
 def command(name: str, python: str, clock: Path, folder: Path) -> list[str]:
     behind = [python, str(HERE / "healthy_clock.py"), str(clock)]
     if name in OF_TOOLS:
@@ -145,13 +130,11 @@ def command(name: str, python: str, clock: Path, folder: Path) -> list[str]:
             check=True,
         )
         # In front of the collector: it takes the place of calls that it traces.
-        return ["sh", "-c", 'export LD_PRELOAD="$0:$LD_PRELOAD"; exec "$@"', str(library), *([python] if name == "video" else behind), *run]
-    return [*([python] if name == "compiling" else behind), *run]
+        return ["sh", "-c", 'export LD_PRELOAD="$0:$LD_PRELOAD"; exec "$@"', str(library), *(behind if name == "torch" else [python]), *run]
+    return [*behind, *run]
 
 
 def variables(name: str, clock: Path, folder: Path) -> dict[str, str]:
-    if name == "compiling":
-        return {"CXXFLAGS": "-ftime-report"}
     if name != "notebook":
         return {"SECOND_CLOCK": str(clock)}
     startup = folder / "ipython/profile_default/startup/clock.py"

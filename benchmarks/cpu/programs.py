@@ -106,8 +106,7 @@ def uvicorn(units: int) -> None:
         if scope["type"] != "http":
             return
         path = scope["path"]
-        alike = (one for one in shelf.values() if one["price"] == int(path[1:]) % 37)
-        matching = sorted(alike, key=lambda one: str(one["title"]))  # clocked
+        matching = sorted((b for b in shelf.values() if b["price"] == int(path[1:]) % 37), key=lambda b: str(b["title"]))  # clocked
         body = json.dumps({"path": path, "found": matching}).encode()  # clocked
         headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
         await send({"type": "http.response.start", "status": 200, "headers": headers})  # type: ignore[misc]

@@ -1,5 +1,5 @@
 // A clock inside a recorded process, for programs without Python: preloaded in front of the collector, it says how much CPU time
-// goes into copying memory, and how much OpenMP's threads spend outside of the work of parallel regions, that is, waiting.
+// each process takes and how much of it copying memory, and how much OpenMP's threads spend outside of the work of parallel regions, that is, waiting.
 //
 //     gcc -O2 -fPIC -shared second_clock.c -o second_clock.so -ldl -lpthread
 //     aiflame record -- sh -c 'LD_PRELOAD=second_clock.so:$LD_PRELOAD exec PROGRAM'
@@ -8,6 +8,7 @@
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <dlfcn.h>
+#include <errno.h>
 #include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -157,9 +158,10 @@ __attribute__((destructor)) static void end(void) {
     else if (one->inside)
       waiting += whole(one->tid) - one->inside + one->in_barriers;
   }
-  fprintf(out, "{\"pid\": %d, \"cpu_s\": %.4f, \"in_c\": {", getpid(), (double)cpu_ns(CLOCK_PROCESS_CPUTIME_ID) / 1e9);
-  if (working) fprintf(out, "\"work of OpenMP regions\": %.4f, \"threads that wait in OpenMP\": %.4f", (double)working / 1e9, (double)waiting / 1e9);
-  if (copies) fprintf(out, "\"copies of 64 bytes and more\": %.4f", (double)copying * tick / 1e9);
+  double cpu_s = (double)cpu_ns(CLOCK_PROCESS_CPUTIME_ID) / 1e9;
+  fprintf(out, "{\"pid\": %d, \"cpu_s\": %.4f, \"in_c\": {\"all of %s\": %.4f", getpid(), cpu_s, program_invocation_short_name, cpu_s);
+  if (working) fprintf(out, ", \"work of OpenMP regions\": %.4f, \"threads that wait in OpenMP\": %.4f", (double)working / 1e9, (double)waiting / 1e9);
+  if (copies) fprintf(out, ", \"copies of 64 bytes and more\": %.4f", (double)copying * tick / 1e9);
   fprintf(out, "}}\n");
   fclose(out);
 }

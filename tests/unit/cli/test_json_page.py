@@ -123,7 +123,7 @@ RUNS: dict[str, list[list[str]]] = {
         ["annotate", "{training}", "sgemm"],
         ["annotate", "{kernels}", "scale"],
         ["annotate", "{alike}", "gemm"],
-        ["annotate", "{training}", "train.py"],
+        ["annotate", "{training}", "train.py", "--whole-run"],
     ],
     "diff": [["diff", "{before}", "{training}", "--all"], ["diff", "{steps}", "{steps}", "--all"], ["diff", "{alike}", "{alike}", "--all"]],
     "gate": [["gate", "{first}", "{second}"]],
