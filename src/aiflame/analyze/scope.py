@@ -42,6 +42,11 @@ def steady_scope(profile: Analysis) -> Steady | None:
     return steady_steps(profile) if has_steady_steps(profile) and not asked_for_all(profile) else None
 
 
+def whole_run_text(profile: Analysis) -> str:
+    """What a sentence calls the time of a number that is of the whole run, whatever the scope is."""
+    return "the time" if steady_scope(profile) is None else "the whole run"
+
+
 @once
 def has_steady_steps(profile: Analysis) -> bool:
     """It has steps that may be its scope: a person may choose between them and the whole run."""

@@ -118,9 +118,10 @@ RUNS: dict[str, list[list[str]]] = {
         ["top", "{steps}", "--by", "step"],
         ["top", "{training}", "--by", "layer"],
     ],
-    "flame": [["flame", "{training}", "-o", "{folder}/f.svg"]],
+    "flame": [["flame", "{training}", "-o", "{folder}/f.svg"], ["flame", "{tuned}", "-o", "{folder}/f.svg"]],
     "annotate": [
         ["annotate", "{training}", "sgemm"],
+        ["annotate", "{tuned}", "sgemm"],
         ["annotate", "{kernels}", "scale"],
         ["annotate", "{alike}", "gemm"],
         ["annotate", "{training}", "train.py", "--whole-run"],

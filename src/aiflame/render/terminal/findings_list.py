@@ -42,9 +42,10 @@ def print_findings(listing: Listing, profile: str, console: Console | None = Non
 
 
 def look(finding: Finding, profile: str, *, whole_run: bool = False) -> str:
-    """The command that shows a finding's evidence; it never runs a program that a profile names. `whole_run`: the finding is about all."""
+    """The command that shows a finding's evidence; it never runs a program that a profile names. `whole_run`: all findings are about the
+    whole run."""
     view, of = finding.view, shlex.quote(profile)
-    every = " --whole-run" if whole_run else ""
+    every = " --whole-run" if whole_run or finding.of_whole_run else ""
     if view.view == "kernels" and view.kernel:
         return f"aiflame annotate {of} {shlex.quote(view.kernel)}{every}"
     if view.view == "flame":

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from stories import MAIN, Story
+from stories import MAIN, Story, cpu_step
 from story_findings import found
 from telemetries import told
 
@@ -196,3 +196,21 @@ def test_cpu_time_counts_also_for_the_time_in_which_others_have_the_cpus(tmp_pat
         story.tables |= told(*kernel(running=0.1, ready=ready))
         won.append(found(story, tmp_path / name)["hot-function"].recoverable)
     assert won[1] > won[0] + 0.1
+
+
+@pytest.mark.parametrize(
+    ("series", "kind", "says"),
+    [
+        (kernel(running=2, ready=6, pids=8), "oversubscribed-processes", "For 100% of the whole run 8 threads"),
+        (limited(1, 1, 1), "throttled", "holds the program up 50% of the whole run"),
+        (kernel(running=1, faults=200_000, kernel=50), "page-faults", "In the whole run, 50% of CPU time is in the kernel"),
+    ],
+)
+def test_what_the_kernel_counts_is_of_the_whole_run(tmp_path: Path, series: list[Series], kind: str, says: str) -> None:
+    """It was asked five times a second, which tells nothing about steps."""
+    story = Story()
+    for number in range(8):
+        cpu_step(story, 500_000 * number + 1_000_000, 20, MAIN, apart=20_000, lasts=500_000)
+    story.tables |= told(*series, *(kernel() if kind == "throttled" else []))
+    finding = found(story, tmp_path)[kind]
+    assert (says in finding.sentence, finding.of_whole_run) == (True, True), finding.sentence
