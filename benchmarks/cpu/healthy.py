@@ -87,9 +87,9 @@ def said(name: str, options: argparse.Namespace, folder: Path, before: dict[str,
     ]
     load = os.getloadavg()[0]
     environment = os.environ | {"PYTHONHASHSEED": "0"} | variables(name, clock, folder)
-    ran = subprocess.run(record, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, cwd=HERE.parents[1], env=environment)
-    if ran.returncode:
-        sys.exit(ran.stderr)
+    recorded = subprocess.run(record, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, cwd=HERE.parents[1], env=environment)
+    if recorded.returncode:
+        sys.exit(recorded.stderr)
     findings = subprocess.run([sys.executable, "-m", "aiflame", "findings", "--json", str(profile)], check=True, capture_output=True)
     answer = json.loads(findings.stdout)
     now = {

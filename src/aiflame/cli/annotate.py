@@ -10,10 +10,10 @@ from pathlib import Path
 from aiflame.analyze.device.profile_analysis import profile_analysis
 from aiflame.analyze.kernel.annotate import annotate
 from aiflame.analyze.kernel.annotate_json import to_json
-from aiflame.analyze.kernel.choice import Kernel, hottest, kernels, ran_in_steps
+from aiflame.analyze.kernel.choice import Kernel, hottest, kernels
 from aiflame.analyze.kernel.source_text import SourceTexts
 from aiflame.analyze.overview.scope_line import ScopeLine, scope_line
-from aiflame.analyze.scope import analysis_of
+from aiflame.analyze.scope import analysis_of, kernels_in_steps
 from aiflame.analyze.source.choice import file_of
 from aiflame.analyze.source.choice import to_json as source_json
 from aiflame.analyze.source.lines import SourceLines, source_lines
@@ -43,7 +43,7 @@ EXAMPLES = (
 )
 
 _NAMED = 5
-_OF_ALL = "Launches and their time are those in these steps; stall samples, which come in windows, and shapes are of the whole run"
+_OF_ALL = "Launches and their time are those in these steps; the whole run has its stall samples, which come in windows, and its shapes"
 
 
 def add_arguments(parser: Parser) -> None:
@@ -80,7 +80,7 @@ def run(options: Namespace) -> None:
     sources = SourceTexts(profile.store, source_folder(options.source_path))
     analysis = analysis_of(profile.store, whole_run=options.whole_run)
     scope = scope_line(profile_analysis(analysis), profile.store.meta)
-    every = kernels(profile.store, ran_in_steps(analysis))
+    every = kernels(profile.store, kernels_in_steps(analysis))
     if (choice := _source(analysis, names[-1], every, scope)) is not None:
         lines, path = choice
         if options.json:

@@ -183,7 +183,7 @@ def test_a_kernel_has_the_launches_of_the_scope_and_all_of_its_samples(tmp_path:
     for options, launches, first in (([], 14, "Steps 1 to 7: "), (["--whole-run"], 15, "Whole run: ")):
         text = said("annotate", path, "sgemm", *options)
         assert text.startswith(first)
-        assert ("stall samples, which come in windows, and shapes are of the whole run" in " ".join(text.split())) == (not options)
+        assert ("the whole run has its stall samples, which come in windows, and its shapes" in " ".join(text.split())) == (not options)
         kernel = document("annotate", path, "sgemm", *options)["kernel"]
         assert (kernel["launches"], kernel["gpu_time_ns"], kernel["samples"]) == (launches, launches * 400 * US, 30)
         assert kernel["gpu_time_percent"] == pytest.approx(100 if not options else 100 * 15 / 16, abs=0.01)

@@ -32,7 +32,7 @@ OF_CODE = ("hot-function", "hot-line")
 """Kinds of findings about running code; two of them at one line say the same."""
 _NATIVE = [int(Kind.C), int(Kind.CPP)]
 _SPINS_IN_BLAS = pl.col("module").str.contains("openblas") & pl.col("function").is_in(["blas_thread_server", "exec_blas_async_wait"])
-"""What these call is work."""
+"""These functions alone: work is in those that they call."""
 
 
 def cpu_findings(cpu: CpuFacts, places: Places, unexplained: pl.DataFrame, samples: int, *, crowded: bool = False) -> Iterator[Finding]:

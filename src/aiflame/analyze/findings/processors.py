@@ -53,7 +53,7 @@ GAINS = {"openmp": 0.8, "blas": 0.8, "python": 0.5, _MAIN: 0.4, _OTHER: 0.5}
 
 
 def processor_findings(profile: Analysis, cpu: CpuFacts | None) -> Iterator[Finding]:
-    """Of the whole run: the kernel was asked a few times a second, which tells nothing about steps."""
+    """Of the whole run: the kernel was asked a few times a second, too seldom for steps."""
     seen, limit = scheduling(profile), quota(profile)
     if seen is None or seen.looks < LEAST_LOOKS:
         return

@@ -12,7 +12,7 @@ from aiflame.resolve.device.stall_reasons import meaning
 
 
 def to_json(answer: Annotation, scope: dict[str, object] | None = None) -> str:
-    """`scope`: of its launches and their time; all else is of the whole run."""
+    """`scope`: of its launches and their time; all else counts in the whole run."""
     whole = answer.count.samples
     document = {
         "schema": schema("annotate"),

@@ -9,15 +9,10 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from aiflame.analyze.scope import steady_scope
-from aiflame.attribute.analysis import Analysis
 from aiflame.attribute.devices.records import LONGEST_NS
 from aiflame.attribute.devices.stall_samples import sampled_functions, samples_of_counter
-from aiflame.attribute.devices.work import work
 from aiflame.attribute.meaning.specializations import variants
-from aiflame.attribute.prefixes import STEADY, in_steady_steps
 from aiflame.errors import AiflameError
-from aiflame.profile.schema.kinds import Kind
 from aiflame.profile.tables.interface import OpenedProfile
 from aiflame.resolve.names.readable import clean, cut
 
@@ -44,17 +39,9 @@ class Kernel:
         return self.samples, self.gpu_time_ns, self.name
 
 
-def ran_in_steps(profile: Analysis) -> pl.DataFrame | None:
-    """name, launches, time of kernels in the steps that are its scope; None where the whole run is."""
-    if steady_scope(profile) is None:
-        return None
-    sites = work(profile, in_steady_steps(None)).sites.filter(pl.col(STEADY) == 1, pl.col("kind") == int(Kind.GPU_KERNEL))
-    return sites.group_by("name").agg(pl.col("launches").sum(), time=pl.col("took").sum())
-
-
 def kernels(profile: OpenedProfile, in_steps: pl.DataFrame | None = None) -> list[Kernel]:
-    """All kernels of a profile, the hottest first: by samples, then by GPU time. `in_steps`: their launches there (`ran_in_steps`) count
-    alone; samples are not known by step."""
+    """All kernels of a profile, the hottest first: by samples, then by GPU time. `in_steps`: their launches there alone count
+    (`scope.kernels_in_steps`); samples are not known by step."""
     executed = (
         profile.scan("kernels")
         .group_by("process", "shape")

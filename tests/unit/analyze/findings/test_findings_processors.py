@@ -207,7 +207,7 @@ def test_cpu_time_counts_also_for_the_time_in_which_others_have_the_cpus(tmp_pat
     ],
 )
 def test_what_the_kernel_counts_is_of_the_whole_run(tmp_path: Path, series: list[Series], kind: str, says: str) -> None:
-    """It was asked five times a second, which tells nothing about steps."""
+    """It was asked five times a second, too seldom for steps."""
     story = Story()
     for number in range(8):
         cpu_step(story, 500_000 * number + 1_000_000, 20, MAIN, apart=20_000, lasts=500_000)
