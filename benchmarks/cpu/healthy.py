@@ -1,10 +1,10 @@
-"""The findings on healthy programs, for a person to judge: `aiflame record` and `aiflame findings` of each.
+"""The findings on healthy programs, for a person to judge: `aiflame findings` of each, beside a clock that is not ours.
 
     python benchmarks/cpu/healthy.py --python PYTHON [--programs torch …] [--keep FOLDER] [--output benchmarks/results/healthy.json]
 
-PYTHON as for `peers.py`, and with SciPy, Polars, Pillow, ipykernel and Matplotlib. Programs in Python run below `healthy_clock.py`, whose
-clocks time the lines of CLOCKED, collections and imports in the same process. Verdicts in the output file are a person's, and stay as long
-as the first sentence does but for its numbers.
+PYTHON as for `peers.py`, and with SciPy, Polars, Pillow, ipykernel and Matplotlib. The clocks read in the recorded process itself:
+`healthy_clock.py` those of lines, cells, collections and imports of Python, `second_clock.c` those of processes, OpenMP's threads and
+copies. Verdicts in the output file are a person's, and stay as long as the first sentence does but for its numbers.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import re
 import subprocess
 import sys
 import tempfile
+from collections import defaultdict
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -27,12 +28,25 @@ RESULTS = HERE.parents[1] / "benchmarks/results/healthy.json"
 OF_PEERS = {"pandas": 5, "scikit-learn": 4, "uvicorn": 10, "pytest": 3}
 """Programs of `programs.py`, and how much of their work."""
 OWN = ("torch", "scipy", "polars", "sqlite", "pillow", "notebook", "compiling", "video")
-OF_TOOLS = {"mypy": [sys.executable, "-m", "mypy", "--no-incremental", "--cache-dir", os.devnull, "src/aiflame/analyze"]}
-CLOCKED = {
-    "pandas": (81, 89), "scikit-learn": (187, 192), "uvicorn": (109, 110), "pytest": (171,), "torch": (26, 28), "scipy": (40, 41, 47, 49),
-    "polars": (62,), "sqlite": (77, 80, 83), "pillow": (101, 103, 105), "notebook": (),
-}  # fmt: skip
-"""Lines of `programs.py` or `healthy_programs.py`."""
+OF_TOOLS = {"mypy": ["mypy", "--no-incremental", "--cache-dir", os.devnull, "src/aiflame/analyze"]}
+_COPIES = ["-DCOPIES", "-fno-builtin"]
+IN_C = {"torch": [], "video": _COPIES, "compiling": _COPIES}
+"""Programs with `second_clock.c`, and how it is compiled for them."""
+ALONE = ["chrt", "-f", "10"]
+STARTUP = """import sys
+sys.path.insert(0, {folder!r})
+import healthy_clock
+from pathlib import Path
+healthy_clock.startup(Path({out!r}), get_ipython().events)
+"""
+RUN = """import sys
+sys.path.insert(0, {folder!r})
+import healthy_clock, pathlib, runpy
+sys.path[0], sys.argv = "", sys.argv[1:]
+healthy_clock.begin(pathlib.Path({out!r}))
+runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
+"""
+"""Lines of a file would be the program's own."""
 
 
 def main() -> None:
@@ -40,6 +54,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--python", default=sys.executable)
     parser.add_argument("--programs", nargs="*", default=names, choices=names)
+    parser.add_argument("--alone", action="store_true", help="with a real-time priority: no other program takes its processors (root only)")
     parser.add_argument("--keep", type=Path, help="a folder for the profiles")
     parser.add_argument("--output", type=Path, default=RESULTS)
     options = parser.parse_args()
@@ -48,17 +63,33 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         for name in options.programs:
             before = result["programs"].get(name, {})
-            result["programs"][name] = said(name, options.python, options.keep or Path(folder), before)
+            result["programs"][name] = said(name, options, options.keep or Path(folder), before)
             options.output.write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n")
             print(name, json.dumps(result["programs"][name], indent=1, ensure_ascii=False), flush=True)
 
 
-def said(name: str, python: str, folder: Path, before: dict[str, Any]) -> dict[str, Any]:
+def said(name: str, options: argparse.Namespace, folder: Path, before: dict[str, Any]) -> dict[str, Any]:
     profile, clock = folder / f"{name}.aiflame", folder / f"{name}.jsonl"
     clock.unlink(missing_ok=True)
-    record = [sys.executable, "-m", "aiflame", "record", "--force", "-q", "-o", str(profile), "--", *command(name, python, clock)]
+    alone = ALONE if options.alone else []
+    record = [
+        sys.executable,
+        "-m",
+        "aiflame",
+        "record",
+        "--force",
+        "-q",
+        "-o",
+        str(profile),
+        "--",
+        *alone,
+        *command(name, options.python, clock, folder),
+    ]
     load = os.getloadavg()[0]
-    subprocess.run(record, stdout=subprocess.DEVNULL, cwd=HERE.parents[1], env=os.environ | {"PYTHONHASHSEED": "0"})
+    environment = os.environ | {"PYTHONHASHSEED": "0"} | variables(name, clock, folder)
+    recorded = subprocess.run(record, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, cwd=HERE.parents[1], env=environment)
+    if recorded.returncode:
+        sys.exit(recorded.stderr)
     findings = subprocess.run([sys.executable, "-m", "aiflame", "findings", "--json", str(profile)], check=True, capture_output=True)
     answer = json.loads(findings.stdout)
     now = {
@@ -77,21 +108,39 @@ def said(name: str, python: str, folder: Path, before: dict[str, Any]) -> dict[s
 
 def by_own_clock(file: Path) -> dict[str, float]:
     """Percent of the CPU time of all its processes."""
-    last = {row["pid"]: row for row in map(json.loads, file.read_text().splitlines())}.values()
-    whole = sum(row["cpu_s"] for row in last)
-    names = sorted({name for row in last for name in row["took"]})
-    return {"seconds": round(whole, 1)} | {name: round(100 * sum(row["took"].get(name, 0) for row in last) / whole, 1) for name in names}
+    last = {(row["pid"], "in_c" in row): row for row in map(json.loads, file.read_text().splitlines())}
+    whole = sum({pid: row["cpu_s"] for (pid, _), row in last.items()}.values())
+    took: dict[str, float] = defaultdict(float)
+    for row in last.values():
+        for what, seconds in row.get("took", row.get("in_c", {})).items():
+            took[what] += seconds
+    return {"seconds": round(whole, 1)} | {what: round(100 * took[what] / whole, 1) for what in sorted(took)}
 
 
-def command(name: str, python: str, clock: Path) -> list[str]:
+def command(name: str, python: str, clock: Path, folder: Path) -> list[str]:
+    behind = [python, str(HERE / "healthy_clock.py"), str(clock)]
     if name in OF_TOOLS:
-        return OF_TOOLS[name]
+        return [sys.executable, "-c", RUN.format(folder=str(HERE), out=str(clock)), *OF_TOOLS[name]]
     script = HERE / ("programs.py" if name in OF_PEERS else "healthy_programs.py")
     run = [str(script), name, *([str(OF_PEERS[name])] if name in OF_PEERS else [])]
-    if name not in CLOCKED:
-        return [python, *run]
-    lines = ",".join(f"{script}:{line}" for line in CLOCKED[name])
-    return [python, str(HERE / "healthy_clock.py"), str(clock), lines, *run]
+    if name in IN_C:
+        library = folder / f"{name}.so"
+        subprocess.run(
+            ["gcc", "-O2", "-fPIC", "-shared", *IN_C[name], str(HERE / "second_clock.c"), "-o", str(library), "-ldl", "-lpthread"],
+            check=True,
+        )
+        # In front of the collector: it takes the place of calls that it traces.
+        return ["sh", "-c", 'export LD_PRELOAD="$0:$LD_PRELOAD"; exec "$@"', str(library), *(behind if name == "torch" else [python]), *run]
+    return [*behind, *run]
+
+
+def variables(name: str, clock: Path, folder: Path) -> dict[str, str]:
+    if name != "notebook":
+        return {"SECOND_CLOCK": str(clock)}
+    startup = folder / "ipython/profile_default/startup/clock.py"
+    startup.parent.mkdir(parents=True, exist_ok=True)
+    startup.write_text(STARTUP.format(folder=str(HERE), out=str(clock)))
+    return {"IPYTHONDIR": str(folder / "ipython")}
 
 
 if __name__ == "__main__":

@@ -1,10 +1,11 @@
 """Runs a Python program, and says how much CPU time some of its lines take by clocks of its own process.
 
-    healthy_clock.py OUT.jsonl FILE:LINE[,FILE:LINE…] SCRIPT [ARGUMENT …]
+    healthy_clock.py OUT.jsonl SCRIPT [ARGUMENT …]
 
-The smallest statement that holds a line is put between two readings of the process's CPU clock (all its threads) when its file is
-compiled; SCRIPT has these lines. Garbage collections and imports are timed, too: by `gc.callbacks`, and around the outermost `import`.
-Each process writes a JSON line with seconds; children of forks write their own.
+The smallest statement that holds a line of SCRIPT with the comment `# clocked` is put between two readings of the process's CPU clock (all
+its threads) and of its thread's. Garbage collections and imports are timed, too: by `gc.callbacks`, and around the outermost `import`. A
+notebook's kernel runs `startup()`, which times its cells; other programs may call `begin()`. Each process writes a JSON line with seconds;
+children of forks write their own.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import ast
 import atexit
 import builtins
 import gc
+import itertools
 import json
 import os
 import sys
@@ -22,20 +24,22 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
-CLOCK = time.process_time
+CLOCK, OF_THREAD = time.process_time, time.thread_time
 EVERY_S = 0.2
+GC, IMPORTS = "garbage collection", "imports"
+CLOCKED = "# clocked"
 
 took: dict[str, float] = defaultdict(float)
-begun: dict[tuple[str, int], float] = {}
+begun: dict[tuple[str, int], tuple[float, float]] = {}
 depth: dict[tuple[str, int], int] = defaultdict(int)
-state = {"pid": os.getpid(), "written": 0.0}
+state: dict[str, Any] = {"pid": os.getpid(), "written": 0.0, "out": None}
 
 
 def enter(what: str) -> None:
     key = (what, threading.get_ident())
     depth[key] += 1
     if depth[key] == 1:
-        begun[key] = CLOCK()
+        begun[key] = CLOCK(), OF_THREAD()
 
 
 def leave(what: str) -> None:
@@ -45,7 +49,9 @@ def leave(what: str) -> None:
         if state["pid"] != os.getpid():  # forked since
             state["pid"] = os.getpid()
             took.clear()
-        took[what] += CLOCK() - begun[key]
+        took[what] += CLOCK() - begun[key][0]
+        if what not in (GC, IMPORTS):
+            took[f"{what}, its own thread"] += OF_THREAD() - begun[key][1]
         if CLOCK() - state["written"] > EVERY_S:
             write()
 
@@ -53,11 +59,12 @@ def leave(what: str) -> None:
 def write() -> None:
     """The last line of a process counts."""
     state["written"] = CLOCK()
-    with OUT.open("a") as out:
-        out.write(json.dumps({"pid": os.getpid(), "cpu_s": CLOCK(), "took": took}) + "\n")
+    others = {"other threads": CLOCK() - OF_THREAD()} if threading.current_thread() is threading.main_thread() else {}
+    with state["out"].open("a") as out:
+        out.write(json.dumps({"pid": os.getpid(), "cpu_s": CLOCK(), "took": took | others}) + "\n")
 
 
-class Clocked(ast.NodeTransformer):
+class Timed(ast.NodeTransformer):
     """The smallest statements that hold the lines, in `try … finally`."""
 
     def __init__(self, lines: set[int]) -> None:
@@ -79,7 +86,7 @@ class Clocked(ast.NodeTransformer):
 
 
 def of_collections(phase: str, _: object) -> None:
-    (enter if phase == "start" else leave)("garbage collection")
+    (enter if phase == "start" else leave)(GC)
 
 
 # As if it were the importer's own: places of imports are then those of the program.
@@ -93,18 +100,43 @@ def timed_import(*values, **named):
 """
 
 
-OUT, LINES, SCRIPT = Path(sys.argv[1]), {int(one.rpartition(":")[2]) for one in sys.argv[2].split(",") if one}, Path(sys.argv[3])
-imported = builtins.__import__
-if __name__ == "__main__":
-    sys.argv = sys.argv[3:]
-    sys.path[0] = str(SCRIPT.parent)
+def begin(out: Path) -> None:
+    state["out"] = out
+    for one in (enter, leave, write, of_collections):  # lines of a file would be the program's own, and their time not its lines'
+        one.__code__ = one.__code__.replace(co_filename="<string>")
     atexit.register(write)
     gc.callbacks.append(of_collections)
-    around: dict[str, Any] = {"enter": enter, "leave": leave, "imported": imported}
+    around: dict[str, Any] = {"enter": enter, "leave": leave, "imported": builtins.__import__}
     exec(compile(IMPORT, "<frozen importlib._clock>", "exec"), around)
     builtins.__import__ = around["timed_import"]
-    tree = Clocked(LINES).visit(ast.parse(SCRIPT.read_text()))
+
+
+def startup(out: Path, events: Any) -> None:
+    """In a notebook's kernel: `events` of IPython."""
+    begin(out)
+    numbers = itertools.count(1)
+    running: list[str] = []
+
+    def before(*_: object) -> None:
+        running.append(f"cell {next(numbers)}")
+        enter(running[-1])
+
+    events.register("pre_run_cell", before)
+    events.register("post_run_cell", lambda *_: leave(running[-1]) if running else None)
+
+
+def main() -> None:
+    out, sys.argv = Path(sys.argv[1]), sys.argv[2:]
+    begin(out)
+    script = Path(sys.argv[0])
+    sys.path[0] = str(script.parent)
+    source = script.read_text()
+    lines = {number for number, line in enumerate(source.splitlines(), 1) if line.endswith(CLOCKED)}
+    tree = Timed(lines).visit(ast.parse(source))
     module = sys.modules["__main__"]
-    names = {"__name__": "__main__", "__file__": str(SCRIPT), "_clock_enter": enter, "_clock_leave": leave}
-    vars(module).update(names)
-    exec(compile(tree, str(SCRIPT), "exec"), vars(module))
+    vars(module).update({"__name__": "__main__", "__file__": str(script), "_clock_enter": enter, "_clock_leave": leave})
+    exec(compile(tree, str(script), "exec"), vars(module))
+
+
+if __name__ == "__main__":
+    main()

@@ -23,10 +23,10 @@ def torch() -> None:
     images, labels = t.randn(2_048, 3, 32, 32), t.randint(0, 10, (2_048,))
     for _ in range(2):
         for batch in t.randperm(len(images)).split(128):
-            loss = nn.functional.cross_entropy(model(images[batch]), labels[batch])
-            optimizer.zero_grad(set_to_none=True)
-            loss.backward()
-            optimizer.step()
+            loss = nn.functional.cross_entropy(model(images[batch]), labels[batch])  # clocked
+            optimizer.zero_grad(set_to_none=True)  # clocked
+            loss.backward()  # clocked
+            optimizer.step()  # clocked
 
 
 def scipy() -> None:
@@ -37,16 +37,16 @@ def scipy() -> None:
     numbers = np.random.default_rng(0)
     for _ in range(3):
         matrix = numbers.normal(size=(900, 900))
-        linalg.svd(matrix)
-        linalg.eigh(matrix @ matrix.T)
+        linalg.svd(matrix)  # clocked
+        linalg.eigh(matrix @ matrix.T)  # clocked
 
     def lorenz(_: float, at: np.ndarray) -> tuple[float, float, float]:
         x, y, z = at
         return 10 * (y - x), x * (28 - z) - y, x * y - 8 / 3 * z
 
-    integrate.solve_ivp(lorenz, (0, 60), (1.0, 1.0, 1.0), rtol=1e-8)
+    integrate.solve_ivp(lorenz, (0, 60), (1.0, 1.0, 1.0), rtol=1e-8)  # clocked
     wave = numbers.normal(size=4_000_000)
-    signal.welch(signal.sosfiltfilt(signal.butter(6, 0.1, output="sos"), wave))
+    signal.welch(signal.sosfiltfilt(signal.butter(6, 0.1, output="sos"), wave))  # clocked
 
 
 def polars() -> None:
@@ -59,7 +59,8 @@ def polars() -> None:
         frame = pl.DataFrame({"key": numbers.integers(0, 50_000, rows), "value": numbers.normal(size=rows)})
         other = pl.DataFrame({"key": np.arange(50_000), "group": numbers.integers(0, 50, 50_000)})
         joined = frame.lazy().join(other.lazy(), on="key").with_columns(rank=pl.col("value").rank().over("group"))
-        joined.group_by("group").agg(pl.col("value").mean(), pl.col("rank").max(), pl.col("value").quantile(0.9).alias("high")).collect()
+        summed = joined.group_by("group").agg(pl.col("value").mean(), pl.col("rank").max(), pl.col("value").quantile(0.9).alias("high"))
+        summed.collect()  # clocked
 
 
 def sqlite() -> None:
@@ -74,13 +75,13 @@ def sqlite() -> None:
         for day in range(300):
             with database:
                 rows = [(chooser.randrange(5_000), chooser.randrange(20_000), day) for _ in range(2_500)]
-                database.executemany("insert into loans (reader, book, day) values (?, ?, ?)", rows)
+                database.executemany("insert into loans (reader, book, day) values (?, ?, ?)", rows)  # clocked
         database.execute("create index by_reader on loans (reader, day)")
         for _ in range(6):
-            database.execute(
+            database.execute(  # clocked
                 "select book, count(*) c, count(distinct reader) from loans group by book having c > 2 order by c desc"
             ).fetchall()
-            database.execute(
+            database.execute(  # clocked
                 "select a.reader, count(*) from loans a join loans b on a.reader = b.reader and b.day = a.day + 1 group by a.reader"
             ).fetchall()
 
@@ -98,11 +99,11 @@ def thumbnail(number: int, folder: str) -> None:
     from PIL import Image, ImageFilter
 
     pixels = np.random.default_rng(number).integers(0, 255, (60, 90, 3), dtype=np.uint8)
-    picture = Image.fromarray(pixels).resize((3_000, 2_000), Image.Resampling.BICUBIC).filter(ImageFilter.GaussianBlur(3))
+    picture = Image.fromarray(pixels).resize((3_000, 2_000), Image.Resampling.BICUBIC).filter(ImageFilter.GaussianBlur(3))  # clocked
     file = Path(folder) / f"{number}.jpg"
-    picture.save(file, quality=92)
+    picture.save(file, quality=92)  # clocked
     with Image.open(file) as opened:
-        opened.thumbnail((400, 400))
+        opened.thumbnail((400, 400))  # clocked
         opened.save(file.with_suffix(".png"))
 
 

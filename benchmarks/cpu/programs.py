@@ -86,7 +86,7 @@ def pandas(units: int) -> None:
         daily = joined.groupby(["region", "day"])["price"].agg(["sum", "mean", "count"])
         daily["sum"].unstack("region").rolling(14, min_periods=1).mean().describe()
         joined["number"] = joined["code"].str.slice(5).astype(int)
-        joined.groupby("customer")["price"].apply(lambda prices: prices.nlargest(3).mean())
+        joined.groupby("customer")["price"].apply(lambda prices: prices.nlargest(3).mean())  # clocked
         joined.pivot_table(index="number", columns="region", values="price", aggfunc="median")
         text = io.StringIO()
         joined.head(15_000).to_csv(text, index=False)
@@ -106,8 +106,8 @@ def uvicorn(units: int) -> None:
         if scope["type"] != "http":
             return
         path = scope["path"]
-        matching = sorted((one for one in shelf.values() if one["price"] == int(path[1:]) % 37), key=lambda one: str(one["title"]))
-        body = json.dumps({"path": path, "found": matching}).encode()
+        matching = sorted((b for b in shelf.values() if b["price"] == int(path[1:]) % 37), key=lambda b: str(b["title"]))  # clocked
+        body = json.dumps({"path": path, "found": matching}).encode()  # clocked
         headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
         await send({"type": "http.response.start", "status": 200, "headers": headers})  # type: ignore[misc]
         await send({"type": "http.response.body", "body": body})  # type: ignore[misc]
@@ -189,8 +189,8 @@ def scikit_learn(units: int) -> None:
         vectors = TfidfVectorizer(ngram_range=(1, 2), min_df=2).fit_transform(texts)
         LogisticRegression(max_iter=60).fit(vectors, np.arange(len(texts)) % 3)
         table, label = make_classification(3_000, 20, n_informative=8, random_state=unit)
-        RandomForestClassifier(25, random_state=unit).fit(table, label).predict(table)
-        GradientBoostingClassifier(n_estimators=20, random_state=unit).fit(table, label)
+        RandomForestClassifier(25, random_state=unit).fit(table, label).predict(table)  # clocked
+        GradientBoostingClassifier(n_estimators=20, random_state=unit).fit(table, label)  # clocked
         search = GridSearchCV(make_pipeline(StandardScaler(), LogisticRegression()), {"logisticregression__C": [0.1, 1, 10]}, cv=5)
         search.fit(table, label)
         KMeans(12, n_init=3, random_state=unit).fit(table)

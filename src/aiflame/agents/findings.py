@@ -64,6 +64,7 @@ def evidence_answer(profile: Profile, id: str, rows: int, *, whole_run: bool = F
         ids = ", ".join(one.id for one in listed.findings)
         raise AiflameError(f"this profile has no finding {quoted(id, 60)}: " + (f"it has {ids}" if ids else _nothing(listed)))
     view = one.finding.view
+    whole_run |= one.finding.of_whole_run
     if view.view == "kernels" and view.kernel:
         return kernel_answer(profile, view.kernel, rows, None, {"finding": _row(one)})
     if view.view == "ranks":

@@ -40,3 +40,5 @@ class Finding:
     """The sort of finding: `idle`, `hot-kernel` …"""
     recoverable: float = 0.0
     """The largest share of the whole time that better code might win: findings come in this order."""
+    of_whole_run: bool = False
+    """Its number and its evidence are those of the whole run, also where steps are the scope; the sentence says so."""

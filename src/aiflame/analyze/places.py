@@ -114,6 +114,11 @@ def is_foreign(file: str, function: str) -> bool:
     return not pl.DataFrame({"file": [file], "function": [function]}).select(_own()).item()
 
 
+def begins_a_tool(file: str, function: str) -> bool:
+    """It is where a library's own program begins, such as mypy: all of it is below."""
+    return is_foreign(file, function) and (function == "<module>" or file.endswith("/__main__.py"))
+
+
 def place_of(profile: Tables, process: Ints, thread: Ints, stack: Ints) -> Ints:
     """Where stacks are in the program's source, as rows of `places`; a stack without Python, where its thread was started."""
     own_lines = places(profile)

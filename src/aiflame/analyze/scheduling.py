@@ -24,6 +24,8 @@ PART_NS = 500_000_000
 """Values of several processes, which are read at different moments, are averages over parts of this length."""
 
 LEAST_LOOKS = 20
+OWN = 0.5
+"""Of the CPUs, used by the program itself while its threads want one: they wait for one another. With less, other programs have them."""
 CROWDED = 0.3
 """Of the time in which a thread could run. Beside four busy programs on two processors a server's shares were up to 7 points off, with a
 processor of its own at most 1.5 (benchmarks/cpu/own_clock.py)."""
@@ -116,6 +118,15 @@ def quota(profile: Analysis) -> Quota | None:
         float(_means(whole, moments, series[key])[0]) if (key := ("", name)) in series else np.nan for name in ("used", "held up")
     )
     return Quota(float(limits.max()), used, held, len(moments))
+
+
+def others_have_cpus(profile: Analysis) -> bool:
+    """Threads were ready to run for a good part of their time, while the program itself used less than half of the CPUs."""
+    seen = scheduling(profile)
+    if seen is None or seen.looks < LEAST_LOOKS:
+        return False
+    running, ready = float(seen.running.mean()), float(seen.ready.mean())
+    return ready >= CROWDED * (running + ready) and running < OWN * seen.cpus
 
 
 def ready_share(profile: Analysis) -> float:

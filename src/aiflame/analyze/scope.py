@@ -13,9 +13,10 @@ from aiflame.attribute.devices.work import work
 from aiflame.attribute.meaning.context import of_samples, profile_steps
 from aiflame.attribute.meaning.steady import Steady, in_steps, steady, steady_by
 from aiflame.attribute.metrics import CLOCK
-from aiflame.attribute.prefixes import BY_CODE_AND_MEANING
+from aiflame.attribute.prefixes import BY_CODE_AND_MEANING, STEADY, in_steady_steps
 from aiflame.attribute.trees.build import default_metric
 from aiflame.attribute.trees.how_to_record import is_empty
+from aiflame.profile.schema.kinds import Kind
 from aiflame.profile.tables.interface import Tables
 
 FEW_SAMPLES = 50
@@ -40,6 +41,11 @@ def asked_for_all(profile: Analysis) -> bool:
 def steady_scope(profile: Analysis) -> Steady | None:
     """The steps that are its scope; None: the whole run is."""
     return steady_steps(profile) if has_steady_steps(profile) and not asked_for_all(profile) else None
+
+
+def whole_run_text(profile: Analysis) -> str:
+    """The words for all the time, in sentences about a share of the whole run."""
+    return "the time" if steady_scope(profile) is None else "the whole run"
 
 
 @once
@@ -78,6 +84,14 @@ def too_short(profile: Analysis) -> bool:
     if clock is None:
         return False
     return int(in_steps(profile, of_samples(profile, clock).samples)["steady"].sum()) < FEW_SAMPLES
+
+
+def kernels_in_steps(profile: Analysis) -> pl.DataFrame | None:
+    """name, launches, time of kernels in the steps that are its scope; None where the whole run is."""
+    if steady_scope(profile) is None:
+        return None
+    sites = work(profile, in_steady_steps(None)).sites.filter(pl.col(STEADY) == 1, pl.col("kind") == int(Kind.GPU_KERNEL))
+    return sites.group_by("name").agg(pl.col("launches").sum(), time=pl.col("took").sum())
 
 
 def in_scope(profile: Tables, steps: pl.DataFrame) -> pl.DataFrame:

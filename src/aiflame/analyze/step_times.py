@@ -8,6 +8,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from aiflame.attribute.arrays.order import in_order
+
 STEP_TIMES = {"process": pl.Int64, "step": pl.Int64, "begin_ns": pl.Int64, "end_ns": pl.Int64, "took": pl.Int64}
 
 
@@ -28,8 +30,8 @@ def step_times(on_host: pl.DataFrame, on_device: pl.DataFrame) -> pl.DataFrame:
     devices, a step lasts from the first beginning to the last end."""
     device = on_device.group_by("process", "step").agg(pl.col("begin_ns").min(), pl.col("end_ns").max())
     host = on_host.select(pl.col("process", "step", "begin_ns", "end_ns").cast(pl.Int64))
-    both = pl.concat([device, host.join(device, on=["process", "step"], how="anti")])
-    return both.sort("process", "step").with_columns(took=pl.col("end_ns") - pl.col("begin_ns")).select(list(STEP_TIMES))
+    both = host if device.is_empty() else pl.concat([device, host.join(device, on=["process", "step"], how="anti")])
+    return in_order(both, "process", "step").with_columns(took=pl.col("end_ns") - pl.col("begin_ns")).select(list(STEP_TIMES))
 
 
 def steady(times: pl.DataFrame) -> pl.DataFrame:

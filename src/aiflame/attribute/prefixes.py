@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
+from aiflame.attribute.arrays import nodes
+from aiflame.attribute.arrays.types import Ints
 from aiflame.attribute.forest import Forest, NodeIds, TreeBuilder
 from aiflame.attribute.tree import Frame, frame_table
 from aiflame.profile.schema.kinds import Kind
@@ -39,8 +41,9 @@ def add_prefix(builder: TreeBuilder, place: NodeIds, rows: pl.DataFrame, prefix:
     for column in prefix.columns:
         node = rows[column].cast(pl.Int64).to_numpy()
         if column == "step":
-            node = node + 1
-        forest = forests.get(column) or (_steps(int(node.max(initial=0))) if column == "step" else _STEADY)
+            forest, node = _steps(node)
+        else:
+            forest = forests.get(column) or _STEADY
         shared = np.isin(place, np.unique(place[node > 0]))
         none = Forest.of_frames(frame_table([Frame(f"[no {column}]", Kind.UNATTRIBUTED)])[1:])
         without = builder.add(place, none, ((node == 0) & shared).astype(np.int64))
@@ -51,5 +54,8 @@ def add_prefix(builder: TreeBuilder, place: NodeIds, rows: pl.DataFrame, prefix:
 _STEADY = Forest.of_frames(frame_table([STEADY_FRAME])[1:])
 
 
-def _steps(count: int) -> Forest:
-    return Forest.of_frames(frame_table([Frame(f"Step.{number}", Kind.STEP) for number in range(count)])[1:])
+def _steps(step: Ints) -> tuple[Forest, Ints]:
+    """Frames of the steps that occur, since millions may not; and the node of each row, 0 without a step."""
+    there = nodes.distinct(step[step >= 0])
+    forest = Forest.of_frames(frame_table([Frame(f"Step.{number}", Kind.STEP) for number in there.tolist()])[1:])
+    return forest, np.where(step >= 0, np.searchsorted(there, step) + 1, 0)

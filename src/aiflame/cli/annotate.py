@@ -7,17 +7,21 @@ from argparse import ArgumentTypeError, Namespace
 from collections.abc import Sequence
 from pathlib import Path
 
+from aiflame.analyze.device.profile_analysis import profile_analysis
 from aiflame.analyze.kernel.annotate import annotate
 from aiflame.analyze.kernel.annotate_json import to_json
 from aiflame.analyze.kernel.choice import Kernel, hottest, kernels
 from aiflame.analyze.kernel.source_text import SourceTexts
+from aiflame.analyze.overview.scope_line import ScopeLine, scope_line
+from aiflame.analyze.scope import analysis_of, kernels_in_steps
 from aiflame.analyze.source.choice import file_of
 from aiflame.analyze.source.choice import to_json as source_json
 from aiflame.analyze.source.lines import SourceLines, source_lines
 from aiflame.api import Profile
+from aiflame.attribute.analysis import Analysis
 from aiflame.attribute.metrics import CLOCK
 from aiflame.attribute.trees.build import metrics
-from aiflame.cli.arguments import add_json, add_ranks, add_source_path
+from aiflame.cli.arguments import add_json, add_ranks, add_source_path, add_whole_run
 from aiflame.cli.parser import Parser, UsageError, number
 from aiflame.cli.say import say_json
 from aiflame.cli.view import opened, source_folder
@@ -25,6 +29,7 @@ from aiflame.errors import AiflameError
 from aiflame.profile.opening import SUFFIX
 from aiflame.render.terminal.annotate import LEAST_PERCENT, print_annotation
 from aiflame.render.terminal.source_listing import print_source
+from aiflame.render.terminal.top_table import print_scope
 from aiflame.resolve.names.readable import clean
 
 DESCRIPTION = (
@@ -38,6 +43,7 @@ EXAMPLES = (
 )
 
 _NAMED = 5
+_OF_ALL = "Launches and their time are those in these steps; the whole run has its stall samples, which come in windows, and its shapes"
 
 
 def add_arguments(parser: Parser) -> None:
@@ -56,6 +62,7 @@ def add_arguments(parser: Parser) -> None:
         help=f"fold instructions with less of the samples, and lines far from those with time; 0 shows all (default: {LEAST_PERCENT:g})",
     )
     parser.add_argument("--cubin", type=_crc, metavar="CRC", help="the cubin to show, where several have the kernel (default: the hottest)")
+    add_whole_run(parser)
     add_source_path(parser)
     add_ranks(parser)
     add_json(parser)
@@ -71,31 +78,37 @@ def run(options: Namespace) -> None:
     if len(names) == 1 and _is_profile(names[0]):
         raise AiflameError(f"which {_offered(profile, names[0])}")
     sources = SourceTexts(profile.store, source_folder(options.source_path))
-    every = kernels(profile.store)
-    if (choice := _source(profile, names[-1], every)) is not None:
+    analysis = analysis_of(profile.store, whole_run=options.whole_run)
+    scope = scope_line(profile_analysis(analysis), profile.store.meta)
+    every = kernels(profile.store, kernels_in_steps(analysis))
+    if (choice := _source(analysis, names[-1], every, scope)) is not None:
         lines, path = choice
         if options.json:
-            say_json(source_json(lines, path, sources.of(path)))
+            say_json(source_json(lines, path, sources.of(path), scope.to_json()))
         else:
+            print_scope(scope, idle=False)
             print_source(lines, path, sources.of(path), whole_file=not options.least)
         return
     if not every:
         none = "no GPU kernel ran in this profile, and no file or function of that name took time"
         raise AiflameError(f"{none}: which {_offered(profile, '')}")
-    answer = annotate(profile.store, names[-1], options.cubin, sources)
+    answer = annotate(profile.store, names[-1], options.cubin, sources, every)
     if options.json:
-        say_json(to_json(answer))
+        say_json(to_json(answer, scope.to_json()))
     else:
+        print_scope(scope, idle=False, beside=[] if scope.whole_run else [_OF_ALL])
         print_annotation(answer, options.least, by_code=options.sass)
 
 
-def _source(profile: Profile, name: str, every: Sequence[Kernel]) -> tuple[SourceLines, str] | None:
-    """The CPU time of lines, and the file of that name: where kernels ran, only one that is named as a file."""
-    clock = next((metric for metric in metrics(profile.store) if metric in CLOCK), None)
+def _source(profile: Analysis, name: str, every: Sequence[Kernel], scope: ScopeLine) -> tuple[SourceLines, str] | None:
+    """The CPU time of lines in the scope, and the file of that name: where kernels ran, only one that is named as a file."""
+    clock = next((metric for metric in metrics(profile) if metric in CLOCK), None)
     if clock is None or (every and not Path(name).suffix):
         return None
-    lines = source_lines(profile.store, clock)
+    lines = source_lines(profile, clock, steady=not scope.whole_run)
     path = file_of(lines, name)
+    if path is None and not scope.whole_run and (elsewhere := file_of(source_lines(profile, clock), name)) is not None:
+        raise AiflameError(f"{clean(elsewhere)} took no {lines.metric.label} in {scope.steps_text}: --whole-run has that of the whole run")
     return (lines, path) if path is not None else None
 
 

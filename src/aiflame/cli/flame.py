@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from argparse import Namespace
 
+from aiflame.attribute.metrics import OF_GPU
 from aiflame.attribute.transforms.difference import diff
 from aiflame.attribute.transforms.invert import inverted_for_reading
 from aiflame.attribute.transforms.recursion import merge_recursion
@@ -18,10 +19,11 @@ from aiflame.cli.arguments import (
     add_profile,
     add_ranks,
     add_selection,
+    add_whole_run,
 )
 from aiflame.cli.parser import Parser
 from aiflame.cli.say import say, say_written
-from aiflame.cli.view import selected
+from aiflame.cli.view import View, scoped_view
 from aiflame.errors import AiflameError
 from aiflame.render.flame_svg import svg
 from aiflame.render.terminal.top_table import idle_note
@@ -31,6 +33,7 @@ EXAMPLES = (
     "aiflame flame -o flame.svg",
     "aiflame flame after.aiflame --baseline before.aiflame",
     "aiflame flame --metric gpu-stalls --inverted  # by stall reason",
+    "aiflame flame --whole-run  # with start-up, warm-up, the end, and idle GPUs",
 )
 
 
@@ -44,6 +47,7 @@ def add_arguments(parser: Parser) -> None:
     parser.add_argument("--inverted", action="store_true", help="begin with the leaves, to see the callers of expensive functions")
     parser.add_argument("--icicle", action="store_true", help="draw the callers at the top, their callees below")
     parser.add_argument("--merge-recursion", action="store_true", help="fold functions that call themselves")
+    add_whole_run(parser)
     add_selection(parser)
     add_ranks(parser)
     add_base_ranks(parser)
@@ -52,13 +56,16 @@ def add_arguments(parser: Parser) -> None:
 
 
 def run(options: Namespace) -> None:
-    shown = selected(options, options.by)
+    shown = _of_scope(options)
     tree, subtitle = shown.tree, shown.title
     compared = options.baseline is not None
     if compared:
         base = Namespace(**{**vars(options), "profile": options.baseline, "metric": shown.metric, "ranks": options.base_ranks})
-        before = selected(base, options.by)
-        tree, subtitle = diff(before.tree, tree, shown.metric), f"{shown.of} compared with {before.of}"
+        before = _of_scope(base)
+        if bool(shown.steps) != bool(before.steps):
+            shown, before = (_of_scope(Namespace(**{**vars(one), "whole_run": True})) for one in (options, base))
+        tree = diff(before.tree, shown.tree, shown.metric)
+        subtitle = f"{shown.of}{shown.steps} compared with {before.of}{before.steps}"
     if options.merge_recursion:
         tree = merge_recursion(tree)
     if options.inverted:
@@ -75,8 +82,20 @@ def run(options: Namespace) -> None:
     if options.json:
         metric = shown.tree.metric(shown.metric)
         facts = {"profile": shown.of, "metric": shown.metric, "unit": metric.unit, "total": shown.tree.total(shown.metric)}
-        say_written("flame", options.output, **facts)
+        scope = shown.scoped.line.to_json() if shown.scoped is not None else None
+        say_written("flame", options.output, scope=scope, **facts)
         return
     say(options.output)
+    if shown.scoped is not None:
+        say(shown.scoped.line.with_switch(), err=True)
+        if shown.steps and shown.metric in OF_GPU and not options.no_idle and shown.scoped.line.idle_text:
+            say(shown.scoped.line.idle_text, err=True)
     if note := idle_note(shown.tree, shown.metric):
         say(note, err=True)
+
+
+def _of_scope(options: Namespace) -> View:
+    shown = scoped_view(options, options.by, keep_idle=True)
+    if shown.steps and not shown.tree.total(shown.metric):
+        raise AiflameError(f"there is no {shown.label} in {shown.of}{shown.steps}: --whole-run draws that of the whole run")
+    return shown

@@ -37,7 +37,12 @@ class View:
 
     @property
     def title(self) -> str:
-        return f"{self.of}: {self.label}"
+        return f"{self.of}: {self.label}{self.steps}"
+
+    @property
+    def steps(self) -> str:
+        """The end of a title; "" of a whole run."""
+        return f" in {self.scoped.line.steps_text}" if self.scoped is not None and not self.scoped.line.whole_run else ""
 
     @property
     def label(self) -> str:
@@ -91,15 +96,18 @@ def selected(options: Namespace, by: str) -> View:
     )
 
 
-def scoped_view(options: Namespace, by: str) -> View:
-    """The view of `selected`, for the profile's scope (`analyze.scope`) and without idle time."""
+def scoped_view(options: Namespace, by: str, *, keep_idle: bool = False) -> View:
+    """The view of `selected`, for the profile's scope (`analyze.scope`), and without idle time. `keep_idle`: with it in a whole run; steps
+    have none of their own."""
     if options.profile is not None and options.profile.is_file():
         return selected(options, by)
     profile = opened(options.profile, options.ranks)
     metric = options.metric or default_metric(profile.store)
-    scoped = scoped_tree(profile.store, metric, by, options.detail or None, whole_run=options.whole_run)
+    keep_idle &= not options.no_idle
+    scoped = scoped_tree(profile.store, metric, by, options.detail or None, whole_run=options.whole_run, keep_idle=keep_idle)
     shown = _folded(scoped.tree, raw=options.raw, my_code=options.my_code)
-    return View(_focused(shown, options.focus, metric), metric, of_ranks(profile, options.ranks), scoped)
+    elsewhere = "" if scoped.line.whole_run else ", or --whole-run: only steps were searched"
+    return View(_focused(shown, options.focus, metric, elsewhere), metric, of_ranks(profile, options.ranks), scoped)
 
 
 def view(
@@ -132,10 +140,10 @@ def _folded(whole: Tree, *, raw: bool, my_code: bool) -> Tree:
     return own_code(shown) if my_code else shown
 
 
-def _focused(whole: Tree, only: str, metric: str) -> Tree:
+def _focused(whole: Tree, only: str, metric: str, elsewhere: str = "") -> Tree:
     if not only:
         return whole
     focused = focus(whole, only)
     if not len(focused.frames) or not focused.total(metric):
-        raise AiflameError(f"no frame matches {only!r}: try a shorter expression")
+        raise AiflameError(f"no frame matches {only!r}: try a shorter expression{elsewhere}")
     return focused

@@ -81,7 +81,7 @@ def test_a_file_without_a_text_has_its_lines_and_says_so(source: SourceLines) ->
 
 
 def test_json_has_every_line(source: SourceLines) -> None:
-    document = json.loads(to_json(source, PROGRAM, SourceText(PROGRAM, Origin.PROFILE, tuple(TEXT.split("\n")))))
+    document = json.loads(to_json(source, PROGRAM, SourceText(PROGRAM, Origin.PROFILE, tuple(TEXT.split("\n"))), {}))
     assert document["schema"] == "aiflame.annotate/1"
     assert document["file"] == {"path": PROGRAM, "text": "profile", "package": "", "self": 22, "total": 100}
     assert document["lines"][1] == {

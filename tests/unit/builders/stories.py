@@ -137,4 +137,13 @@ def train(story: Story, number: int, work: float = 900, idle: float = 100, *, wa
     story.during("optimizer", begin + idle + work - 5, begin + idle + work - 4)
 
 
-__all__ = ["DEVICE", "ITEM", "LOOP", "MAIN", "TRAIN", "US", "Counted", "Story", "train"]
+def cpu_step(story: Story, begin: float, samples: int, *frames: Any, apart: float = 10, lasts: float = 250_000) -> None:
+    """A step of a program without a device, with samples of its CPU time that are `apart`."""
+    story.now = round(begin * US)
+    with story.called("model", True):
+        for moment in range(samples):
+            story.met(begin + apart * (moment + 1), *frames, clock=0)
+    story.during("optimizer", begin + lasts - 2, begin + lasts - 1)
+
+
+__all__ = ["DEVICE", "ITEM", "LOOP", "MAIN", "TRAIN", "US", "Counted", "Story", "cpu_step", "train"]

@@ -146,18 +146,14 @@ def _in_steps(steps: pl.DataFrame) -> dict[tuple[int, str], InSteps]:
 def per_step(join: DeviceJoin, used: Sequence[Device]) -> pl.DataFrame:
     """PER_STEP: a step begins on a device with the first work that was launched in it and lasts until the next step's first work; until the
     end of its own where no step follows at once."""
-    follows = _followed(join.steps)
+    followed = _followed(join.steps) if used else np.zeros(0, dtype=np.int64)
     parts = [pl.DataFrame(schema=PER_STEP)]
     for device in used:
         step = join.work.executions["step"].to_numpy()[device.row]
         number, begin, end = _extent(step, device.begin, device.end)
         following = np.searchsorted(number, number + 1)
         near = np.minimum(following, max(len(number) - 1, 0))
-        touches = (
-            (following < len(number))
-            & (number[near] == number + 1)
-            & np.array([(device.process, one) in follows for one in number.tolist()], dtype=np.bool_)
-        )
+        touches = (following < len(number)) & (number[near] == number + 1) & np.isin(device.process << 32 | number, followed)
         end = np.where(touches & (begin[near] > begin), begin[near], end)
         parts.append(
             pl.DataFrame(
@@ -200,10 +196,11 @@ def _extent(step: NDArray[np.int32], begin: Ints, end: Ints) -> tuple[Ints, Ints
     return number, first[number], last[number]
 
 
-def _followed(steps: pl.DataFrame) -> set[tuple[int, int]]:
-    """process and number of steps that the next one follows at once."""
+def _followed(steps: pl.DataFrame) -> Ints:
+    """process << 32 | number of steps that the next one follows at once."""
     rows = steps.sort("process", "step").with_columns(
         next_begin=pl.col("begin_ns").shift(-1).over("process"), next_step=pl.col("step").shift(-1).over("process")
     )
     touching = rows.filter((pl.col("next_begin") <= pl.col("end_ns")) & (pl.col("next_step") == pl.col("step") + 1))
-    return set(touching.select("process", "step").rows())
+    keys: Ints = touching.select(pl.col("process").cast(pl.Int64) * (1 << 32) + pl.col("step").cast(pl.Int64)).to_series().to_numpy()
+    return keys

@@ -31,6 +31,14 @@ _OF_KINDS: Mapping[str, str] = {
     "exposed-communication": "Start collectives earlier and in larger buckets, so that the backward pass hides them.",
     "critical-path": "Balance the work: this rank has more of it than the others, or does it more slowly.",
     "waiting": "Use fewer threads (OMP_NUM_THREADS), or divide the work evenly: schedule(dynamic), larger parallel regions.",
+    "crowded-openmp": (
+        "Record again while the machine is less busy. Where it always is, use fewer threads (OMP_NUM_THREADS), and let those that wait"
+        " sleep: OMP_WAIT_POLICY=passive."
+    ),
+    "waiting-blas": (
+        "Use fewer threads, since these operands are too small for so many: OPENBLAS_NUM_THREADS, or threadpoolctl.threadpool_limits()"
+        " around this part."
+    ),
     "waiting-gil": "Use processes (ProcessPoolExecutor) instead of threads for Python code, or native code that releases the GIL.",
     "waiting-lock": "Do less while the lock is held: move slow work out of its `with` block, or give each thread data of its own.",
     "waiting-io": "Wait less often: write and fsync() in larger batches, read larger pieces ahead, or hand it to another thread.",

@@ -27,7 +27,7 @@ from aiflame.analyze.findings.waiting import waiting_findings
 from aiflame.analyze.layer_groups import layer_classes
 from aiflame.analyze.overview.summary import Summary
 from aiflame.analyze.places import places
-from aiflame.analyze.scheduling import ready_share
+from aiflame.analyze.scheduling import others_have_cpus, ready_share
 from aiflame.analyze.scoped_waiting import scoped_waiting
 from aiflame.attribute.metrics import METRICS
 from aiflame.attribute.tree import CPU_TIME, GPU_TIME
@@ -118,7 +118,8 @@ def _of_cpus(analysis: ProfileAnalysis, summary: Summary) -> Iterator[Finding]:
 def _of_running(analysis: ProfileAnalysis, cpu: CpuFacts) -> Iterator[Finding]:
     causes, unexplained = host_causes(analysis.profile, cpu, cpu.samples)
     yield from causes
-    yield from cpu_findings(cpu, places(analysis.profile), unexplained, cpu.samples)
+    crowded = others_have_cpus(analysis.profile)
+    yield from cpu_findings(cpu, places(analysis.profile), unexplained, cpu.samples, crowded=crowded)
     yield from slow_steps(analysis.usual_steps(cpu.steps), cpu.metric)
     parts = cpu.rows.select("layer", "value")
     yield from slow_layers(parts, layer_classes(analysis.profile, parts["layer"]), cpu.metric, METRICS[cpu.metric].label, 1.0)

@@ -9,7 +9,7 @@ import polars as pl
 from aiflame.analyze.cpu_facts import CpuFacts
 from aiflame.analyze.finding import Evidence, Finding
 from aiflame.analyze.layer_groups import escaped
-from aiflame.analyze.places import Places, hottest, is_foreign, place_text, short_place
+from aiflame.analyze.places import Places, begins_a_tool, hottest, place_text, short_place
 from aiflame.attribute.metrics import METRICS
 from aiflame.attribute.transforms.noise import IMPORT_FILES
 from aiflame.profile.schema.kinds import Kind
@@ -31,19 +31,24 @@ GAIN_OF_CODE = 0.5
 OF_CODE = ("hot-function", "hot-line")
 """Kinds of findings about running code; two of them at one line say the same."""
 _NATIVE = [int(Kind.C), int(Kind.CPP)]
+_SPINS_IN_BLAS = pl.col("module").str.contains("openblas") & pl.col("function").is_in(["blas_thread_server", "exec_blas_async_wait"])
+"""These functions alone: work is in those that they call."""
 
 
-def cpu_findings(cpu: CpuFacts, places: Places, unexplained: pl.DataFrame, samples: int) -> Iterator[Finding]:
-    """`unexplained`: those of its rows whose time has no known cause. `samples`: how many there are."""
+def cpu_findings(cpu: CpuFacts, places: Places, unexplained: pl.DataFrame, samples: int, *, crowded: bool = False) -> Iterator[Finding]:
+    """`unexplained`: those of its rows whose time has no known cause. `samples`: how many there are. `crowded`: other programs had the
+    CPUs."""
     if samples < FEW_SAMPLES or not cpu.total:
         return
-    yield from _waits(cpu)
+    yield from _waits(cpu, crowded)
+    yield from _waits_in_blas(cpu)
     yield from _function(cpu, unexplained)
     yield from _line(cpu, places, unexplained)
 
 
-def _waits(cpu: CpuFacts) -> Iterator[Finding]:
-    """Finds threads that spin; `findings.waiting` finds those that are off the CPU."""
+def _waits(cpu: CpuFacts, crowded: bool) -> Iterator[Finding]:
+    """Finds threads that spin; `findings.waiting` finds those that are off the CPU. A thread whose CPU another program has keeps all others
+    of its team waiting, however evenly the work is divided."""
     here = cpu.rows.filter(pl.col("waits") == OPENMP)
     part = int(here["value"].sum()) / cpu.total
     if part < WAITING:
@@ -52,13 +57,33 @@ def _waits(cpu: CpuFacts) -> Iterator[Finding]:
     at = f", most at {short_place(place)}" if place else ""
     view = Evidence("flame", cpu.metric, "code", f"^{escaped(OPENMP)}$", place=place)
     label = METRICS[cpu.metric].label
-    yield Finding(f"{part:.0%} of {label} is spent by threads that wait for each other in OpenMP{at}", part, view, "waiting", part)
+    sentence = f"{part:.0%} of {label} is spent by threads that wait for each other in OpenMP{at}"
+    if crowded:
+        yield Finding(f"{sentence}, while other programs have the CPUs that some of them need", part, view, "crowded-openmp", part)
+    else:
+        yield Finding(sentence, part, view, "waiting", part)
+
+
+def _waits_in_blas(cpu: CpuFacts) -> Iterator[Finding]:
+    """Finds threads of OpenBLAS that spin until there is work, and those that gave it to them and wait for it."""
+    here = cpu.rows.filter(_SPINS_IN_BLAS)
+    part = int(here["value"].sum()) / cpu.total
+    if part < WAITING:
+        return
+    place, _ = hottest(here)
+    at = f", most at {short_place(place)}" if place else ""
+    function = here.group_by("function").agg(pl.col("value").sum()).sort("value", "function", descending=[True, False])["function"][0]
+    view = Evidence("flame", cpu.metric, "code", f"^{escaped(function)}$", place=place)
+    label = METRICS[cpu.metric].label
+    yield Finding(f"{part:.0%} of {label} is spent by threads that wait for each other in OpenBLAS{at}", part, view, "waiting-blas", part)
 
 
 def _function(cpu: CpuFacts, rows: pl.DataFrame) -> Iterator[Finding]:
     """A native function in which the time is spent itself."""
     label = METRICS[cpu.metric].label
-    native = rows.filter((pl.col("waits") == "") & pl.col("function_kind").is_in(_NATIVE) & ~pl.col("function").str.starts_with("["))
+    native = rows.filter(
+        ~_SPINS_IN_BLAS, (pl.col("waits") == "") & pl.col("function_kind").is_in(_NATIVE) & ~pl.col("function").str.starts_with("[")
+    )
     functions = native.group_by("function", "module").agg(pl.col("value").sum()).sort("value", "function", descending=[True, False])
     if functions.is_empty() or functions["value"][0] < HOT_FUNCTION * cpu.total:
         return
@@ -80,7 +105,7 @@ def _line(cpu: CpuFacts, places: Places, rows: pl.DataFrame) -> Iterator[Finding
     lines = lines.filter(pl.col("value") >= HOT_LINE * cpu.total).sort("value", "file", "line", descending=[True, False, False])
     for file, line, value, caller in lines.rows():
         here = cpu.rows.filter((pl.col("file") == file) & (pl.col("line") == line) & (pl.col("waits") == ""))
-        if is_foreign(file, caller) and (caller == "<module>" or file.endswith("/__main__.py")):  # all of a tool is below
+        if begins_a_tool(file, caller):
             return
         if _enters_a_library(places, rows, here, file, line):
             continue
@@ -97,4 +122,5 @@ def _enters_a_library(places: Places, rows: pl.DataFrame, here: pl.DataFrame, fi
     below = rows.filter(pl.Series(places.under(file, line, process, stack)))
     under, itself = int(below["value"].sum()), int(below.filter((pl.col("file") == file) & (pl.col("line") == line))["value"].sum())
     own = int(here.filter("own")["value"].sum()) / max(int(here["value"].sum()), 1)
-    return own < OWN and (under > ENTRY * int(rows["value"].sum()) or itself < (1 - CALLED_BACK) * under)
+    placed = int(rows.filter(pl.col("file") != "")["value"].sum())  # at its end, an interpreter is nowhere in the program
+    return own < OWN and (under > ENTRY * placed or itself < (1 - CALLED_BACK) * under)

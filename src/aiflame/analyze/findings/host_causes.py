@@ -11,7 +11,7 @@ import polars as pl
 from aiflame.analyze.cpu_facts import CpuFacts
 from aiflame.analyze.finding import Evidence, Finding
 from aiflame.analyze.layer_groups import escaped
-from aiflame.analyze.places import hottest, short_place
+from aiflame.analyze.places import begins_a_tool, hottest, short_place
 from aiflame.attribute.arrays import nodes
 from aiflame.attribute.arrays.types import Ints, Mask
 from aiflame.attribute.metrics import METRICS
@@ -224,6 +224,8 @@ def _called_from(trie: Functions, mask: Mask, files: str) -> Mask:
 
 def _finding(cause: Cause, share: float, rows: pl.DataFrame, cpu: CpuFacts, trie: Functions) -> Finding:
     place, caller = hottest(rows.filter(~pl.col("file").str.starts_with("<")))
+    if begins_a_tool(place.rpartition(":")[0], caller):
+        place = ""
     details = [f"{share:.0%} of {METRICS[cpu.metric].label} is {cause.doing}"]
     searched = caller
     if cause.kind == START:

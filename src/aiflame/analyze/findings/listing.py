@@ -106,6 +106,7 @@ def _plain(one: Listed) -> dict[str, object]:
         "sentence": finding.sentence,
         "share": finding.share,
         "recoverable": finding.recoverable,
+        "of_whole_run": finding.of_whole_run,
         "place": finding.view.place,
         "kernel": finding.view.kernel,
         "stall": finding.view.stall,

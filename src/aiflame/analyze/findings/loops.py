@@ -11,7 +11,9 @@ from aiflame.analyze.amounts import amount
 from aiflame.analyze.finding import Evidence, Finding
 from aiflame.analyze.layer_groups import escaped
 from aiflame.analyze.places import hottest, place_of, places, short_place
-from aiflame.analyze.waiting import LOOP, threads_of
+from aiflame.analyze.scope import steady_scope
+from aiflame.analyze.scoped_waiting import inside_steps, scoped_threads
+from aiflame.analyze.waiting import LOOP
 from aiflame.attribute.analysis import Analysis
 from aiflame.attribute.arrays import nodes
 from aiflame.attribute.arrays.types import Ints
@@ -33,14 +35,14 @@ _THREAD = ("process", "thread")
 
 
 def busy_loops(profile: Analysis) -> Iterator[Finding]:
-    """Turns after which the loop has more to do: where its only coroutine computes, nobody has to wait."""
+    """Turns in the scope after which the loop has more to do: where its only coroutine computes, nobody has to wait."""
     if not profile.has("loop_turns"):
         return
     columns = [pl.col(name).cast(pl.Int64) for name in (*_THREAD, "due", "begin_ns", "end_ns")]
     turns, samples = _with_callbacks(profile, profile.table("loop_turns").select(columns))
     if len(samples) < LEAST_SAMPLES or turns["due"].sum() < DUE * len(turns):
         return
-    threads = threads_of(profile).join(samples.select(_THREAD).unique(), on=_THREAD, how="semi")
+    threads = scoped_threads(profile).join(samples.select(_THREAD).unique(), on=_THREAD, how="semi")
     share = int(samples["ns"].sum()) / max(int(threads["elapsed_ns"].sum()), 1)
     if share < LEAST_SHARE:
         return
@@ -61,8 +63,12 @@ def _with_callbacks(profile: Analysis, turns: pl.DataFrame) -> tuple[pl.DataFram
     the loop called, "" for a library's), file, line, caller."""
     ids = [pl.col(name).cast(pl.Int64) for name in (*_THREAD, "stack", "time_ns")]
     samples = profile.scan("cpu_samples").filter(pl.col("clock") == CLOCK[CPU_TIME.name]).select(*ids, ns=sample_ns().cast(pl.Int64))
-    turns = turns.sort("begin_ns").with_row_index("turn")
     rows = samples.sort("time_ns").collect()
+    if (steps := steady_scope(profile)) is not None:
+        turns = inside_steps(turns, "begin_ns", "end_ns", steps).filter(pl.col("inside") > 0).drop("inside")
+        moments = inside_steps(rows.with_columns(after=pl.col("time_ns") + 1), "time_ns", "after", steps)
+        rows = moments.filter(pl.col("inside") > 0).drop("after", "inside")
+    turns = turns.sort("begin_ns").with_row_index("turn")
     rows = rows.join_asof(turns, left_on="time_ns", right_on="begin_ns", by=_THREAD, check_sortedness=False)
     rows = rows.filter(pl.col("time_ns") <= pl.col("end_ns"))
     rows = rows.filter(pl.col("ns").sum().over("turn") >= LEAST_TURN_NS)
@@ -71,7 +77,8 @@ def _with_callbacks(profile: Analysis, turns: pl.DataFrame) -> tuple[pl.DataFram
     coroutine = _coroutines(trie, own_lines.rows.filter("own")["file"].unique().to_list())[trie.of_stacks(process, stack)]
     names = pl.select(pl.when(pl.Series(coroutine > 0)).then(trie.frames["name"].gather(trie.frame[coroutine])).otherwise(pl.lit("")))
     lines = own_lines.rows[place_of(profile, process, thread, stack)].select("file", "line", caller="function")
-    rows = rows.select(*_THREAD, "turn", "ns", coroutine=names.to_series()).hstack(lines).filter(pl.Series(coroutine >= 0))
+    rows = rows.select(*_THREAD, "turn", "ns", coroutine=names.to_series()).hstack(lines)
+    rows = rows.filter(pl.Series(coroutine >= 0) & (pl.col("coroutine") != "<module>"))  # a notebook's cell has the loop to itself
     return turns.join(rows.select("turn").unique(), on="turn", how="semi"), rows
 
 

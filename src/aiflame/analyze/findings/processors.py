@@ -11,7 +11,8 @@ import polars as pl
 from aiflame.analyze.amounts import amount
 from aiflame.analyze.cpu_facts import CpuFacts
 from aiflame.analyze.finding import Evidence, Finding
-from aiflame.analyze.scheduling import LEAST_LOOKS, PAGE, Quota, Scheduling, memory_pressure, quota, scheduling
+from aiflame.analyze.scheduling import LEAST_LOOKS, OWN, PAGE, Quota, Scheduling, memory_pressure, quota, scheduling
+from aiflame.analyze.scope import steady_scope, whole_run_text
 from aiflame.analyze.waiting import threads_of
 from aiflame.attribute.analysis import Analysis
 from aiflame.attribute.arrays import nodes
@@ -24,8 +25,6 @@ from aiflame.resolve.waits import OPENMP
 LEAST_SHARE = 0.1
 TOO_MANY = 1.5
 """Threads for each CPU: a program that computes with as many as there are CPUs has some more that do little."""
-OWN = 0.5
-"""Of the CPUs, used by the program itself meanwhile: its threads wait for one another. With less, other programs have the CPUs."""
 A_PART, A_PART_OF_MAIN = 0.05, 0.2
 """Least share of the busiest thread's CPU time: with less, a thread does not want a CPU all the time. Main threads also import modules."""
 WITHOUT_LOCK = 0.5
@@ -54,14 +53,15 @@ GAINS = {"openmp": 0.8, "blas": 0.8, "python": 0.5, _MAIN: 0.4, _OTHER: 0.5}
 
 
 def processor_findings(profile: Analysis, cpu: CpuFacts | None) -> Iterator[Finding]:
+    """Of the whole run: the kernel was asked a few times a second, too seldom for steps."""
     seen, limit = scheduling(profile), quota(profile)
     if seen is None or seen.looks < LEAST_LOOKS:
         return
     if limit is not None and limit.looks >= LEAST_LOOKS:
-        yield from _throttled(seen, limit)
+        yield from _throttled(profile, seen, limit)
     if cpu is not None:
         yield from _oversubscribed(profile, seen, cpu)
-        yield from _faults(seen, cpu)
+        yield from _faults(profile, seen, cpu)
     yield from _swapping(profile, seen)
 
 
@@ -79,10 +79,10 @@ def _oversubscribed(profile: Analysis, seen: Scheduling, cpu: CpuFacts) -> Itera
         return
     may_use = f"the {seen.cpus:.0f} CPUs" if seen.cpus > 1 else "the only CPU"
     sentence = (
-        f"For {lasted:.0%} of the time {float(np.median(wanted[crowded])):.0f} threads at once want {may_use} that the program may use,"
-        f" and wait for one {waited:.0%} of it{whose}"
+        f"For {lasted:.0%} of {whole_run_text(profile)} {float(np.median(wanted[crowded])):.0f} threads at once want {may_use}"
+        f" that the program may use, and wait for one {waited:.0%} of it{whose}"
     )
-    yield Finding(sentence, share, _view("threads without a CPU"), f"oversubscribed-{pool}", share * GAINS[pool])
+    yield Finding(sentence, share, _view("threads without a CPU"), f"oversubscribed-{pool}", share * GAINS[pool], of_whole_run=True)
 
 
 def _whose(profile: Analysis, cpu: CpuFacts) -> tuple[str, str]:
@@ -122,17 +122,17 @@ def _busy(profile: Analysis, cpu: CpuFacts) -> pl.DataFrame:
     )
 
 
-def _throttled(seen: Scheduling, limit: Quota) -> Iterator[Finding]:
+def _throttled(profile: Analysis, seen: Scheduling, limit: Quota) -> Iterator[Finding]:
     used = limit.used if math.isfinite(limit.used) else float(seen.running.mean())
     share = min(limit.held_up, limit.held_up / max(used + limit.held_up, 1e-9))
     if share < LEAST_SHARE:
         return
     cpus = f"{limit.cpus:.2g} CPU" + ("s" if limit.cpus != 1 else "")
-    sentence = f"The quota of its control group, {cpus}, holds the program up {share:.0%} of the time"
-    yield Finding(sentence, share, _view("held up"), "throttled", share * 0.9)
+    sentence = f"The quota of its control group, {cpus}, holds the program up {share:.0%} of {whole_run_text(profile)}"
+    yield Finding(sentence, share, _view("held up"), "throttled", share * 0.9, of_whole_run=True)
 
 
-def _faults(seen: Scheduling, cpu: CpuFacts) -> Iterator[Finding]:
+def _faults(profile: Analysis, seen: Scheduling, cpu: CpuFacts) -> Iterator[Finding]:
     """Finds page faults for memory that the program gives back: it never has so much at once."""
     running, kernel, faults = (float(one.mean()) for one in (seen.running, seen.kernel, seen.faults))
     again = 1 - seen.resident / max(faults * seen.seconds, 1.0)
@@ -140,17 +140,19 @@ def _faults(seen: Scheduling, cpu: CpuFacts) -> Iterator[Finding]:
     if share < KERNEL or again < AGAIN or faults < FAULTS * kernel:
         return
     memory = f"{amount(int(faults * PAGE), 'bytes')} of new memory each second ({faults:,.0f} page faults), and takes it back"
-    sentence = f"{share:.0%} of {METRICS[cpu.metric].label} is in the kernel, which gives the program {memory}"
-    yield Finding(sentence, share, _view("page faults"), "page-faults", share * min(running, 1.0) * 0.7)
+    of_all = "" if steady_scope(profile) is None else "In the whole run, "
+    sentence = f"{of_all}{share:.0%} of {METRICS[cpu.metric].label} is in the kernel, which gives the program {memory}"
+    yield Finding(sentence, share, _view("page faults"), "page-faults", share * min(running, 1.0) * 0.7, of_whole_run=True)
 
 
 def _swapping(profile: Analysis, seen: Scheduling) -> Iterator[Finding]:
     share, from_disk = memory_pressure(profile), float(seen.from_disk.mean())
     if share < LEAST_SHARE or from_disk < FROM_DISK:
         return
+    lasting = f"{share:.0%} of {whole_run_text(profile)}"
     reads = f"this one reads {from_disk:,.0f} pages a second back from disk"
-    sentence = f"Memory is short: programs wait for it {share:.0%} of the time, and {reads}"
-    yield Finding(sentence, share, _view("page faults from disk"), "swapping", share * 0.9)
+    sentence = f"Memory is short: programs wait for it {lasting}, and {reads}"
+    yield Finding(sentence, share, _view("page faults from disk"), "swapping", share * 0.9, of_whole_run=True)
 
 
 def _view(series: str) -> Evidence:

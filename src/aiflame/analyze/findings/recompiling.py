@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from aiflame.analyze.finding import Evidence, Finding
 from aiflame.analyze.recompilations import recompiled, sentence
+from aiflame.analyze.scope import whole_run_text
 from aiflame.attribute.analysis import Analysis
 from aiflame.attribute.tree import CPU_TIME
 
@@ -15,11 +16,13 @@ LEAST_NS = 1_000_000_000
 
 
 def recompiling(profile: Analysis, duration_ns: int) -> Iterator[Finding]:
-    """Each is timed. Dynamo's own limit is eight compilations of a function, so that they are as many as there will be; JAX has none."""
+    """Each is timed, and counts in the whole run: steps that compile may be those that warm up. Dynamo's own limit is eight compilations of
+    a function, so that they are as many as there will be; JAX has none."""
     of = recompiled(profile)
     share = of.ns / max(duration_ns, 1) if of is not None else 0.0
     if of is None or of.ns < LEAST_NS or share < LEAST_SHARE:
         return
     view = Evidence("flame", CPU_TIME.name, "code", r"^cache_miss$" if of.traced else r"^_compile$", place=of.place)
-    much = f"{share:.0%} of the time goes into that" + (f", and into {of.functions - 1} other functions" if of.functions > 1 else "")
-    yield Finding(f"{sentence(of)}: {much}", share, view, of.kind, share * 0.9)
+    others = f", and into {of.functions - 1} other functions" if of.functions > 1 else ""
+    much = f"{share:.0%} of {whole_run_text(profile)} goes into that{others}"
+    yield Finding(f"{sentence(of)}: {much}", share, view, of.kind, share * 0.9, of_whole_run=True)

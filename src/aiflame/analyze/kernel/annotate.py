@@ -145,10 +145,16 @@ class Annotation:
         return any(instruction.sass for instruction in self.instructions)
 
 
-def annotate(profile: OpenedProfile, wanted: str, cubin: int | None = None, texts: SourceTexts | None = None) -> Annotation:
+def annotate(
+    profile: OpenedProfile,
+    wanted: str,
+    cubin: int | None = None,
+    texts: SourceTexts | None = None,
+    every: Sequence[Kernel] | None = None,
+) -> Annotation:
     """The kernel that `wanted` names, as compiled in one of its cubins (the one with the most samples). `texts`: of its sources; those that
-    the profile has, without."""
-    every = kernels(profile)
+    the profile has, without. `every`: all kernels, with their launches in its scope (default: in the whole run)."""
+    every = kernels(profile) if every is None else every
     kernel, *others = choose(every, wanted)
     return annotation(profile, kernel, every, _shapes(profile, kernel.name), texts or SourceTexts(profile), cubin, tuple(others))
 

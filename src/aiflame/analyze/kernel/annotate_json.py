@@ -11,10 +11,12 @@ from aiflame.json_text import json_text, schema
 from aiflame.resolve.device.stall_reasons import meaning
 
 
-def to_json(answer: Annotation) -> str:
+def to_json(answer: Annotation, scope: dict[str, object] | None = None) -> str:
+    """`scope`: of its launches and their time; all else counts in the whole run."""
     whole = answer.count.samples
     document = {
         "schema": schema("annotate"),
+        **({"scope": scope} if scope is not None else {}),
         "kernel": _kernel(answer.kernel)
         | {
             "mean_ns": answer.kernel.gpu_time_ns / answer.kernel.launches if answer.kernel.launches else 0,

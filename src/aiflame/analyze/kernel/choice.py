@@ -39,8 +39,9 @@ class Kernel:
         return self.samples, self.gpu_time_ns, self.name
 
 
-def kernels(profile: OpenedProfile) -> list[Kernel]:
-    """All kernels of a profile, the hottest first: by samples, then by GPU time."""
+def kernels(profile: OpenedProfile, in_steps: pl.DataFrame | None = None) -> list[Kernel]:
+    """All kernels of a profile, the hottest first: by samples, then by GPU time. `in_steps`: their launches there alone count
+    (`scope.kernels_in_steps`); samples are not known by step."""
     executed = (
         profile.scan("kernels")
         .group_by("process", "shape")
@@ -57,6 +58,8 @@ def kernels(profile: OpenedProfile) -> list[Kernel]:
         .group_by("name")
         .agg(pl.col("samples").sum())
     )
+    if in_steps is not None:
+        executed = executed.select("name").join(in_steps.lazy(), on="name", how="left")
     every = executed.join(sampled, on="name", how="full", coalesce=True).collect()
     names = _names(profile)
     readable = dict(variants(profile).group_by("name").agg(pl.col("readable").unique().sort()).rows())

@@ -65,11 +65,16 @@ class ScopeLine:
         if self.whole_run:
             took = f": {amount(self.duration_ns, 'ns')}" if self.duration_ns else ""
             return f"Whole run{took}{within}{f'; {self.why}' if self.why else ''}"
-        numbers = f"Steps {self.first} to {self.last}" if self.last > self.first else f"Step {self.first}"
-        each = f" of each of {self.processes} processes" if self.processes > 1 else ""
         of = f" of {amount(self.duration_ns, 'ns')}" if self.duration_ns else ""
         left = f"; left out: {', '.join(outside)}{within}" if outside else ""
-        return f"{numbers}{each}: {amount(self.took_ns, 'ns')}{of}{left}"
+        steps = self.steps_text
+        return f"{steps[0].upper()}{steps[1:]}: {amount(self.took_ns, 'ns')}{of}{left}"
+
+    @property
+    def steps_text(self) -> str:
+        """Which steps they are."""
+        numbers = f"steps {self.first} to {self.last}" if self.last > self.first else f"step {self.first}"
+        return numbers + (f" of each of {self.processes} processes" if self.processes > 1 else "")
 
     def with_switch(self, command: str = "") -> str:
         """With the way to see the other scope: an option of the command, which may be named."""

@@ -18,14 +18,16 @@ from aiflame.profile.tables.interface import OpenedProfile
 @dataclass(frozen=True, slots=True)
 class ScopedTree:
     tree: Tree
-    """Raw, without idle time: `line` says how much there is."""
+    """Raw; without idle time where steps are the scope, or nobody asked for it: `line` says how much there is."""
     line: ScopeLine
     analysis: ProfileAnalysis
     idle: tuple[tuple[str, int], ...] = ()
     """Frames of idle time in the whole run, with their values, for a metric other than time."""
 
 
-def scoped_tree(profile: OpenedProfile, metric: str, by: str, detail: str | None = None, *, whole_run: bool = False) -> ScopedTree:
+def scoped_tree(
+    profile: OpenedProfile, metric: str, by: str, detail: str | None = None, *, whole_run: bool = False, keep_idle: bool = False
+) -> ScopedTree:
     """Builds a tree as `trees.build.tree` does, for the scope or, with `whole_run`, for everything."""
     analysis = analysis_of(profile, whole_run=whole_run)
     shared = profile_analysis(analysis)
@@ -34,4 +36,4 @@ def scoped_tree(profile: OpenedProfile, metric: str, by: str, detail: str | None
     idle = whole.kinds() == Kind.GPU_IDLE
     names = whole.frames["name"].gather(whole.frame[idle])
     values = pl.DataFrame({"name": names, "value": whole.values[metric][idle]}).group_by("name").agg(pl.col("value").sum()).sort("name")
-    return ScopedTree(without_idle(whole), line, shared, tuple(values.rows()) if metric != GPU_TIME.name else ())
+    return ScopedTree(whole if keep_idle else without_idle(whole), line, shared, tuple(values.rows()) if metric != GPU_TIME.name else ())

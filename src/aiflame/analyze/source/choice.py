@@ -19,7 +19,7 @@ def file_of(source: SourceLines, wanted: str) -> str | None:
     return str(paths[within["file"][0]]) if len(within) else None
 
 
-def to_json(source: SourceLines, path: str, text: SourceText) -> str:
+def to_json(source: SourceLines, path: str, text: SourceText, scope: dict[str, object]) -> str:
     """`aiflame annotate FILE --json`: docs/json.md."""
     (file,) = source.files.filter(pl.col("path") == path).rows(named=True)
     lines = [
@@ -36,6 +36,7 @@ def to_json(source: SourceLines, path: str, text: SourceText) -> str:
     ]
     document = {
         "schema": schema("annotate"),
+        "scope": scope,
         "metric": source.metric.name,
         "unit": source.metric.unit,
         "total": source.total,

@@ -26,7 +26,7 @@ _FUNCTIONS = (Kind.PYTHON, Kind.C, Kind.CPP)
 class SourceLines:
     metric: Metric
     total: int
-    """Total of the whole profile: lines add up to less where code has no source."""
+    """Total of its scope: lines add up to less where code has no source."""
     files: pl.DataFrame
     """path, package ("" for the program's own), self, total: the program's own first, then those that took most themselves"""
     lines: pl.DataFrame
@@ -38,10 +38,10 @@ class SourceLines:
         return self.lines.filter(pl.col("file") == row) if row is not None else self.lines.head(0)
 
 
-def source_lines(profile: Tables, metric: str) -> SourceLines:
-    """The lines of a metric of CPU samples, without the interpreter's own functions."""
+def source_lines(profile: Tables, metric: str, *, steady: bool = False) -> SourceLines:
+    """The lines of a metric of CPU samples, without the interpreter's own functions. `steady`: their time in steady steps."""
     texts = profile.table("sources")["path"].to_list() if profile.has("sources") else []
-    return lines_of(hide_interpreter_noise(tree(profile, metric, detail=CALL_LINE)), metric, texts)
+    return lines_of(hide_interpreter_noise(tree(profile, metric, detail=CALL_LINE, steady=steady)), metric, texts)
 
 
 def lines_of(of: Tree, metric: str, texts: Sequence[str] = ()) -> SourceLines:

@@ -8,6 +8,7 @@ import numpy as np
 import polars as pl
 
 from aiflame.attribute.analysis import Analysis, once
+from aiflame.attribute.arrays.order import in_order
 from aiflame.attribute.arrays.types import Ints, Mask
 from aiflame.attribute.meaning.context import profile_steps
 
@@ -55,12 +56,12 @@ def steady(profile: Analysis) -> Steady:
 def steady_by(rows: pl.DataFrame, lengths: pl.DataFrame) -> Steady:
     """`rows`: `steps.Steps.rows`; `lengths`: process, step, took."""
     first = {}
-    for (process,), own in lengths.sort("process", "step").partition_by("process", as_dict=True, maintain_order=True).items():
+    for (process,), own in in_order(lengths, "process", "step").partition_by("process", as_dict=True, maintain_order=True).items():
         warm = _warming(own["took"].to_numpy())
         if warm < len(own):
             first[int(process)] = int(own["step"][warm])
     least = pl.col("process").replace_strict(first, default=None, return_dtype=pl.Int64)
-    kept = rows.filter(pl.col("step") >= least).sort("begin_ns")
+    kept = in_order(rows.select("process", "step", "begin_ns", "end_ns").filter(pl.col("step") >= least), "begin_ns")
     return Steady(first, *(kept[name].to_numpy().astype(np.int64) for name in ("begin_ns", "end_ns", "process")))
 
 

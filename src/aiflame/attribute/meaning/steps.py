@@ -14,6 +14,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from aiflame.attribute.analysis import Analysis, once
+from aiflame.attribute.arrays.order import in_order
 from aiflame.attribute.arrays.types import Ints, Mask
 from aiflame.attribute.meaning.events import LATEST
 from aiflame.attribute.meaning.inference import hold_the_work, model_calls
@@ -104,7 +105,7 @@ def steps(profile: Tables, seen: dict[tuple[int, int], Seen]) -> Steps:
         tables.append(rows.filter(pl.col("begin_ns") < pl.col("end_ns")).with_columns(process=pl.lit(process, dtype=pl.Int64)))
     table = pl.concat(tables, how="diagonal").with_columns(pl.col(*INFERENCE).fill_null(0))
     number = pl.int_range(pl.len()).over("process").alias("step")
-    numbered = table.sort("process", "begin_ns", "thread").with_columns(number).sort("process", "thread", "begin_ns")
+    numbered = in_order(in_order(table, "process", "begin_ns", "thread").with_columns(number), "process", "thread", "begin_ns")
     return Steps(numbered.select("process", "thread", "step", "begin_ns", "end_ns", *INFERENCE))
 
 

@@ -44,6 +44,8 @@ def _facts(answer: Annotation) -> Iterator[tuple[str, str]]:
         mean = f", {amount(round(kernel.gpu_time_ns / kernel.launches), 'ns')} each" if kernel.launches > 1 else ""
         of_all = share(kernel.gpu_time_ns, answer.total_gpu_time_ns)
         yield "launches", f"{kernel.launches:,} in {amount(kernel.gpu_time_ns, 'ns')} of GPU time ({of_all} of all){mean}"
+    elif shapes:
+        yield "launches", "none in these steps: --whole-run has all"
     else:
         yield "launches", "none recorded: a function that kernels call, or its records are missing"
     if shapes:

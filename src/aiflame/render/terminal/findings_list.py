@@ -42,15 +42,16 @@ def print_findings(listing: Listing, profile: str, console: Console | None = Non
 
 
 def look(finding: Finding, profile: str, *, whole_run: bool = False) -> str:
-    """The command that shows a finding's evidence; it never runs a program that a profile names. `whole_run`: the finding is about all."""
+    """The command that shows a finding's evidence; it never runs a program that a profile names. `whole_run`: all findings are about the
+    whole run."""
     view, of = finding.view, shlex.quote(profile)
-    every = " --whole-run" if whole_run else ""
+    every = " --whole-run" if whole_run or finding.of_whole_run else ""
     if view.view == "kernels" and view.kernel:
-        return f"aiflame annotate {of} {shlex.quote(view.kernel)}"
+        return f"aiflame annotate {of} {shlex.quote(view.kernel)}{every}"
     if view.view == "flame":
         by = f" --by {view.by}" if view.by not in ("", "code") else ""
         focus = f" --focus {shlex.quote(view.search)}" if view.search else ""
-        return f"aiflame flame {of} --metric {view.metric or GPU_STALLS.name}{by}{focus}"
+        return f"aiflame flame {of} --metric {view.metric or GPU_STALLS.name}{by}{focus}{every}"
     if view.view == "ranks":
         return f"aiflame ranks {of}"
     if view.metric == WALL_TIME.name and view.view == "timeline":

@@ -66,6 +66,21 @@ def test_threads_that_wait_for_each_other(tmp_path: Path, waiting: int, speaks: 
         assert kinds["waiting"].view.search == r"^\[OpenMP wait\]$"
 
 
+@pytest.mark.parametrize(("module", "speaks"), [("libscipy_openblas-6cdc3b4a.so", True), ("libmine.so", False)])
+def test_threads_that_wait_for_each_other_in_openblas(tmp_path: Path, module: str, speaks: bool) -> None:
+    """Their pool has no line of the program; a function of another library that has the same name is work."""
+    story = Story()
+    spins = ("blas_thread_server", "exec_blas_async_wait")
+    cpu(story, (40, (spins[0],)), (20, (MAIN, spins[1])), (10, (spins[0], "dgemm")), *((10, ((f"f{n}", "/a.py", n),)) for n in range(3)))
+    for symbol in story.tables["symbols"]:
+        symbol["module"] = module if symbol["name"] in spins else ""
+    kinds = found(story, tmp_path)
+    assert ("waiting-blas" in kinds, "hot-function" in kinds) == (speaks, not speaks)
+    if speaks:
+        sentence = "60% of CPU time is spent by threads that wait for each other in OpenBLAS, most at train.py:12"
+        assert (kinds["waiting-blas"].sentence, kinds["waiting-blas"].view.search) == (sentence, "^blas_thread_server$")
+
+
 def test_a_mark_at_the_end_of_a_stack_names_its_wait(tmp_path: Path) -> None:
     story = Story()
     cpu(story, (60, (MAIN, "[OpenMP wait]")))
@@ -114,6 +129,15 @@ def test_the_line_that_enters_a_library_which_does_all_work_is_no_finding(
     assert ("hot-line" in found(story, tmp_path)) == speaks
 
 
+@pytest.mark.parametrize("ending", [0, 40])
+def test_an_interpreters_end_does_not_make_the_entering_line_a_finding(tmp_path: Path, ending: int) -> None:
+    """The end has no line of the program."""
+    story = Story()
+    tests = [("run", "/venv/site-packages/networkx/tests/test_paths.py", line) for line in (4, 5)]
+    cpu(story, (100, (MAIN, tests[0])), (100, (MAIN, tests[1])), (ending, ("Py_FinalizeEx", "gc_collect_main")))
+    assert "hot-line" not in found(story, tmp_path)
+
+
 def test_the_line_that_starts_an_event_loop_is_no_finding(tmp_path: Path) -> None:
     """All is below it, also the lines that the loop calls back."""
     story = Story()
@@ -136,6 +160,19 @@ def test_the_line_of_a_tool_that_does_all_work_is_no_finding(tmp_path: Path) -> 
     story = Story()
     cpu(story, (200, (("console_entry", "/venv/site-packages/mypy/__main__.py", 16), "check")), (40, (MAIN,)))
     assert "hot-line" not in found(story, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("line", "place", "at"),
+    [(("console_entry", "/venv/site-packages/mypy/__main__.py", 16), "", ""), (MAIN, "/app/train.py:12", ", most at train.py:12")],
+)
+def test_a_cause_is_not_at_the_line_that_begins_a_tool(tmp_path: Path, line: tuple[object, ...], place: str, at: str) -> None:
+    story = Story()
+    cpu(story, (120, (line, "gc_collect_main")), (120, (line, "check")))
+    for symbol in story.tables["symbols"]:
+        symbol["module"] = "python3.12" if symbol["name"] == "gc_collect_main" else ""
+    finding = found(story, tmp_path)["gc"]
+    assert (finding.sentence, finding.view.place) == (f"50% of CPU time is garbage collection{at}", place)
 
 
 @pytest.mark.parametrize(("collecting", "ending", "speaks"), [(120, 0, True), (0, 120, False)])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from stories import MAIN, Story
+from stories import MAIN, Story, cpu_step
 from story_findings import found
 from telemetries import told
 
@@ -103,6 +103,21 @@ def test_near_misses_of_threads(tmp_path: Path, series: list[Series]) -> None:
     assert of_kernel(tmp_path, series) == {}
 
 
+@pytest.mark.parametrize(
+    ("running", "ready", "kind"),
+    [(0.6, 1.2, "crowded-openmp"), (1.4, 1.2, "waiting"), (0.6, 0.2, "waiting")],
+    ids=["other programs have the CPUs", "it has them itself", "no thread wants for one"],
+)
+def test_threads_that_wait_for_one_without_a_cpu(tmp_path: Path, running: float, ready: float, kind: str) -> None:
+    story = Story()
+    for moment in range(120):
+        story.met(moment * 50_000, MAIN, *(["gomp_team_barrier_wait_end"] if moment < 60 else []), clock=0)
+    story.tables |= told(*kernel(running=running, ready=ready))
+    sentence = "50% of CPU time is spent by threads that wait for each other in OpenMP, most at train.py:12"
+    crowded = ", while other programs have the CPUs that some of them need"
+    assert found(story, tmp_path)[kind].sentence == sentence + (crowded if kind == "crowded-openmp" else "")
+
+
 def limited(cpus: float, used: float, held_up: float) -> list[Series]:
     names = {"limit": cpus, "used": used, "held up": held_up}
     return [("cgroup", "", name, "CPUs", constant(value)) for name, value in names.items()]
@@ -181,3 +196,21 @@ def test_cpu_time_counts_also_for_the_time_in_which_others_have_the_cpus(tmp_pat
         story.tables |= told(*kernel(running=0.1, ready=ready))
         won.append(found(story, tmp_path / name)["hot-function"].recoverable)
     assert won[1] > won[0] + 0.1
+
+
+@pytest.mark.parametrize(
+    ("series", "kind", "says"),
+    [
+        (kernel(running=2, ready=6, pids=8), "oversubscribed-processes", "For 100% of the whole run 8 threads"),
+        (limited(1, 1, 1), "throttled", "holds the program up 50% of the whole run"),
+        (kernel(running=1, faults=200_000, kernel=50), "page-faults", "In the whole run, 50% of CPU time is in the kernel"),
+    ],
+)
+def test_what_the_kernel_counts_is_of_the_whole_run(tmp_path: Path, series: list[Series], kind: str, says: str) -> None:
+    """It was asked five times a second, too seldom for steps."""
+    story = Story()
+    for number in range(8):
+        cpu_step(story, 500_000 * number + 1_000_000, 20, MAIN, apart=20_000, lasts=500_000)
+    story.tables |= told(*series, *(kernel() if kind == "throttled" else []))
+    finding = found(story, tmp_path)[kind]
+    assert (says in finding.sentence, finding.of_whole_run) == (True, True), finding.sentence

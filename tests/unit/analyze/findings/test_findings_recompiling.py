@@ -5,8 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from stories import MAIN, Story
+from stories import MAIN, Story, cpu_step
 from story_findings import found
+
+from aiflame.render.terminal.findings_list import look
 
 S = 1_000_000_000
 SIZE = "0/{0}: tensor 'x' size mismatch at index 1. expected {1}, actual {2}"
@@ -63,3 +65,14 @@ def test_the_reason_of_compiling_again_is_named(tmp_path: Path, reasons: list[st
 )
 def test_near_misses(tmp_path: Path, story: Story) -> None:
     assert not [kind for kind in found(story, tmp_path) if kind.startswith("recompiling")]
+
+
+def test_in_a_program_with_steps_it_is_a_share_of_the_whole_run(tmp_path: Path) -> None:
+    """Its steady steps compile nothing; the evidence is outside of them."""
+    story = compiled(*(SIZE.format(n, 4 + n, 5 + n) for n in range(5)))
+    for number in range(8):
+        cpu_step(story, (21 + number) * 1_000_000, 20, MAIN, apart=40_000, lasts=1_000_000)
+    story.tables["process_ends"] = [{"end_ns": 29 * S, "cpu_ns": 0}]
+    finding = found(story, tmp_path)["recompiling-size"]
+    assert finding.sentence.endswith(f": {2.5 / 29:.0%} of the whole run goes into that")
+    assert look(finding, "p.aiflame").endswith("--focus '^_compile$' --whole-run")

@@ -100,7 +100,7 @@ def _finding(facts: Facts, calls: _Calls, share: float, count: int, rows: pl.Dat
     place = place_text(lines["file"][0], lines["line"][0]) if len(lines) else ""
     changed = _changing_argument(facts) if calls.kind in ("specializing", "autotuning") else ""
     if calls.kind == "recompiling" and (again := recompiled(facts.analysis.profile)) is not None:
-        changed = f"; {recompiled_sentence(again)}"
+        changed = f"; {'in the whole run, ' if facts.scope.in_steps else ''}{recompiled_sentence(again)}"
     sentence = f"In {share:.0%} {facts.scope.label} the program {calls.doing}{at(place)} ({count:,} samples){changed}"
     view = Evidence("flame", next(name for name, clock in CLOCK.items() if clock == rows["clock"][0]), "code", place=place)
     return Finding(sentence, min(share, 1.0), view, calls.kind, min(share, 1.0))
