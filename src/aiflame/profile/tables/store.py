@@ -118,7 +118,7 @@ class Profile:
                 newest = Index.read(tables.folder) or tables.index
                 tables.index = Index({**newest.tables, name: (part,)})
                 tables.index.write(tables.folder)
-                self._verified[part.file] = frame.estimated_size()
+                self._verified[part.file] = int(frame.estimated_size())
                 for old in tables.folder.folder(name).entries():  # replaced, or left by somebody who was killed here
                     if old.name != file:
                         tables.folder.folder(name).remove_tree(old.name)
@@ -204,7 +204,7 @@ class Profile:
         frame = self._kept.get(parts)
         if frame is None:
             frame = _scan(folder, parts).collect()
-            if (size := frame.estimated_size()) <= self._room:
+            if (size := int(frame.estimated_size())) <= self._room:
                 self._kept[parts] = frame
                 self._room -= size
         return frame
