@@ -43,9 +43,9 @@ def browser() -> Iterator[Any]:
 
 @pytest.fixture(scope="session")
 def pages(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pages]:
-    made = Pages(browser, tmp_path_factory.mktemp("pages"))
-    yield made
-    made.end()
+    opener = Pages(browser, tmp_path_factory.mktemp("pages"))
+    yield opener
+    opener.end()
 
 
 @pytest.fixture

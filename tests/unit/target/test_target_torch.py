@@ -89,9 +89,9 @@ class Forks:
 
 @pytest.fixture(scope="module")
 def forks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Forks]:
-    made = Forks(tmp_path_factory.mktemp("forks"))
-    yield made
-    made.end()
+    started = Forks(tmp_path_factory.mktemp("forks"))
+    yield started
+    started.end()
 
 
 Run = Callable[[str], str]
