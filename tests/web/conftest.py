@@ -13,6 +13,7 @@ from report_flame import flames
 from report_pages import reports
 from report_profiles import training
 from report_visits import Opener, visits
+from shared_pages import Pages
 from viewer import Viewer
 
 from aiflame.render.report.document import write
@@ -40,17 +41,24 @@ def browser() -> Iterator[Any]:
         started.close()
 
 
+@pytest.fixture(scope="session")
+def pages(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pages]:
+    opener = Pages(browser, tmp_path_factory.mktemp("pages"))
+    yield opener
+    opener.end()
+
+
 @pytest.fixture
-def flame(browser: Any, tmp_path: Path) -> FlameGraphs:
+def flame(pages: Pages, tmp_path: Path) -> FlameGraphs:
     """Opens flame graphs of reports."""
-    with reports(browser, tmp_path, ".flame-stage canvas") as opener:
+    with reports(pages, tmp_path, ".flame-stage canvas") as opener:
         yield flames(opener)
 
 
 @pytest.fixture
-def visit(browser: Any) -> Iterator[Opener]:
+def visit(pages: Pages) -> Iterator[Opener]:
     """Opens whole reports."""
-    with visits(browser) as opener:
+    with visits(pages) as opener:
         yield opener
 
 
@@ -63,21 +71,20 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def view(browser: Any) -> Iterator[Callable[..., Viewer]]:
+def view(pages: Pages) -> Iterator[Callable[..., Viewer]]:
     """Opens a file, and fails the test if the page ever reports an error or asks for anything but that file."""
-    opened: list[tuple[Viewer, Any, set[str]]] = []
+    opened: list[tuple[Viewer, set[str]]] = []
 
     def open_file(
         path: Path, state: str = "", *, before: str = "", ready: bool = True, also: Sequence[Path] = (), **options: Any
     ) -> Viewer:
         """`before`: a script that runs first. `ready`: wait for the flame graph's own. `also`: other files that may be read."""
-        context = browser.new_context(**{"viewport": {"width": 1200, "height": 700}, "color_scheme": "light", **options})
-        context.set_default_timeout(30_000)
-        viewer = Viewer(context.new_page(), path.as_uri())
+        page = pages.open(30_000, **{"viewport": {"width": 1200, "height": 700}, "color_scheme": "light", **options})
+        viewer = Viewer(page, path.as_uri())
         viewer.page.on("console", lambda message: viewer.errors.append(message.text))
         viewer.page.on("pageerror", lambda error: viewer.errors.append(str(error)))
         viewer.page.on("request", lambda request: viewer.requests.append(request.url.split("#")[0]))
-        opened.append((viewer, context, {"about:blank", viewer.address, *(one.as_uri() for one in also)}))
+        opened.append((viewer, {"about:blank", viewer.address, *(one.as_uri() for one in also)}))
         if before:
             viewer.page.add_init_script(before)
         if ready and not before and options.get("java_script_enabled", True):
@@ -87,7 +94,7 @@ def view(browser: Any) -> Iterator[Callable[..., Viewer]]:
         return viewer
 
     yield open_file
-    for viewer, context, allowed in opened:
-        context.close()
+    for viewer, allowed in opened:
+        pages.close(viewer.page)
         assert viewer.errors == []
         assert set(viewer.requests) <= allowed

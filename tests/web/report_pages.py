@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl
 
+from shared_pages import Pages
+
 from aiflame.render.report.page import page as report_page
 
 PATIENCE_MS = 20_000
@@ -108,27 +110,26 @@ class Report:
 
 
 @contextmanager
-def reports(browser: Any, folder: Path, canvas: str) -> Iterator[Opener]:
+def reports(pages: Pages, folder: Path, canvas: str) -> Iterator[Opener]:
     """Opens pages with blocks; fails the test if one ever reports an error or asks for anything but its own file."""
-    opened: list[tuple[Report, Any]] = []
+    opened: list[Report] = []
 
     def open_blocks(blocks: Blocks, state: str, *, picture: bool = True, **options: Any) -> Report:
         file = folder / f"report{len(opened)}.html"
         file.write_text("".join(report_page("train.py", {"blocks": list(blocks)}, blocks.items())), encoding="utf-8")
-        context = browser.new_context(**{"viewport": {"width": 1200, "height": 760}, "color_scheme": "light", **options})
-        context.set_default_timeout(PATIENCE_MS)
-        report = Report(context.new_page(), file.as_uri(), canvas)
+        one = pages.open(PATIENCE_MS, **{"viewport": {"width": 1200, "height": 760}, "color_scheme": "light", **options})
+        report = Report(one, file.as_uri(), canvas)
         report.page.on("console", lambda message: report.errors.append(message.text))
         report.page.on("pageerror", lambda error: report.errors.append(str(error)))
         report.page.on("request", lambda request: report.requests.append(request.url.split("#")[0]))
-        opened.append((report, context))
+        opened.append(report)
         report.open(state)
         if picture:
             report.wait_for_picture()
         return report
 
     yield open_blocks
-    for report, context in opened:
-        context.close()
+    for report in opened:
+        pages.close(report.page)
         assert report.errors == []
         assert {url for url in report.requests if not url.startswith("blob:")} <= {"about:blank", report.address}

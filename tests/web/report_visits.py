@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl
 
+from shared_pages import Pages
+
 PATIENCE_MS = 20_000
 COPIED = "if (navigator.clipboard) navigator.clipboard.writeText = async (text) => { window.copied = text; };"
 """Runs first: tests can read the copied text, although a browser without a window may have no clipboard."""
@@ -80,22 +82,22 @@ class Visit:
 
 
 @contextmanager
-def visits(browser: Any) -> Iterator[Opener]:
+def visits(pages: Pages) -> Iterator[Opener]:
     """Opens files or addresses; fails the test if a page reports an error, or asks for anything but itself."""
-    opened: list[tuple[Visit, Any]] = []
+    opened: list[Visit] = []
 
     def visit(
         where: Path | str, state: str = "", *, before: str = "", ready: bool = True, expected: tuple[str, ...] = (), **options: Any
     ) -> Visit:
         """`before`: a script that runs first; `ready`: wait until the first screen is there."""
-        context = browser.new_context(**{"viewport": {"width": 1280, "height": 800}, "color_scheme": "light", **options})
-        context.set_default_timeout(PATIENCE_MS)
-        seen = Visit(context.new_page(), where if isinstance(where, str) else where.as_uri(), expected=expected)
+        window = {"viewport": {"width": 1280, "height": 800}, "color_scheme": "light", **options}
+        page = pages.open(PATIENCE_MS, of_file=isinstance(where, Path), **window)
+        seen = Visit(page, where if isinstance(where, str) else where.as_uri(), expected=expected)
         seen.page.on("console", lambda message: seen.errors.append(message.text))
         seen.page.on("pageerror", lambda error: seen.errors.append(str(error)))
         seen.page.on("request", lambda request: seen.requests.append(request.url.split("#")[0]))
         seen.page.on("requestfailed", seen.request_failed)
-        opened.append((seen, context))
+        opened.append(seen)
         if before:
             seen.page.add_init_script(before)
         if ready:
@@ -105,8 +107,8 @@ def visits(browser: Any) -> Iterator[Opener]:
         return seen
 
     yield visit
-    for seen, context in opened:
-        context.close()
+    for seen in opened:
+        pages.close(seen.page)
         assert [error for error in seen.errors if not any(part in error for part in seen.expected)] == []
         own = [url for url in seen.requests if url != "about:blank" and not url.startswith(("blob:", "data:"))]
         assert not [url for url in own if not url.startswith(seen.address)]

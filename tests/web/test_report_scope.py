@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from report_facts import Leaf, Site, facts, kernel, process, python
 from report_pages import Opener, Report, reports
+from shared_pages import Pages
 
 from aiflame.attribute.tree import Frame, Kind
 from aiflame.render.colors import diff_fill
@@ -17,8 +18,8 @@ MS = 1_000_000
 
 
 @pytest.fixture
-def scope(browser: Any, tmp_path: Path) -> Iterator[Opener]:
-    with reports(browser, tmp_path, ".sc-canvas") as opener:
+def scope(pages: Pages, tmp_path: Path) -> Iterator[Opener]:
+    with reports(pages, tmp_path, ".sc-canvas") as opener:
         yield opener
 
 

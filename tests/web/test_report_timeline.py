@@ -7,7 +7,6 @@ import json
 import struct
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import polars as pl
@@ -15,6 +14,7 @@ import pytest
 from made_timelines import MS, ORIGIN, stream, training, waiting
 from report_facts import Leaf, Site, facts, kernel, process
 from report_pages import Opener, Report, reports
+from shared_pages import Pages
 
 from aiflame.attribute.timeline.tables import Making, TrackKind
 from aiflame.render.report.timeline_block import timeline_block
@@ -24,8 +24,8 @@ STEP = "#view=timeline&time=0-10000000"
 
 
 @pytest.fixture
-def timeline(browser: Any, tmp_path: Path) -> Iterator[Opener]:
-    with reports(browser, tmp_path, ".tl-canvas") as opener:
+def timeline(pages: Pages, tmp_path: Path) -> Iterator[Opener]:
+    with reports(pages, tmp_path, ".tl-canvas") as opener:
         yield opener
 
 

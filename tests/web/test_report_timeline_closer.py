@@ -12,6 +12,7 @@ import polars as pl
 import pytest
 from made_timelines import MS, ORIGIN
 from report_pages import PATIENCE_MS, Opener, Report, reports
+from shared_pages import Pages
 from test_report_timeline import lane, shown, x_of
 
 from aiflame.attribute.timeline.tables import Making, SliceKind, Timeline, TrackKind
@@ -239,8 +240,8 @@ def test_what_cannot_be_read_is_one_line_and_the_picture_stays(served: Callable[
 
 
 @pytest.fixture
-def file(browser: Any, tmp_path: Path) -> Iterator[Opener]:
-    with reports(browser, tmp_path, ".tl-canvas") as opener:
+def file(pages: Pages, tmp_path: Path) -> Iterator[Opener]:
+    with reports(pages, tmp_path, ".tl-canvas") as opener:
         yield opener
 
 

@@ -72,6 +72,17 @@ def test_a_derived_table_is_kept_and_replaced(path):
     assert len(open_profile(path).table("cpu_samples")) == 50
 
 
+def test_small_tables_are_read_once_and_large_ones_each_time(path, monkeypatch):
+    profile, scan, read = of_one_recorder(path), pl.scan_parquet, []
+    monkeypatch.setattr(pl, "scan_parquet", lambda *arguments, **options: read.append(1) or scan(*arguments, **options))
+    profile.write_table("small", pl.DataFrame({"row": range(1000)}))
+    profile.write_table("large", pl.DataFrame({"row": range(2000)}))
+    for name, rows, times in (("small", 1000, 1), ("large", 2000, 3)):
+        read.clear()
+        assert [profile.table(name).height, profile.scan(name).collect().height, profile.table(name).height] == [rows] * 3
+        assert len(read) == times
+
+
 @pytest.mark.parametrize("name", ["cpu_samples", "../x", "", "Upper", "a/b"])
 def test_a_derived_table_cannot_take_any_name(path, name):
     with pytest.raises(AiflameError, match="cannot be the name of a derived table"):

@@ -77,6 +77,19 @@ def test_names_that_one_tool_does_not_know_go_to_the_next(tmp_path: Path):
     assert set(disassemble(codes("lines", "outer"), [old, new])) == {0}
 
 
+def test_code_that_was_read_lately_is_not_read_again(tmp_path: Path):
+    """As for ranks of a job, which ran the same kernels: only the new one goes to the tool, and listings of old ones do not pile up."""
+    tool = fake_nvdisasm(tmp_path, PRINT + f"open({str(tmp_path / 'log')!r}, 'a').write(f'{{len(names)}} ')\nfor name in names: show(name)")
+    outer, scale = codes("lines", "outer", SCALE)
+    first = disassemble([outer], [tool])
+    again = disassemble([outer, scale], [tool])
+    assert (again[0], list(again)) == (first[0], [0, 1])
+    for number in range(5):  # each of 64 KiB
+        disassemble([Code(outer.header, bytes([number]) * (64 << 10))], [tool])
+    disassemble([outer], [tool])
+    assert (tmp_path / "log").read_text().split() == ["1"] * 8
+
+
 def test_a_tool_that_hangs_is_left(tmp_path: Path):
     tool = fake_nvdisasm(tmp_path, "time.sleep(600)")
     assert disassemble(codes("lines", "outer"), [tool], limit_s=0.5) == {}

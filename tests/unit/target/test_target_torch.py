@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import textwrap
+from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -44,19 +46,73 @@ class Peek(torch.nn.Module):
 """
 
 
-def run(program: str, *options: str) -> str:
+FORKS = """
+import gc, json, os, sys
+import torch
+gc.freeze()
+for line in sys.stdin:
+    program, *files = json.loads(line)
+    pid = os.fork()
+    if pid == 0:
+        for number, file in enumerate(files, 1):
+            os.dup2(os.open(file, os.O_WRONLY | os.O_CREAT), number)
+        exec(program, {"__name__": "__main__"})
+        break
+    print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
+"""
+"""Imports torch once, which takes longer than most of the programs, and runs each in a child of its own."""
+ENVIRONMENT = {"PYTHONPATH": str(SOURCE), "PATH": "/usr/bin:/bin"}
+
+
+class Forks:
+    """Programs that have torch."""
+
+    def __init__(self, folder: Path) -> None:
+        command = [sys.executable, "-c", FORKS]
+        self._process = subprocess.Popen(command, env=ENVIRONMENT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self._folder = folder
+
+    def run(self, program: str) -> str:
+        said, failed = (self._folder / name for name in ("stdout", "stderr"))
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._process.stdin.write(json.dumps([STAND_IN + textwrap.dedent(program), str(said), str(failed)]) + "\n")
+        self._process.stdin.flush()
+        status, stdout, stderr = self._process.stdout.readline().strip(), said.read_text(), failed.read_text()
+        said.unlink()
+        failed.unlink()
+        assert status == "0", stderr
+        return stdout.strip()
+
+    def end(self) -> None:
+        self._process.communicate()
+
+
+@pytest.fixture(scope="module")
+def forks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Forks]:
+    started = Forks(tmp_path_factory.mktemp("forks"))
+    yield started
+    started.end()
+
+
+Run = Callable[[str], str]
+
+
+@pytest.fixture
+def run(forks: Forks) -> Run:
+    """Runs a program, and gives its output."""
+    return forks.run
+
+
+def run_with(options: tuple[str, ...], program: str) -> str:
+    """The same in an interpreter with options of its own."""
     process = subprocess.run(
-        [sys.executable, *options, "-c", STAND_IN + textwrap.dedent(program)],
-        env={"PYTHONPATH": str(SOURCE), "PATH": "/usr/bin:/bin"},
-        capture_output=True,
-        text=True,
-        check=False,
+        [sys.executable, *options, "-c", STAND_IN + textwrap.dedent(program)], env=ENVIRONMENT, capture_output=True, text=True, check=False
     )
     assert process.returncode == 0, process.stderr
     return process.stdout.strip()
 
 
-def test_all_below_the_outermost_module_of_a_stack_is_named() -> None:
+def test_all_below_the_outermost_module_of_a_stack_is_named(run: Run) -> None:
     assert (
         run("""
         model = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.ModuleDict({"peek": Peek()}))
@@ -69,7 +125,7 @@ def test_all_below_the_outermost_module_of_a_stack_is_named() -> None:
     )
 
 
-def test_names_are_those_of_named_modules_and_a_shared_module_has_one_for_each_place() -> None:
+def test_names_are_those_of_named_modules_and_a_shared_module_has_one_for_each_place(run: Run) -> None:
     run("""
     shared = torch.nn.Sequential(torch.nn.Linear(2, 2), Peek())
     model = torch.nn.ModuleList([shared, torch.nn.Sequential(shared, torch.nn.ReLU())])
@@ -79,7 +135,7 @@ def test_names_are_those_of_named_modules_and_a_shared_module_has_one_for_each_p
     """)
 
 
-def test_a_module_that_hangs_in_itself_ends_there() -> None:
+def test_a_module_that_hangs_in_itself_ends_there(run: Run) -> None:
     run("""
     model = torch.nn.Sequential(Peek(), torch.nn.Sequential())
     model[1].add_module("up", model)
@@ -89,7 +145,7 @@ def test_a_module_that_hangs_in_itself_ends_there() -> None:
     """)
 
 
-def test_a_module_inside_no_other_on_the_stack_is_a_model_of_its_own() -> None:
+def test_a_module_inside_no_other_on_the_stack_is_a_model_of_its_own(run: Run) -> None:
     run("""
     class Hides(torch.nn.Module):
         def __init__(self):
@@ -103,7 +159,7 @@ def test_a_module_inside_no_other_on_the_stack_is_a_model_of_its_own() -> None:
     """)
 
 
-def test_names_are_sent_once_to_each_recording() -> None:
+def test_names_are_sent_once_to_each_recording(run: Run) -> None:
     run("""
     model = torch.nn.Sequential(Peek())
     model(torch.ones(2)), model(torch.ones(2))
@@ -114,7 +170,7 @@ def test_names_are_sent_once_to_each_recording() -> None:
     """)
 
 
-def test_a_model_that_runs_on_another_thread_is_named() -> None:
+def test_a_model_that_runs_on_another_thread_is_named(run: Run) -> None:
     run("""
     import threading
     inside, go = threading.Event(), threading.Event()
@@ -128,7 +184,7 @@ def test_a_model_that_runs_on_another_thread_is_named() -> None:
     """)
 
 
-def test_a_module_that_is_gone_is_forgotten() -> None:
+def test_a_module_that_is_gone_is_forgotten(run: Run) -> None:
     run("""
     model = torch.nn.Sequential(Peek())
     model(torch.ones(2))
@@ -138,7 +194,7 @@ def test_a_module_that_is_gone_is_forgotten() -> None:
     """)
 
 
-def test_code_of_the_programs_own_is_never_run_for_a_name() -> None:
+def test_code_of_the_programs_own_is_never_run_for_a_name(run: Run) -> None:
     run("""
     class Hostile(torch.nn.Module):
         def __getattribute__(self, name):
@@ -157,7 +213,7 @@ def test_code_of_the_programs_own_is_never_run_for_a_name() -> None:
     """)
 
 
-def test_a_hundred_thousand_modules() -> None:
+def test_a_hundred_thousand_modules(run: Run) -> None:
     run("""
     model = torch.nn.ModuleList(torch.nn.Identity() for _ in range(100_000))
     model.append(Peek())
@@ -167,7 +223,7 @@ def test_a_hundred_thousand_modules() -> None:
     """)
 
 
-def test_modules_that_share_too_much_come_to_an_end() -> None:
+def test_modules_that_share_too_much_come_to_an_end(run: Run) -> None:
     run("""
     inner = Peek()
     for _ in range(40):
@@ -182,7 +238,7 @@ def test_modules_that_share_too_much_come_to_an_end() -> None:
     """)
 
 
-def test_at_the_end_models_are_named_that_were_never_met() -> None:
+def test_at_the_end_models_are_named_that_were_never_met(run: Run) -> None:
     assert (
         run("""
         model = torch.nn.Sequential(torch.nn.Linear(2, 2))
@@ -195,7 +251,7 @@ def test_at_the_end_models_are_named_that_were_never_met() -> None:
     )
 
 
-def test_a_step_of_an_optimizer_is_a_region() -> None:
+def test_a_step_of_an_optimizer_is_a_region(run: Run) -> None:
     run("""
     weight = torch.nn.Parameter(torch.ones(2))
     optimizer = torch.optim.SGD([weight], lr=0.1)
@@ -205,7 +261,7 @@ def test_a_step_of_an_optimizer_is_a_region() -> None:
     """)
 
 
-def test_a_step_that_raised_ends_before_the_next() -> None:
+def test_a_step_that_raised_ends_before_the_next(run: Run) -> None:
     run("""
     weight = torch.nn.Parameter(torch.ones(2))
     optimizer = torch.optim.SGD([weight], lr=0.1)
@@ -217,7 +273,7 @@ def test_a_step_that_raised_ends_before_the_next() -> None:
     """)
 
 
-def test_each_batch_of_a_loader_is_a_region_and_so_is_the_end() -> None:
+def test_each_batch_of_a_loader_is_a_region_and_so_is_the_end(run: Run) -> None:
     run("""
     loader = torch.utils.data.DataLoader(list(range(6)), batch_size=2)
     assert [batch.tolist() for batch in loader] == [[0, 1], [2, 3], [4, 5]]
@@ -226,7 +282,7 @@ def test_each_batch_of_a_loader_is_a_region_and_so_is_the_end() -> None:
 
 
 @pytest.mark.parametrize("start", ["fork", "spawn"])
-def test_loaders_with_workers(start: str, tmp_path: Path) -> None:
+def test_loaders_with_workers(run: Run, start: str, tmp_path: Path) -> None:
     # Spawned workers need a program that is a file.
     program = tmp_path / "program.py"
     program.write_text(
@@ -238,14 +294,14 @@ def test_loaders_with_workers(start: str, tmp_path: Path) -> None:
         assert len(all_reported("begin")) == 4
     """)
     )
-    environment = {"PYTHONPATH": str(SOURCE), "PATH": "/usr/bin:/bin"}
-    process = subprocess.run([sys.executable, str(program)], env=environment, capture_output=True, text=True, check=False)
+    process = subprocess.run([sys.executable, str(program)], env=ENVIRONMENT, capture_output=True, text=True, check=False)
     assert process.returncode == 0, process.stderr
     assert not process.stderr
 
 
 def test_numbers_of_nodes_only_rise_and_random_numbers_stay() -> None:
-    run(
+    run_with(
+        ("-W", "error"),
         """
     calls = all_reported("calibrate_autograd")
     assert [number for _, number, _ in calls] == list(range(calls[0][1], calls[0][1] + 4))
@@ -253,13 +309,12 @@ def test_numbers_of_nodes_only_rise_and_random_numbers_stay() -> None:
     torch.manual_seed(torch.initial_seed())
     assert (torch.rand(3) == drawn).all()
     """,
-        "-W",
-        "error",
     )
 
 
 def test_models_are_saved_copied_and_scripted_as_ever() -> None:
-    run(
+    run_with(
+        ("-W", "error::UserWarning"),
         """
     import copy, io, pickle
     model = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.ReLU())
@@ -277,12 +332,10 @@ def test_models_are_saved_copied_and_scripted_as_ever() -> None:
     torch.func.grad(lambda value: model(value).sum())(value)
     assert not torch.nn.modules.module._has_any_global_hook() if hasattr(torch.nn.modules.module, "_has_any_global_hook") else True
     """,
-        "-W",
-        "error::UserWarning",
     )
 
 
-def test_compiled_steps_and_models_have_the_same_graphs() -> None:
+def test_compiled_steps_and_models_have_the_same_graphs(run: Run) -> None:
     """Dynamo looks into the hooks and finds nothing to do: no graph breaks there, and nothing is compiled once more."""
     program = """
     import torch._dynamo, warnings

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 from report_facts import Leaf, Site, device, facts, kernel, large, process, python, stacks
 from report_flame import Fingers, Flames
 from report_pages import reports
+from shared_pages import Pages
 
 from aiflame.attribute.tree import Frame, Kind
 from aiflame.render.colors import fill, shade_of
@@ -128,8 +128,8 @@ def test_a_large_graph_has_no_element_for_each_node_and_tells_how_long_it_took(f
     assert len(opened.page.evaluate("document.querySelector('.flame').flame.chart.seen()")) < 33 * 1200
 
 
-def test_a_report_without_facts_says_so(flame: Flames, browser: Any, tmp_path: Path) -> None:
-    with reports(browser, tmp_path, "canvas") as opener:
+def test_a_report_without_facts_says_so(flame: Flames, pages: Pages, tmp_path: Path) -> None:
+    with reports(pages, tmp_path, "canvas") as opener:
         report = opener({}, "#view=flame", picture=False)
         report.page.wait_for_selector(".flame-empty:not([hidden])")
         assert "no facts" in report.text(".flame-empty")

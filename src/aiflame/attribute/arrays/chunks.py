@@ -18,8 +18,14 @@ def count(rows: pl.LazyFrame) -> int:
 
 def pieces(rows: pl.LazyFrame, size: int = PIECE) -> Iterator[pl.DataFrame]:
     """The rows in pieces of a limited size; one empty piece where there are no rows."""
-    for begin in range(0, max(count(rows), 1), size):
-        yield rows.slice(begin, size).collect()
+    begin = 0
+    while True:
+        piece = rows.slice(begin, size).collect()
+        if len(piece) or not begin:
+            yield piece
+        if len(piece) < size:
+            return
+        begin += size
 
 
 def arrays(rows: pl.LazyFrame) -> dict[str, NDArray[Any]]:

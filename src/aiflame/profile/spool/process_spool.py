@@ -75,6 +75,7 @@ def record_type(table: Table) -> np.dtype[np.void]:
     return _struct((COMMIT, *table.columns))
 
 
+@cache
 def empty_frame(table: Table) -> pl.DataFrame:
     """A table without rows, as read from the spool."""
     columns: dict[str, pl.DataType] = {"id": pl.UInt32()}

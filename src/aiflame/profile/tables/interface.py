@@ -6,6 +6,7 @@ A profile of one recorder (`store.Profile`) and one of many ranks (`ranked.Ranke
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Protocol
@@ -83,6 +84,11 @@ def without_rows(profile: OpenedProfile, name: str) -> pl.DataFrame:
     """A table of the schema, empty. Error for any other name."""
     if name not in TABLE:
         raise AiflameError(f"{profile.path} has no table {name!r}; it has {', '.join(profile.names())}")
+    return _empty(name)
+
+
+@functools.cache
+def _empty(name: str) -> pl.DataFrame:
     return empty_frame(TABLE[name]).select(pl.lit(None, pl.UInt32).alias("process"), pl.all())
 
 

@@ -33,6 +33,10 @@ _MOST_TEXTS, _MOST_TEXTS_A_BYTE = 1 << 30, 4096
 """Bytes of texts, counted for each row: a million rows may share the long name of one function."""
 _SMALL = 64 << 10
 """A part of up to so many bytes is read at once: it needs no descriptor until its table is collected."""
+_KEPT_ROWS, _KEPT_UNPACKED = 1 << 10, 64 << 10
+_KEPT_BYTES = 256 << 10
+"""A table of so few rows and bytes stays in memory once it was read, as long as all of its profile's take no more: readers ask for most
+tables a dozen times, and a thousand ranks may be open at once."""
 
 
 @dataclass(slots=True)
@@ -58,7 +62,10 @@ class Profile:
         self._tables = tuple(tables)
         """The first has the tables in `place`, if there is one."""
         self._in_memory: dict[str, pl.DataFrame] = {}
-        self._verified: set[str] = set()
+        self._verified: dict[str, int] = {}
+        """The bytes of a verified file once it is unpacked."""
+        self._kept: dict[tuple[Part, ...], pl.DataFrame] = {}
+        self._room = _KEPT_BYTES
 
     @property
     def path(self) -> Path:
@@ -87,7 +94,11 @@ class Profile:
         if not self.has(name):
             return without_rows(self, name).lazy()
         with as_errors(self.path):
-            return _scan(*self._parts(name))
+            folder, parts = self._parts(name)
+            unpacked = sum(self._verified[part.file] for part in parts)
+            if sum(part.rows for part in parts) > _KEPT_ROWS or unpacked > _KEPT_UNPACKED:
+                return _scan(folder, parts)
+            return self._kept_or_read(folder, parts).lazy()
 
     def write_table(self, name: str, frame: pl.DataFrame) -> None:
         """Keeps a derived table; replaces an earlier table with that name."""
@@ -107,7 +118,7 @@ class Profile:
                 newest = Index.read(tables.folder) or tables.index
                 tables.index = Index({**newest.tables, name: (part,)})
                 tables.index.write(tables.folder)
-                self._verified.add(part.file)
+                self._verified[part.file] = int(frame.estimated_size())
                 for old in tables.folder.folder(name).entries():  # replaced, or left by somebody who was killed here
                     if old.name != file:
                         tables.folder.folder(name).remove_tree(old.name)
@@ -186,9 +197,17 @@ class Profile:
         for part in parts:
             if part.file not in self._verified or not folder.has_file(*part.file.split("/")):
                 verify(folder, part)
-                _refuse_bomb(folder, part)
-                self._verified.add(part.file)
+                self._verified[part.file] = _unpacked(folder, part)
         return parts
+
+    def _kept_or_read(self, folder: Folder, parts: tuple[Part, ...]) -> pl.DataFrame:
+        frame = self._kept.get(parts)
+        if frame is None:
+            frame = _scan(folder, parts).collect()
+            if (size := int(frame.estimated_size())) <= self._room:
+                self._kept[parts] = frame
+                self._room -= size
+        return frame
 
 
 def _scan(folder: Folder, parts: tuple[Part, ...]) -> pl.LazyFrame:
@@ -204,8 +223,9 @@ def _scan(folder: Folder, parts: tuple[Part, ...]) -> pl.LazyFrame:
     return pl.scan_parquet([_content(folder, part) for part in parts], glob=False)
 
 
-def _refuse_bomb(folder: Folder, part: Part) -> None:
-    """Refuses small files with huge content: equal values take next to no room, so sizes are added up before they take memory."""
+def _unpacked(folder: Folder, part: Part) -> int:
+    """The bytes of a file's pages. Refuses small files with huge content: equal values take next to no room, so sizes are added up before
+    they take memory."""
     path = f"{folder.path / part.file}"
     with open_part(folder, part) as file:
         try:
@@ -217,6 +237,7 @@ def _refuse_bomb(folder: Folder, part: Part) -> None:
     unpacked, texts = _MOST_UNPACKED + _MOST_UNPACKED_A_BYTE * part.bytes, _MOST_TEXTS + _MOST_TEXTS_A_BYTE * part.bytes
     if unpacked_sizes.unpacked > unpacked or (unpacked_sizes.texts > texts and _text_bytes(folder, part) > texts):
         raise AiflameError(f"{path} would take far more memory than a table of {part.bytes:,} bytes that aiflame wrote: it is not read")
+    return unpacked_sizes.unpacked
 
 
 def _text_bytes(folder: Folder, part: Part) -> int:

@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -25,6 +26,8 @@ _BATCH_BYTES = (64 << 10, 512 << 10)
 _BATCH_FUNCTIONS = 200
 _RETRIES = 32
 """Runs a tool gets to find the functions on which it fails."""
+_KEPT_BYTES = 256 << 10
+"""Most code whose listings are kept: some ten megabytes of memory."""
 
 _SECTION = re.compile(r"\s*\.section\s+\.text\.(f\d+)\b")
 _INSTRUCTION = re.compile(r"\s*/\*([0-9a-f]{4,8})\*/\s+(.*?)\s*;?\s*$")
@@ -59,6 +62,34 @@ class Instruction:
 Listing = list[Instruction]
 
 
+class _Kept:
+    """The listings of the sections that were read last, for the next profile: ranks of a job, and runs before and after a change, have most
+    kernels in common, and a start of the tool takes longer than to read a kernel."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._listings: dict[tuple[Path, Code], Listing] = {}
+        self._bytes = 0
+
+    def get(self, tool: Path, code: Code) -> Listing | None:
+        with self._lock:
+            return self._listings.get((tool, code))
+
+    def keep(self, tool: Path, code: Code, listing: Listing) -> None:
+        size = len(code.code)
+        with self._lock:
+            if size > _KEPT_BYTES or (tool, code) in self._listings:
+                return
+            self._listings[tool, code] = listing
+            self._bytes += size
+            while self._bytes > _KEPT_BYTES:
+                oldest = next(iter(self._listings))
+                del self._listings[oldest]
+                self._bytes -= len(oldest[1].code)
+
+
+_KEPT = _Kept()
+
 NO_TOOL = (
     "nvdisasm was not found: samples in GPU kernels have source lines but no instructions; "
     "`pip install nvidia-cuda-nvdisasm`, then open the profile again"
@@ -80,10 +111,15 @@ def disassemble(
     deadline = time.monotonic() + limit_s
     with tempfile.TemporaryDirectory(prefix="aiflame-") as folder, ThreadPoolExecutor(workers) as pool:
         for tool in tools:
+            left = [number for number in range(len(codes)) if number not in listings]
+            kept = {number: _KEPT.get(tool, codes[number]) for number in left}
+            listings.update({number: listing for number, listing in kept.items() if listing is not None})
             run = _Tool(tool, Path(folder), codes, deadline)
-            batches = _batches(codes, [number for number in range(len(codes)) if number not in listings], workers)
+            batches = _batches(codes, [number for number in left if kept[number] is None], workers)
             for future in as_completed([pool.submit(run, batch) for batch in batches]):
-                listings.update(future.result())
+                for number, listing in future.result().items():
+                    listings[number] = listing
+                    _KEPT.keep(tool, codes[number], listing)
                 progress(len(listings) / len(codes))
     return listings
 
