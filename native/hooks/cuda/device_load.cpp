@@ -2,7 +2,7 @@
 
 #include "base/clock.hpp"
 #include "base/large.hpp"
-#include "hooks/cuda/counters/counters.hpp"
+#include "hooks/cuda/counters.hpp"
 #include "hooks/cuda/sampling.hpp"
 #include "spool/control.hpp"
 

@@ -4,7 +4,7 @@
 #include "base/large.hpp"
 #include "base/sys.hpp"
 #include "hooks/cuda/calls.hpp"
-#include "hooks/cuda/counters/counters.hpp"
+#include "hooks/cuda/counters.hpp"
 #include "hooks/cuda/cuda.hpp"
 #include "hooks/cuda/gate.hpp"
 #include "hooks/cuda/sampling_claim.hpp"

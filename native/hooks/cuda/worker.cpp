@@ -3,7 +3,7 @@
 #include "base/clock.hpp"
 #include "base/sys.hpp"
 #include "hooks/cuda/calls.hpp"
-#include "hooks/cuda/counters/counters.hpp"
+#include "hooks/cuda/counters.hpp"
 #include "hooks/cuda/device_load.hpp"
 #include "hooks/cuda/internal.hpp"
 #include "hooks/cuda/sampling.hpp"

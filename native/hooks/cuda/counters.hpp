@@ -1,7 +1,7 @@
 // Hardware counters of each device: bytes that its memory moved, cycles in which its tensor cores worked … They count over the whole
 // device all the time, kernels run as they would without it, and a launch costs no more. Results: `gpu_counters`.
 //
-// A device counts, or its warps are sampled (../sampling.hpp), never both: CUPTI then fetches no samples and loses the records of
+// A device counts, or its warps are sampled (sampling.hpp), never both: CUPTI then fetches no samples and loses the records of
 // kernels.
 #pragma once
 #include <cstdint>

@@ -1,6 +1,6 @@
 // CUPTI's arithmetic about counters, which needs no device: the configuration that counts some of them, and their values in a sample.
 #pragma once
-#include "hooks/cuda/counters/metrics.hpp"
+#include "hooks/cuda/counters_metrics.hpp"
 #include "hooks/cuda/cupti_api.hpp"
 
 namespace aiflame::cuda::counters {

@@ -1,9 +1,9 @@
-#include "hooks/cuda/counters/counters.hpp"
+#include "hooks/cuda/counters.hpp"
 
 #include "base/clock.hpp"
 #include "base/large.hpp"
 #include "base/sys.hpp"
-#include "hooks/cuda/counters/session.hpp"
+#include "hooks/cuda/counters_session.hpp"
 #include "hooks/cuda/cuda.hpp"
 #include "hooks/cuda/sampling_claim.hpp"
 #include "spool/spool.hpp"

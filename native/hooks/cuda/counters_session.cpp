@@ -1,4 +1,4 @@
-#include "hooks/cuda/counters/session.hpp"
+#include "hooks/cuda/counters_session.hpp"
 
 #include "base/clock.hpp"
 #include "base/sys.hpp"

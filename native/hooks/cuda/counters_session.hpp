@@ -1,7 +1,7 @@
 // CUPTI's side of counting on one device: its configuration, and the samples that it hands out. One thread at a time.
 #pragma once
-#include "hooks/cuda/counters/host.hpp"
-#include "hooks/cuda/counters/metrics.hpp"
+#include "hooks/cuda/counters_host.hpp"
+#include "hooks/cuda/counters_metrics.hpp"
 #include "hooks/cuda/cupti_api.hpp"
 
 #include <cstddef>

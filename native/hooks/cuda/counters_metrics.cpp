@@ -1,7 +1,7 @@
-#include "hooks/cuda/counters/metrics.hpp"
+#include "hooks/cuda/counters_metrics.hpp"
 
 #include "base/large.hpp"
-#include "hooks/cuda/counters/host.hpp"
+#include "hooks/cuda/counters_host.hpp"
 #include "spool/spool.hpp"
 
 #include <cstdio>

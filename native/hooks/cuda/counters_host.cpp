@@ -1,4 +1,4 @@
-#include "hooks/cuda/counters/host.hpp"
+#include "hooks/cuda/counters_host.hpp"
 
 #include "base/sys.hpp"
 
