@@ -128,6 +128,7 @@ def measure(captures: int) -> dict[str, object]:
 
 def measure_decode(tokens: int) -> dict[str, object]:
     """In a process of its own, into which the library is preloaded."""
+    import gpu_models
     import gpu_workloads
     import torch
 
@@ -136,7 +137,9 @@ def measure_decode(tokens: int) -> dict[str, object]:
     from aiflame.recorder.run import prepare
 
     torch.set_num_threads(1)
-    gpu_workloads.DECODER = gpu_workloads.Size(layers=16, width=64, tokens=64, batch=1)
+    gpu_workloads.DECODER = gpu_models.Size(  # type: ignore[attr-defined]
+        layers=16, width=64, tokens=64, batch=1
+    )
     library, times = ctypes.CDLL(str(LIBRARY)), (ctypes.c_uint32 * MOST_LAUNCHES)()
     with scratch() as folder:
         profile = folder / "p.aiflame"

@@ -1,4 +1,4 @@
-"""What recording costs a GPU program in the worst of many processes, not only in the middle one.
+"""The cost of recording to a GPU program: the worst of many processes, not only the middle one.
 
     python benchmarks/gpu/gpu_tail.py --output tail.json [--processes 20] [--modes alone floor recorded] [--seconds 1.2] [--workloads …]
 
@@ -21,6 +21,7 @@ import statistics
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from gpu_common import WORKLOADS, Report, cupti_alone, recorded, run, scratch
 
@@ -31,7 +32,7 @@ OPTIONS = {
     "unsampled": ("--gpu-sampling", "off", "--gpu-counters", "off"),
     "counted": ("--gpu-counters", "on"),
 }
-Row = dict[str, float]
+Row = dict[str, Any]
 
 
 def main() -> None:
@@ -61,7 +62,7 @@ def main() -> None:
                 finished = run(command)
                 if finished.status:
                     report.fail(f"{mode}, process {number}", finished)
-                rows += [{"mode": mode, **result} for result in finished.results.values()]  # type: ignore[list-item]
+                rows += [{"mode": mode, **result} for result in finished.results.values()]
                 report.put("processes", rows)
                 report.put("workloads", {name: summary(rows, name, options.modes) for name in options.workloads})
             print(number, json.dumps(report.values["workloads"]), flush=True)

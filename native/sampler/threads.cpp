@@ -340,9 +340,8 @@ bool any_uses() noexcept {
 bool any_launching() noexcept {
   bool any = false;
   uint32_t self = sys::thread_id();
-  thread_slots::each([&](const Thread& thread) {
-    any |= thread.launching.load(std::memory_order_acquire) && thread.tid.load(std::memory_order_relaxed) != self;
-  });
+  thread_slots::each(
+      [&](const Thread& thread) { any |= thread.launching.load(std::memory_order_acquire) && thread.tid.load(std::memory_order_relaxed) != self; });
   return any;
 }
 

@@ -70,8 +70,8 @@ struct Thread {
   volatile uint64_t busy;     // stack address of the capture under way, 0: none. A tick in it must not start another
   uint64_t stack_low, stack_high;
   NativeUnwinder* unwinder;
-  CaptureCache* known;   // mapped when a hook first captures; stays
-  uint32_t launched_by;  // stack under which this thread's work belongs (an OpenMP region's), 0: its own
+  CaptureCache* known;              // mapped when a hook first captures; stays
+  uint32_t launched_by;             // stack under which this thread's work belongs (an OpenMP region's), 0: its own
   std::atomic<uint32_t> launching;  // 1: it is inside a launch of the CUDA driver (hooks/cuda/gate.hpp)
   // The fields that a launch needs are above, in one cache line, and here in the next.
   spool::Rows<schema::Launch> launches;

@@ -1,4 +1,4 @@
-"""Counters of a device beside what its kernels are known to have done: added up over seconds, and divided over short kernels."""
+"""Counters of a device beside the known work of its kernels: added up over seconds, and divided over short kernels."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ BYTES = {"add": (8 * ELEMENTS, 4 * ELEMENTS), "copy": (4 * ELEMENTS, 4 * ELEMENT
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What was counted while one part of the program ran."""
+    """The counts while one part of the program ran."""
 
     turns: int
     nanoseconds: int

@@ -13,12 +13,12 @@ def spans(run: GpuRun) -> dict[str, tuple[float, float]]:
     """The first and the last second of each, from the first kernel on."""
     tables = {"kernels": "start_ns", "gpu_windows": "begin_ns", "gpu_counters": "begin_ns"}
     begin = run.profile.table("kernels")["start_ns"].min()
-    found = {}
+    seconds = {}
     for name, column in tables.items():
         times = (run.profile.table(name)[column].cast(pl.Int64) - begin) / SECOND
         if not times.is_empty():
-            found[name] = (float(times.min()), float(times.max()))
-    return found
+            seconds[name] = (float(times.min()), float(times.max()))
+    return seconds
 
 
 @pytest.mark.parametrize("threads", [1, 2])

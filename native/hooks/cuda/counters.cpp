@@ -17,7 +17,7 @@ namespace aiflame::cuda::counters {
 namespace {
 
 constexpr uint32_t kMostDevices = 64;
-// Kernels of some milliseconds are told apart one by one; at 100 µs the reader takes half a processor.
+// A kernel of some milliseconds has values of its own; at 100 µs the reader takes half a processor.
 constexpr uint64_t kInterval = 1'000'000, kCoarsest = 16'000'000;
 constexpr uint64_t kReadEvery = 100'000'000, kLookEvery = 150'000'000;
 constexpr uint64_t kPatience = 1'000'000'000;
@@ -33,7 +33,7 @@ struct Place {
   Session session;
 };
 AIFLAME_LARGE constinit Place places[kMostDevices];
-// Held while CUPTI is called. Who does not get it within `kPatience` calls nothing.
+// Held during calls to CUPTI. A thread that does not get it within `kPatience` makes none.
 constinit std::atomic<bool> taken{false};
 
 bool take() noexcept {

@@ -13,13 +13,13 @@ void want(uint32_t device, bool wanted) noexcept;
 // It counts, or has not ended yet.
 bool busy(uint32_t device) noexcept;
 
-// Writes what the devices have counted. Returns the time until the next read, in ns. From the worker alone, outside of callbacks.
+// Writes the counts of all devices as rows. Returns the time until the next read, in ns. From the worker alone, outside of callbacks.
 uint64_t read() noexcept;
 
 // Writes the last values, and ends. The worker has ended before.
 void stop() noexcept;
 
-// What is counted is the parent's.
+// The counts belong to the parent.
 void after_fork_child() noexcept;
 
 }  // namespace aiflame::cuda::counters

@@ -18,7 +18,7 @@ struct Metrics {
   Metric list[kMostMetrics];
 };
 
-// What one configuration counts: CUPTI reads the bytes as long as it counts.
+// Bytes of CUPTI's: a configuration, or samples. CUPTI reads a configuration as long as it counts.
 struct Image {
   uint8_t* bytes;
   size_t size;
@@ -26,8 +26,8 @@ struct Image {
 
 class Host;
 
-// Chooses, of the counters that are wanted, as many as the chip counts in one pass, the most useful first. `availability`: what CUPTI
-// says that the device can count now. `host` is left open, and knows them. False when it can count none; a note says so.
+// Chooses, of the wanted counters, as many as the chip counts in one pass, the most useful first. `availability`: CUPTI's answer about the
+// device. `host` is left open, and knows them. False when the device can count none; a note says so.
 bool choose(const char* chip, const Image& availability, Metrics& chosen, Image& configuration, Host& host) noexcept;
 
 }  // namespace aiflame::cuda::counters

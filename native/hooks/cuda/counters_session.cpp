@@ -29,9 +29,9 @@ bool is_there() noexcept {
   return api.ProfilerInitialize && api.DeviceGetChipName && api.PmSamplingEnable && api.PmSamplingDisable && api.PmSamplingSetConfig &&
          api.PmSamplingStart && api.PmSamplingStop && api.PmSamplingDecodeData && api.PmSamplingGetCounterAvailability &&
          api.PmSamplingGetCounterDataSize && api.PmSamplingCounterDataImageInitialize && api.PmSamplingGetCounterDataInfo &&
-         api.PmSamplingCounterDataGetSampleInfo && api.ProfilerHostInitialize && api.ProfilerHostDeinitialize &&
-         api.ProfilerHostConfigAddMetrics && api.ProfilerHostGetConfigImageSize && api.ProfilerHostGetConfigImage &&
-         api.ProfilerHostGetNumOfPasses && api.ProfilerHostEvaluateToGpuValues;
+         api.PmSamplingCounterDataGetSampleInfo && api.ProfilerHostInitialize && api.ProfilerHostDeinitialize && api.ProfilerHostConfigAddMetrics &&
+         api.ProfilerHostGetConfigImageSize && api.ProfilerHostGetConfigImage && api.ProfilerHostGetNumOfPasses &&
+         api.ProfilerHostEvaluateToGpuValues;
 }
 
 bool went_well(CUptiResult result) noexcept {
@@ -42,8 +42,8 @@ bool went_well(CUptiResult result) noexcept {
 
 uint64_t distance(uint64_t one, uint64_t other) noexcept { return one > other ? one - other : other - one; }
 
-// What to add to CUPTI's time stamps of samples: they are the time of day, or the clock that we have set for its records. `before`: the
-// answer of the last time, which stays unless the time of day has been set anew.
+// The difference from CUPTI's time stamps of samples to our clock: they are the time of day, or the clock that we have set for its records.
+// `before`: the answer of the last time, which stays unless the time of day has been set anew.
 uint64_t clock_offset(uint64_t time, uint64_t before) noexcept {
   constexpr uint64_t kStep = 1'000'000;
   uint64_t ours = now_ns(), of_day = clock_ns(CLOCK_REALTIME);

@@ -43,7 +43,7 @@ class Session {
   const char* vendors_[kMostMetrics]{};
   uint32_t texts_[kMostMetrics]{};
   uint64_t until_ = 0;         // the end of the last sample, as CUPTI says it; 0: there was none
-  uint64_t clock_offset_ = 0;  // what to add to that for our clock
+  uint64_t clock_offset_ = 0;  // from that to our clock
 };
 
 }  // namespace aiflame::cuda::counters

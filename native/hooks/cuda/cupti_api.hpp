@@ -25,39 +25,39 @@
   F(ActivityGetNumDroppedRecords)  \
   F(ActivityFlushAll)
 // Not in every version.
-#define AIFLAME_CUPTI_OPTIONAL(F)        \
-  F(ActivityRegisterTimestampCallback)   \
-  F(GetGraphNodeId)                      \
-  F(GetStreamIdEx)                       \
-  F(GetCubinCrc)                         \
-  F(PCSamplingEnable)                    \
-  F(PCSamplingDisable)                   \
-  F(PCSamplingGetData)                   \
-  F(PCSamplingStart)                     \
-  F(PCSamplingStop)                      \
-  F(PCSamplingSetConfigurationAttribute) \
-  F(PCSamplingGetConfigurationAttribute) \
-  F(PCSamplingGetNumStallReasons)        \
-  F(PCSamplingGetStallReasons)           \
-  F(ProfilerInitialize)                  \
-  F(DeviceGetChipName)                   \
-  F(PmSamplingEnable)                    \
-  F(PmSamplingDisable)                   \
-  F(PmSamplingSetConfig)                 \
-  F(PmSamplingStart)                     \
-  F(PmSamplingStop)                      \
-  F(PmSamplingDecodeData)                \
-  F(PmSamplingGetCounterAvailability)    \
-  F(PmSamplingGetCounterDataSize)        \
+#define AIFLAME_CUPTI_OPTIONAL(F)         \
+  F(ActivityRegisterTimestampCallback)    \
+  F(GetGraphNodeId)                       \
+  F(GetStreamIdEx)                        \
+  F(GetCubinCrc)                          \
+  F(PCSamplingEnable)                     \
+  F(PCSamplingDisable)                    \
+  F(PCSamplingGetData)                    \
+  F(PCSamplingStart)                      \
+  F(PCSamplingStop)                       \
+  F(PCSamplingSetConfigurationAttribute)  \
+  F(PCSamplingGetConfigurationAttribute)  \
+  F(PCSamplingGetNumStallReasons)         \
+  F(PCSamplingGetStallReasons)            \
+  F(ProfilerInitialize)                   \
+  F(DeviceGetChipName)                    \
+  F(PmSamplingEnable)                     \
+  F(PmSamplingDisable)                    \
+  F(PmSamplingSetConfig)                  \
+  F(PmSamplingStart)                      \
+  F(PmSamplingStop)                       \
+  F(PmSamplingDecodeData)                 \
+  F(PmSamplingGetCounterAvailability)     \
+  F(PmSamplingGetCounterDataSize)         \
   F(PmSamplingCounterDataImageInitialize) \
-  F(PmSamplingGetCounterDataInfo)        \
-  F(PmSamplingCounterDataGetSampleInfo)  \
-  F(ProfilerHostInitialize)              \
-  F(ProfilerHostDeinitialize)            \
-  F(ProfilerHostConfigAddMetrics)        \
-  F(ProfilerHostGetConfigImageSize)      \
-  F(ProfilerHostGetConfigImage)          \
-  F(ProfilerHostGetNumOfPasses)          \
+  F(PmSamplingGetCounterDataInfo)         \
+  F(PmSamplingCounterDataGetSampleInfo)   \
+  F(ProfilerHostInitialize)               \
+  F(ProfilerHostDeinitialize)             \
+  F(ProfilerHostConfigAddMetrics)         \
+  F(ProfilerHostGetConfigImageSize)       \
+  F(ProfilerHostGetConfigImage)           \
+  F(ProfilerHostGetNumOfPasses)           \
   F(ProfilerHostEvaluateToGpuValues)
 
 namespace aiflame::cuda {

@@ -1,8 +1,8 @@
-// Whether a device's stalls are worth what sampling them costs: arithmetic without a call to CUPTI.
+// Decides whether sampling a device's stalls is worth its cost: arithmetic without a call to CUPTI.
 //
 // While a device's stalls are sampled, CUPTI takes about a microsecond more for every launch (0.9 µs of 9 on an H100). Where the device is busy,
-// launches run ahead of it and the program loses nothing. Where it waits for launches, the program slows down by that time, and what the
-// device's instructions wait for matters least.
+// launches run ahead of it and the program loses nothing. Where it waits for launches, the program slows down by that time, and the
+// stalls of its instructions matter least.
 #pragma once
 #include <cstdint>
 
@@ -44,7 +44,7 @@ class DeviceChoice {
   }
   static constexpr uint64_t launches_a_second(const Load& load) noexcept { return load.launches * 1'000'000'000 / load.ns; }
 
-  uint32_t against_ = 0;  // stretches in a row that speak against what is done
+  uint32_t against_ = 0;  // stretches in a row that speak against the present choice
   uint64_t changed_ns_ = 0;
 };
 

@@ -62,7 +62,8 @@ Load load_of(uint32_t number) noexcept {
   Device& device = devices[number];
   uint64_t now = now_ns();
   Load all{.ns = now, .busy_ns = device.busy_ns.load(std::memory_order_relaxed), .launches = device.launches.load(std::memory_order_relaxed)};
-  Load since{.ns = device.seen.ns ? now - device.seen.ns : 0, .busy_ns = all.busy_ns - device.seen.busy_ns, .launches = all.launches - device.seen.launches};
+  Load since{
+      .ns = device.seen.ns ? now - device.seen.ns : 0, .busy_ns = all.busy_ns - device.seen.busy_ns, .launches = all.launches - device.seen.launches};
   device.seen = all;
   return since;
 }

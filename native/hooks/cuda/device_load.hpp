@@ -13,7 +13,7 @@ Load load_of(uint32_t device) noexcept;
 // Ends and begins the sampling of stalls where that pays (device_choice.hpp), and counting, which comes instead. From the worker, when it has
 // asked CUPTI for records.
 void choose_for_devices() noexcept;
-// The choices are of a recording.
+// A new recording chooses anew.
 void forget_loads() noexcept;
 
 }  // namespace aiflame::cuda

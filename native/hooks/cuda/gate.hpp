@@ -15,7 +15,7 @@ namespace aiflame::cuda::gate {
 
 extern constinit std::atomic<uint32_t> closed;
 
-// Waits until the gate is open. False: it stays closed for so long that whoever closed it hangs.
+// Waits until the gate is open. False: it stays closed for so long that the thread that closed it must hang.
 bool await() noexcept;
 
 // The calling thread is about to launch / has returned.

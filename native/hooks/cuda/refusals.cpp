@@ -35,10 +35,10 @@ const char* cause(CUptiResult result) noexcept {
 
 }  // namespace
 
-void tell_refused(const char* what, CUptiResult result) noexcept {
+void tell_refused(const char* missing, CUptiResult result) noexcept {
   char text[512];
   const char* known = cause(result);
-  snprintf(text, sizeof text, "%s are not recorded: %s%s", what, known ? "" : "CUPTI says: ", known ? known : reason(result));
+  snprintf(text, sizeof text, "%s are not recorded: %s%s", missing, known ? "" : "CUPTI says: ", known ? known : reason(result));
   spool::note(text);
 }
 

@@ -279,7 +279,7 @@ void context_created(CUcontext context, uint32_t device) noexcept {
 }
 
 void context_ending(CUcontext context) noexcept {
-  // Whoever is about to sample it again finds that it is not to be.
+  // A thread that is about to sample it again finds it gone.
   for (Place& one : places) {
     CUcontext same = context;
     one.paused.compare_exchange_strong(same, nullptr);

@@ -35,7 +35,7 @@ def scene(tmp_path: Path) -> Scene:
         env: Mapping[str, str] | None = None,
     ) -> tuple[Outcome, Process]:
         profile = tmp_path / name
-        command = [sys.executable, PROGRAM, name, *arguments]
+        command: list[str | Path] = [sys.executable, PROGRAM, name, *arguments]
         outcome = recorded(command, profile, gpu_sampling=gpu_sampling, gpu_counters=gpu_counters, env={**around(), **(env or {})})
         assert outcome.status == 0, outcome.stderr
         return outcome, processes(profile)[0]

@@ -115,7 +115,7 @@ def test_the_classes_of_launches_are_freed_with_the_last_block_that_needs_them(t
     report = Report(with_symbols(training(tmp_path)))
     large = (of_devices, profile_analysis, work.part(BY_CODE_AND_MEANING), of_samples.part(0))
     there = [(name, *(part in report.analysis._parts for part in large)) for name, _ in _blocks(report)]
-    assert there[0][:4] == ("tables", True, True, True)
+    assert there[0][:4] == ("limits", True, True, True)
     assert ("facts.device", True, False, False, False) in there
     assert ("facts.cpu", True, False, False, True) in there
     assert there[-1][1:] == (False, False, False, False)

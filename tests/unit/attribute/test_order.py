@@ -9,7 +9,7 @@ import pytest
 
 from aiflame.attribute.arrays.order import in_order
 
-LENGTHS = {0: [[]], 1: [[7]], 3: [[0, 0, 1], [0, 1, 1], [1, 0, 0], [0, 0, 0], [0, 1, 0], [2, 1, 0]]}
+LENGTHS: dict[int, list[list[int]]] = {0: [[]], 1: [[7]], 3: [[0, 0, 1], [0, 1, 1], [1, 0, 0], [0, 0, 0], [0, 1, 0], [2, 1, 0]]}
 
 
 @pytest.mark.parametrize(("process", "step"), [pair for columns in LENGTHS.values() for pair in product(columns, columns)])

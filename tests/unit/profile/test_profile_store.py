@@ -9,6 +9,7 @@ import stat
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
@@ -74,7 +75,12 @@ def test_a_derived_table_is_kept_and_replaced(path):
 
 def test_small_tables_are_read_once_and_large_ones_each_time(path, monkeypatch):
     profile, scan, read = of_one_recorder(path), pl.scan_parquet, []
-    monkeypatch.setattr(pl, "scan_parquet", lambda *arguments, **options: read.append(1) or scan(*arguments, **options))
+
+    def counted(*arguments: Any, **options: Any) -> pl.LazyFrame:
+        read.append(arguments)
+        return scan(*arguments, **options)
+
+    monkeypatch.setattr(pl, "scan_parquet", counted)
     profile.write_table("small", pl.DataFrame({"row": range(1000)}))
     profile.write_table("large", pl.DataFrame({"row": range(2000)}))
     for name, rows, times in (("small", 1000, 1), ("large", 2000, 3)):

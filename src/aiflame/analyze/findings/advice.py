@@ -21,7 +21,7 @@ _OF_KINDS: Mapping[str, str] = {
     ),
     "far-from-limit": (
         "Bring this kernel nearer to its limit: give it more work at once (larger batches, fewer and larger launches), a tuned library's"
-        " version or another tile size, and look at what its warps wait for: aiflame annotate."
+        " version or another tile size, and look at the stalls of its warps: aiflame annotate."
     ),
     "slow-step": "Look for work that only this step does: saving, logging, evaluation, garbage collection, compiling for a new shape.",
     "slow-layer": "Compare this layer with its sisters: its shapes, its data type, its device, and a fallback that only it takes.",

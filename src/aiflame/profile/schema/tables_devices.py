@@ -188,7 +188,7 @@ COUNTERS = (
     Table(
         "gpu_counters",
         "GpuCounter",
-        "what one hardware counter of a device counted in a stretch of time, over the whole device (with --gpu-counters)",
+        "the count of one hardware counter of a device in a stretch of time, over the whole device (see --gpu-counters)",
         columns(
             ("device", T.STR, "as in kernel_shapes"),
             ("metric", T.STR, "`dram-read-bytes`, `tensor-cycles` …, or the vendor's name of a counter that the user asked for"),

@@ -59,7 +59,8 @@ void call_back(Call& call, CUpti_ApiCallbackSite site) {
 }
 
 bool launches(const Call& call) {
-  return call.interface == Interface::DRIVER && (call.id == CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel || call.id == CUPTI_DRIVER_TRACE_CBID_cuLaunchKernelEx);
+  return call.interface == Interface::DRIVER &&
+         (call.id == CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel || call.id == CUPTI_DRIVER_TRACE_CBID_cuLaunchKernelEx);
 }
 
 const Listener listener{

@@ -52,7 +52,7 @@ struct Sample {
   uint64_t begin, end, busy;
 };
 
-// What a client's counter data image holds, at its front.
+// The front of a client's counter data image.
 struct Image {
   uint32_t magic, capacity;
   uint64_t count;
@@ -242,8 +242,8 @@ CUPTI_FUNCTION cuptiPmSamplingDecodeData(CUpti_PmSampling_DecodeData_Params* how
     device.next = end;
   }
   std::erase_if(device.kernels, [&](const Span& kernel) { return kernel.end <= device.next; });
-  how->decodeStopReason = image.count == image.capacity ? CUPTI_PM_SAMPLING_DECODE_STOP_REASON_COUNTER_DATA_FULL
-                                                        : CUPTI_PM_SAMPLING_DECODE_STOP_REASON_END_OF_RECORDS;
+  how->decodeStopReason =
+      image.count == image.capacity ? CUPTI_PM_SAMPLING_DECODE_STOP_REASON_COUNTER_DATA_FULL : CUPTI_PM_SAMPLING_DECODE_STOP_REASON_END_OF_RECORDS;
   return CUPTI_SUCCESS;
 }
 

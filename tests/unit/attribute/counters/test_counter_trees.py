@@ -106,8 +106,8 @@ def test_a_program_without_kernels_has_counts_of_nobody(tmp_path: Path) -> None:
 def test_the_facts_of_a_report_have_the_tree_s_sums(tmp_path: Path) -> None:
     recorded = training(tmp_path)
     facts = device_sites(recorded)
-    assert [metric.name for metric in facts.metrics] == ["gpu-time", "dram-bytes", "tensor", "sm-activity"]
-    for metric in ("dram-bytes", "tensor", "sm-activity"):
+    assert [metric.name for metric in facts.metrics] == ["gpu-time", "dram-bytes", "tensor", "sm-activity", "could-win"]
+    for metric in ("dram-bytes", "tensor", "sm-activity", "could-win"):
         assert facts.leaves[metric].sum() == tree(recorded, metric).total(metric)
     assert facts_makers(recorded)["device"]()
 
