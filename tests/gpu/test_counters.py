@@ -60,7 +60,7 @@ def test_tensor_cores_work_as_much_as_the_multiplications_take(counted: GpuRun) 
 
 def test_an_idle_multiprocessor_counts_nothing(counted: GpuRun) -> None:
     one = part(counted, "tiny")
-    assert one.counters["tensor-cycles"] == 0
+    assert one.counters["tensor-cycles"] < 1e-4 * one.counters["sm-cycles"]
     assert one.counters["sm-active-cycles"] < 0.05 * one.counters["sm-cycles"]
 
 
