@@ -121,6 +121,13 @@ void pass_gate() noexcept {
   if (calls.depth == 1 && calls.by && !calls.wait_depth) gate::enter(*calls.by);
 }
 
+// While a recording ends, calls are not recorded, but sampling still has to end.
+void pass_gate_unrecorded(CUpti_CallbackDomain domain, CUpti_CallbackId id) noexcept {
+  if (calls.depth || waits(domain, id)) return;
+  calls.by = threads::self_if_known();
+  if (calls.by) gate::enter(*calls.by);
+}
+
 void leave_call(const CUpti_CallbackData& data) noexcept {
   if (calls.depth <= 1 && calls.by) gate::leave(*calls.by);
   if (!in_callback()) return;  // entered before we subscribed
@@ -244,7 +251,10 @@ __attribute__((always_inline)) inline void hear(CUpti_CallbackDomain domain, CUp
   bool is_resource = domain == CUPTI_CB_DOMAIN_RESOURCE;
   bool ends =
       is_resource ? id == CUPTI_CBID_RESOURCE_CONTEXT_DESTROY_STARTING : static_cast<const CUpti_CallbackData*>(data)->callbackSite == CUPTI_API_EXIT;
-  if (!collecting() && !ends) return;
+  if (!collecting() && !ends) {
+    if (!is_resource && (!kTraced || is_launching(domain, id))) pass_gate_unrecorded(domain, id);
+    return;
+  }
   if (is_resource) {
     tracing::Ours ours;
     return on_resource(id, *static_cast<const CUpti_ResourceData*>(data));

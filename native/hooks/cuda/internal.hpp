@@ -27,6 +27,7 @@ struct Wait {
 };
 // Whether a call waits, by its name; wait_of() then finds it by its id.
 bool learn_wait(CUpti_CallbackDomain domain, CUpti_CallbackId id, std::string_view name) noexcept;
+bool waits(CUpti_CallbackDomain domain, CUpti_CallbackId id) noexcept;
 Wait wait_of(CUpti_CallbackDomain domain, CUpti_CallbackId id, const CUpti_CallbackData& data) noexcept;
 void write_wait(const Wait& wait, uint32_t id, uint64_t begin_ns, uint64_t end_ns) noexcept;
 

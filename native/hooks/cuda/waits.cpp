@@ -52,6 +52,8 @@ bool learn_wait(CUpti_CallbackDomain domain, CUpti_CallbackId id, std::string_vi
   return wait != 0;
 }
 
+bool waits(CUpti_CallbackDomain domain, CUpti_CallbackId id) noexcept { return known_of(domain, id).load(std::memory_order_relaxed) != 0; }
+
 Wait wait_of(CUpti_CallbackDomain domain, CUpti_CallbackId id, const CUpti_CallbackData& data) noexcept {
   uint8_t wait = known_of(domain, id).load(std::memory_order_relaxed);
   auto kind = static_cast<SyncKind>(wait & ~kOfThread);

@@ -174,14 +174,16 @@ def test_children_leave_their_parents_samples_alone(scene: Scene) -> None:
     assert process.table("gpu_samples")["count"].sum() == expected(kernels.height)
 
 
-def test_each_recording_has_its_own_rows(tmp_path: Path) -> None:
-    """Functions and reasons are written anew in each, and nothing of the time between."""
+@pytest.mark.parametrize("scene", ["begun_and_ended", "begun_and_ended_beside_launches"])
+def test_each_recording_has_its_own_rows(scene: str, tmp_path: Path) -> None:
+    """Functions and reasons are written anew in each, and nothing of the time between. Where threads launch meanwhile, they are held while
+    sampling ends: the fake ends a program where it does beside a launch."""
     profiles = [tmp_path / "first", tmp_path / "second"]
     for profile in profiles:
         (profile / "spool").mkdir(parents=True)
         ControlPage.create(Folder.open(profile), cpu_rate=999, features=EVERYTHING, gpu_sampling=PERIOD).close()
     env = {name: value for name, value in around().items() if name != "CUDA_INJECTION64_PATH"} | {"COLLECTOR": str(library())}
-    outcome = plain([sys.executable, PROGRAM, "begun_and_ended", *profiles], tmp_path, env=env)
+    outcome = plain([sys.executable, PROGRAM, scene, *profiles], tmp_path, env=env)
     assert outcome.status == 0, outcome.stderr
     for profile in profiles:
         (process,) = processes(profile)

@@ -156,5 +156,30 @@ def begun_and_ended() -> None:
         work(gpu, "spin", 0.2)
 
 
+def begun_and_ended_beside_launches() -> None:
+    """Recordings that end while two threads launch, where CUDA is in use."""
+    collector = ctypes.CDLL(os.environ["COLLECTOR"])
+    Gpu()
+    for profile in sys.argv[2:]:
+        assert collector.aiflame_start(os.fsencode(profile)) == 1
+        gpu, enough = Gpu(), threading.Event()
+        threads = [threading.Thread(target=launch_until, args=(gpu, enough)) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        time.sleep(0.4)
+        collector.aiflame_stop()
+        time.sleep(0.1)
+        enough.set()
+        for thread in threads:
+            thread.join()
+
+
+def launch_until(gpu: Gpu, enough: threading.Event) -> None:
+    kernel = gpu.kernel("spin", 10_000)
+    gpu.call("cuCtxSetCurrent", gpu.context)
+    while not enough.is_set():
+        gpu.launch(kernel)
+
+
 if __name__ == "__main__":
     globals()[sys.argv[1]]()

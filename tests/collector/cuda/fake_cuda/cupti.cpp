@@ -29,7 +29,6 @@ struct State {
   std::atomic<CUpti_SubscriberHandle> subscriber{nullptr};
   std::atomic<uint32_t> correlation{0};
   std::atomic<uint64_t> called_back{0};
-  std::atomic<int> inside{0};
   pid_t pid = 0;
   std::atomic<bool> ended{false};
 };
@@ -59,7 +58,7 @@ void call_back(Call& call, CUpti_ApiCallbackSite site) {
 }
 
 bool launches(const Call& call) {
-  return call.interface == Interface::DRIVER &&
+  return call.context && call.interface == Interface::DRIVER &&
          (call.id == CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel || call.id == CUPTI_DRIVER_TRACE_CBID_cuLaunchKernelEx);
 }
 
@@ -68,11 +67,11 @@ const Listener listener{
         [](Call& call) {
           if (!call.correlation) call.correlation = ++state.correlation;
           call_back(call, CUPTI_API_ENTER);
-          if (launches(call)) state.inside++;
+          if (launches(call)) call.context->launches++;
         },
     .leave =
         [](Call& call) {
-          if (launches(call)) state.inside--;
+          if (launches(call)) call.context->launches--;
           call_back(call, CUPTI_API_EXIT);
         },
     .resource =
@@ -111,8 +110,6 @@ const Driver& driver() {
   }();
   return *found;
 }
-
-bool any_launch() { return state.inside.load() > 0; }
 
 bool attach() { return driver().listen(&listener); }
 

@@ -12,8 +12,6 @@ namespace fake::cupti {
 
 const Driver& driver();
 
-// A thread is inside a launch of the driver.
-bool any_launch();
 // False: another copy of CUPTI has the driver.
 bool attach();
 // At the head of a function that the real library serves only while the driver lives, in the process that started it.

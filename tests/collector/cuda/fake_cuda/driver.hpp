@@ -26,6 +26,7 @@ struct Stream {
 struct Context {
   uint32_t id, device;
   std::atomic<bool> alive{true};
+  std::atomic<int> launches{0};  // threads that are inside one
   uint32_t primary_users = 0;
   Stream default_stream{};
   std::vector<Stream*> streams{};
