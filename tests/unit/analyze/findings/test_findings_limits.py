@@ -42,6 +42,21 @@ def test_a_layer_that_reaches_less_of_the_bandwidth_than_its_sisters_is_named(tm
     assert re.search(finding.view.search, "layers.*.mlp")
 
 
+def test_short_kernels_are_not_accused_since_their_counts_are_less_exact(tmp_path: Path) -> None:
+    story = Counted()
+    for step in range(4 * STEPS):
+        now = float(STEP_US * (step + 1))
+        for number in range(LAYERS):
+            for _ in range(20):
+                length = 90 if number == 3 else 45
+                outer = f"model/layers.{number}"
+                story.layer_work(now - 10, now, now + length, "model", outer, f"{outer}.mlp", name="elementwise")
+                story.count(memory=0.415 if number == 3 else 0.83)
+                now += length
+        story.during("optimizer", now - 5, now - 4)
+    assert not {"layer-below-limit", "far-from-limit"} & set(found(story, tmp_path))
+
+
 def test_it_stands_for_the_general_finding_about_a_slow_layer(tmp_path: Path) -> None:
     story = Counted()
     steps(story, took={3: 1250}, memory={3: 0.33})
