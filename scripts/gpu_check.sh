@@ -1,7 +1,7 @@
 #!/bin/sh
 # Everything that has to be shown on a real GPU, in one call: the tests of tests/gpu and the GPU benchmarks, as JSON.
 #
-#   scripts/gpu_check.sh [tests] [overhead] [cupti] [coverage] [storage] [capture] [halts] [peers] [meaning] [intra] [proton]     all of them by default
+#   scripts/gpu_check.sh [tests] [overhead] [cupti] [coverage] [storage] [capture] [halts] [peers] [meaning] [intra] [proton]     all of them by default; also: tail
 #
 #   OUT=DIR      where the results go: PART.json each, and log.txt (default: gpu-results)
 #   WHEELS=DIR   install from there first, without an index (see gpu_wheels.sh); else aiflame must be installed for PYTHON
@@ -38,6 +38,7 @@ part() {
   case $1 in
     tests) limit 900 env AIFLAME_GPU_RESULTS="$out/tests.json" "$python" -m pytest tests/gpu -q --tb=short -p no:cacheprovider ;;
     overhead) limit 720 "$python" benchmarks/gpu/gpu_overhead.py --output "$out/overhead.json" $cpu ;;
+    tail) limit 2400 "$python" benchmarks/gpu/gpu_tail.py --output "$out/tail.json" $cpu ;;
     cupti) limit 300 "$python" benchmarks/gpu/gpu_overhead.py --cupti --pairs 3 --workloads launch decode --output "$out/cupti.json" $cpu ;;
     meaning) limit 240 "$python" benchmarks/gpu/gpu_overhead.py --meaning --workloads launch --output "$out/meaning.json" $cpu ;;
     peers) limit 300 "$python" benchmarks/gpu/gpu_peers.py --output "$out/peers.json" $cpu ;;

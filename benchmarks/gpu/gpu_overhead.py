@@ -30,7 +30,7 @@ from gpu_common import Options, Player, PlayerEnded, Report, cupti_alone, median
 TARGETS = {"launch": 1.10, "gpu": 1.01, "decode": 1.12}
 TARGETS_OF_MEANING = {"launch": 1.01}
 PLAIN = ("--no-meaning", "--no-regions")
-UNSAMPLED = ("--gpu-sampling", "off")
+UNSAMPLED = ("--gpu-sampling", "off", "--gpu-counters", "off")
 BESIDE = ("floor", "floor_fastest_tenth", "unsampled", "unsampled_fastest_tenth", "above_floor")
 TURNS = 24
 Columns = dict[str, list[float]]

@@ -53,7 +53,7 @@ void end(Place& place) noexcept {
   if (may_call_cupti())
     place.session.stop();
   else
-    place.session.release();
+    place.session.abandon();
   place.claim.release();
   place.begun.store(false, std::memory_order_release);
 }
@@ -131,6 +131,7 @@ uint64_t read() noexcept {
 void stop() noexcept {
   bool ours = take();
   for (Place& place : places) {
+    if (!place.wanted.load(std::memory_order_acquire) && !place.begun.load(std::memory_order_acquire)) continue;
     place.wanted.store(false, std::memory_order_release);
     if (ours && place.begun.load(std::memory_order_acquire)) end(place);
   }
@@ -140,6 +141,7 @@ void stop() noexcept {
 void after_fork_child() noexcept {
   taken.store(false, std::memory_order_relaxed);
   for (Place& place : places) {
+    if (!place.wanted.load(std::memory_order_relaxed) && !place.begun.load(std::memory_order_relaxed)) continue;
     if (place.begun.load(std::memory_order_relaxed)) place.session.release();
     place.claim.release();
     place.begun.store(false, std::memory_order_relaxed);

@@ -15,8 +15,7 @@ namespace {
 // In order of use. Of two rows with the same name, the second is for chips that do not know the first.
 //
 // All are sums, so that values of adjacent samples add up; `avg` is over the multiprocessors. The tensor pipe counts in each of the four
-// parts of a multiprocessor. Its usual counter is one of a group that takes the reader a third of a processor to decode on an H100
-// (sm__pipe_tensor_cycles_active: 403 of 1,433 ms); the one of the realtime group, a twentieth (80 of 1,402 ms, with all others).
+// parts of a multiprocessor. Its usual counter takes five times as long to decode as the one of the realtime group (docs/internals/gpu-samples.md).
 constexpr Metric kWanted[] = {
     {"dram-read-bytes", "dram__bytes_read.sum", 1},
     {"dram-write-bytes", "dram__bytes_write.sum", 1},

@@ -202,6 +202,12 @@ void Session::stop() noexcept {
   release();
 }
 
+void Session::abandon() noexcept {
+  object_ = nullptr;
+  host_ = {};
+  availability_ = configuration_ = samples_ = {};
+}
+
 void Session::release() noexcept {
   object_ = nullptr;
   host_ = {};

@@ -25,8 +25,10 @@ class Session {
 
   void stop() noexcept;
   bool started() const noexcept { return object_ != nullptr; }
-  // Gives memory back without a call to CUPTI.
+  // Gives memory back without a call to CUPTI: in a process where it does not run.
   void release() noexcept;
+  // CUPTI may use the memory still.
+  void abandon() noexcept;
 
  private:
   bool configure(uint64_t interval_ns) noexcept;

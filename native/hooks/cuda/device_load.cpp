@@ -24,15 +24,27 @@ struct Device {
   DeviceChoice choice;
 };
 AIFLAME_LARGE constinit Device devices[kMostDevices];
+// Most processes count none: then forget_loads() touches none of them.
+constinit std::atomic<bool> any_counted{false};
 
 bool chooses() noexcept { return control::page().gpu_sampling == static_cast<uint32_t>(schema::GpuSampling::AUTO); }
 bool may_count() noexcept { return control::page().gpu_counters != static_cast<uint32_t>(schema::GpuCounters::OFF); }
+
+// Since the last time.
+Load load_of(Device& device) noexcept {
+  uint64_t now = now_ns();
+  Load all{.ns = now, .busy_ns = device.busy_ns.load(std::memory_order_relaxed), .launches = device.launches.load(std::memory_order_relaxed)};
+  Load since{
+      .ns = device.seen.ns ? now - device.seen.ns : 0, .busy_ns = all.busy_ns - device.seen.busy_ns, .launches = all.launches - device.seen.launches};
+  device.seen = all;
+  return since;
+}
 
 void choose(uint32_t number, Device& device) noexcept {
   bool samples = sampling::sampled(number);
   if (!samples && !sampling::paused(number)) return;
   uint64_t now = now_ns();
-  Load load = load_of(number);
+  Load load = load_of(device);
   if (device.choice.should_sample(samples, load, now) == samples) return;
   if (samples) {
     if (!sampling::pause(number)) return;
@@ -49,6 +61,7 @@ void choose(uint32_t number, Device& device) noexcept {
 
 void count_kernel(uint32_t number, uint32_t correlation, uint64_t start_ns, uint64_t end_ns) noexcept {
   if (number >= kMostDevices) return;
+  if (!any_counted.load(std::memory_order_relaxed)) any_counted.store(true, std::memory_order_relaxed);
   Device& device = devices[number];
   uint64_t until = device.busy_until_ns.load(std::memory_order_relaxed);
   if (end_ns > until) {
@@ -58,16 +71,6 @@ void count_kernel(uint32_t number, uint32_t correlation, uint64_t start_ns, uint
   if (device.correlation.exchange(correlation, std::memory_order_relaxed) != correlation) device.launches.fetch_add(1, std::memory_order_relaxed);
 }
 
-Load load_of(uint32_t number) noexcept {
-  Device& device = devices[number];
-  uint64_t now = now_ns();
-  Load all{.ns = now, .busy_ns = device.busy_ns.load(std::memory_order_relaxed), .launches = device.launches.load(std::memory_order_relaxed)};
-  Load since{
-      .ns = device.seen.ns ? now - device.seen.ns : 0, .busy_ns = all.busy_ns - device.seen.busy_ns, .launches = all.launches - device.seen.launches};
-  device.seen = all;
-  return since;
-}
-
 void choose_for_devices() noexcept {
   if (!chooses()) return;
   for (uint32_t number = 0; number < kMostDevices; number++)
@@ -75,6 +78,7 @@ void choose_for_devices() noexcept {
 }
 
 void forget_loads() noexcept {
+  if (!any_counted.exchange(false)) return;
   for (Device& device : devices) {
     device.busy_ns = device.launches = device.busy_until_ns = 0;
     device.seen = {};

@@ -7,8 +7,6 @@
 namespace aiflame::cuda {
 
 void count_kernel(uint32_t device, uint32_t correlation, uint64_t start_ns, uint64_t end_ns) noexcept;
-// The load since the last time. From one thread.
-Load load_of(uint32_t device) noexcept;
 
 // Ends and begins the sampling of stalls where that pays (device_choice.hpp), and counting, which comes instead. From the worker, when it has
 // asked CUPTI for records.

@@ -250,6 +250,14 @@ bool counts_instead() noexcept {
   return counters == schema::GpuCounters::ON || (counters == schema::GpuCounters::AUTO && !samples);
 }
 
+// A thread that is about to sample it again finds it gone.
+void forget_paused(CUcontext context) noexcept {
+  for (Place& place : places) {
+    CUcontext same = context;
+    if (context) place.paused.compare_exchange_strong(same, nullptr);
+  }
+}
+
 }  // namespace
 
 void context_created(CUcontext context, uint32_t device) noexcept {
@@ -279,13 +287,10 @@ void context_created(CUcontext context, uint32_t device) noexcept {
 }
 
 void context_ending(CUcontext context) noexcept {
-  // A thread that is about to sample it again finds it gone.
-  for (Place& one : places) {
-    CUcontext same = context;
-    one.paused.compare_exchange_strong(same, nullptr);
-  }
+  forget_paused(context);
   Place* place = context ? find(context) : nullptr;
   if (place && !end_soon(*place)) spool::note("a CUDA context went away while CUPTI was busy with it: its last samples are missing");
+  forget_paused(context);  // sampling may have been on its way to a pause
   forget(context);
 }
 
@@ -317,8 +322,9 @@ bool pause(uint32_t device) noexcept {
   if (!context || !try_take(place)) return false;
   bool ended = false;
   if (gate::Closed held(kLaunchPatience); held && place.context.load(std::memory_order_acquire) == context && is_sampled(place)) {
+    // First: at each moment a thread that ends the context finds it in one of the two.
+    place.paused.store(context, std::memory_order_seq_cst);
     finish(place);
-    place.paused.store(context, std::memory_order_release);
     ended = true;
   }
   let_go(place);
@@ -331,15 +337,13 @@ bool resume(uint32_t device) noexcept {
   if (!context || !try_take(place)) return false;
   bool begun = false;
   if (gate::Closed held(kLaunchPatience); held && !place.context.load(std::memory_order_acquire) && collecting()) {
-    // A context that goes is forgotten before it is gone: it waits for this place.
-    if (place.paused.exchange(nullptr, std::memory_order_acq_rel) == context) {
-      place.context.store(context, std::memory_order_seq_cst);
-      begun = begin(place, context);
-      if (!begun) {
-        place.session.release();
-        place.claim.release();
-        leave(place);
-      }
+    // A thread that ends the context finds it in one of the two, and waits for this place.
+    place.context.store(context, std::memory_order_seq_cst);
+    begun = place.paused.exchange(nullptr, std::memory_order_seq_cst) == context && begin(place, context);
+    if (!begun) {
+      place.session.release();
+      place.claim.release();
+      leave(place);
     }
   }
   let_go(place);
