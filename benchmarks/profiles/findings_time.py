@@ -38,9 +38,9 @@ def main() -> None:
     result["aiflame --help"] = timed(10, "--help")
     result["findings of a CPU profile"] = timed(7, "findings", str(options.profile))
     with tempfile.TemporaryDirectory() as folder:
-        made = Path(folder) / "kernels.aiflame"
-        write(made, Size(kernels=options.kernels))
-        result[f"findings of {options.kernels:,} kernels"] = timed(3, "findings", str(made))
+        synthetic = Path(folder) / "kernels.aiflame"
+        write(synthetic, Size(kernels=options.kernels))
+        result[f"findings of {options.kernels:,} kernels"] = timed(3, "findings", str(synthetic))
     options.output.write_text(json.dumps(result, indent=1) + "\n")
     print(json.dumps(result, indent=1))
 
