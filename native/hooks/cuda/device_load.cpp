@@ -52,6 +52,7 @@ void choose(uint32_t number, Device& device) noexcept {
   } else {
     counters::want(number, false);
     counters::read();
+    if (counters::busy(number)) return;
     if (!sampling::resume(number)) return counters::want(number, may_count());
   }
   device.choice.changed(now_ns());

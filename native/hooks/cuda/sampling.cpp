@@ -357,7 +357,7 @@ void stop() noexcept {
   for (Place& place : places) {
     place.paused.store(nullptr, std::memory_order_release);
     if (!place.context.load(std::memory_order_seq_cst)) continue;
-    // Where a launch takes too long, it ends beside it: mostly that works.
+    // Beside a launch that takes longer, too: the process may be at its end.
     gate::Closed held(kLaunchPatience);
     end_soon(place);
   }
