@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,11 +28,6 @@ def wall_samples(program: str, folder: Path) -> tuple[Any, pl.DataFrame]:
     return json.loads(outcome.stdout), process.table("cpu_samples")
 
 
-def running(samples: pl.DataFrame) -> float:
-    """Seconds in which threads did not wait."""
-    return int(samples.filter(pl.col("state") != SampleState.WAITING)["weight"].sum()) / RATE
-
-
 def test_waiting_threads_get_few_ticks_that_stand_for_all_their_time(tmp_path: Path) -> None:
     program = """
 threads = [threading.Thread(target=time.sleep, args=(3,)) for _ in range(20)]
@@ -47,25 +44,57 @@ print(time.process_time())
 
 
 WORK_BETWEEN_WAITS = """
-waits, wait, rounds = {}, {}, {}
-worked = time.process_time()
-for _ in range(waits):
-    time.sleep(wait)
-    begin = time.monotonic()
-    for _ in range(rounds): pass
-    worked += time.monotonic() - begin
-print(worked)
+works = []
+for _ in range({waits}):
+    time.sleep({wait})
+    begin, cpu = time.monotonic_ns(), time.thread_time_ns()
+    for _ in range({rounds}): pass
+    works.append((begin, time.monotonic_ns(), time.thread_time_ns() - cpu))
+print(json.dumps(works))
 """
 
 
-def test_work_after_each_long_wait_has_the_time_that_it_took(tmp_path: Path) -> None:
-    worked, samples = wall_samples(WORK_BETWEEN_WAITS.format(12, 0.4, 1_500_000), tmp_path)
-    # Each time about 16 of 50 milliseconds too many, if the first tick of the work stood for all periods since the one before.
-    assert running(samples) == pytest.approx(worked, rel=0.15)
-    assert int(samples["weight"].sum()) / RATE - running(samples) == pytest.approx(12 * 0.4, rel=0.05)
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A work that a tick interrupted, in periods."""
+
+    worked: float
+    """From its begin to that tick."""
+    since_tick: float
+    """From the tick before, in the wait, to that tick."""
+    weight: int
+    """Of that tick's sample."""
+    preempted: float
+    """Time for which the work had no CPU: when, nobody knows."""
 
 
-def test_short_work_between_long_waits_is_counted_on_average(tmp_path: Path) -> None:
-    """Few ticks meet work that is shorter than the distance between two ticks; those that do stand for all of it."""
-    worked, samples = wall_samples(WORK_BETWEEN_WAITS.format(80, 0.1, 100_000), tmp_path)
-    assert running(samples) == pytest.approx(worked, rel=0.3)
+def hits(works: list[tuple[int, int, int]], samples: pl.DataFrame) -> Iterator[Hit]:
+    rows = samples.sort("id").select("time_ns", "weight", "state", "period_ns").rows()
+    for begin, end, cpu in works:
+        after = next((at for at, row in enumerate(rows) if row[0] > begin and row[2] != SampleState.WAITING), 0)
+        time, weight, _, period = rows[after]
+        if not begin < time < end or not after:
+            continue
+        shared = rows[after - 1][0] == time - weight * period  # the wait's share of this tick, a sample of its own
+        before = rows[after - 1 - shared][0]
+        yield Hit((time - begin) / period, (time - before) / period, weight, (end - begin - cpu) / period)
+
+
+@pytest.mark.parametrize(
+    ("waits", "wait", "rounds", "least"),
+    [(12, 0.4, 1_500_000, 6), (80, 0.1, 100_000, 5)],
+    ids=["longer than the distance of two ticks", "shorter"],
+)
+def test_the_first_tick_of_a_work_stands_for_what_ticks_miss_of_others(
+    tmp_path: Path, waits: int, wait: float, rounds: int, least: int
+) -> None:
+    """Ticks that are n periods apart hit a work of d < n with a chance of d / n. Such a hit, u after the begin, must stand for n - u: the full
+    rate counts the d - u that remain, and (n - u) + (d - u) is n on average, since u is d / 2. So all works together have their time."""
+    works, samples = wall_samples(WORK_BETWEEN_WAITS.format(waits=waits, wait=wait, rounds=rounds), tmp_path)
+    found = list(hits(works, samples))
+    assert len(found) >= least
+    for hit in found:
+        assert hit.weight == pytest.approx(hit.since_tick - hit.worked, abs=1.5 + hit.preempted)
+
+    took = (works[-1][1] - works[0][0]) / 1e9 + wait
+    assert int(samples["weight"].sum()) / RATE == pytest.approx(took, rel=0.1)
