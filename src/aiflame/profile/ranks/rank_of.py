@@ -36,8 +36,8 @@ def ranks_of(processes: pl.DataFrame, ranks: pl.DataFrame) -> Ints:
 
 def _parents(processes: pl.DataFrame) -> list[int]:
     """The row of each process's parent, -1: not recorded. The kernel reuses process ids, so the parent is the latest process with its id
-    that began before the child. Ranks on other hosts have process ids of their own; the column `recorder`, if there is one, tells them
-    apart."""
+    that began before the child. Ranks on other hosts have process ids of their own; the column `recorder`, if there is one,
+    distinguishes them."""
     if "recorder" not in processes.columns:
         processes = processes.with_columns(recorder=pl.lit(0))
     rows = processes.with_row_index("row").select("row", "recorder", "pid", "ppid", "start_ns").rows()
