@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from aiflame.analyze.amounts import amount, share
-from aiflame.analyze.ranks.comparison import Ranks, telling
+from aiflame.analyze.ranks.comparison import Ranks, median_and_longest
 from aiflame.analyze.ranks.critical_path import Path
 from aiflame.analyze.ranks.row import Row
 from aiflame.analyze.ranks.stragglers import Late, where
@@ -49,7 +49,7 @@ def print_ranks(comparison: Ranks, rows: int, console: Console | None = None) ->
                 "dim",
             )
         )
-    for path in telling(comparison.paths) if len(comparison.rows) > 1 else ():
+    for path in median_and_longest(comparison.paths) if len(comparison.rows) > 1 else ():
         console.print()
         console.print(_path(path, console.width))
     for note in comparison.notes:
