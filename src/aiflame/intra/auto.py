@@ -42,14 +42,14 @@ _NOT_COPIES = tuple(name for name in _HEAVY if name not in COPIES)
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """A candidate for a scope."""
+    """A possible scope."""
 
     first: Op
     last: Op
     name: str
     kind: str
     apart: bool = False
-    """Two scopes, one at the issue and one at the wait, since other work lies between."""
+    """True for two scopes, one at the issue and one at the wait, because other work is between them."""
     needs: tuple[Op, ...] = ()
 
 
@@ -98,7 +98,7 @@ def _of_loop(kernel: Kernel, ops: Sequence[Op]) -> list[_Part]:
 
 
 def _of_role(kernel: Kernel, ops: Sequence[Op]) -> list[_Part]:
-    """Candidates of a warp-specialized role: of a producer, its waits for room and its copies; of a consumer, only its first wait for
+    """Candidates of a warp-specialized role: for a producer, its waits for room and its copies; for a consumer, only its first wait for
     copied data, since each of its records delays all roles."""
     waits = [part for block in _blocks(ops) for part in _waits(block, [])]
     copies = [op for op in ops if op.name in COPIES]
@@ -199,13 +199,13 @@ def _blocks(ops: Sequence[Op]) -> list[list[Op]]:
 
 
 def _until(op: Op, names: tuple[str, ...] = _HEAVY) -> list[Op]:
-    """From an operation to the next separating operation of its block (or `names`), inclusive."""
+    """From an operation to the next separating operation of its block (or the next of `names`), inclusive."""
     following = op.siblings[op.index :]
     end = next((at for at, one in enumerate(following[1:], 1) if one.name in names or one.regions), len(following) - 1)
     return following[: end + 1]
 
 
 def _does_something(ops: Sequence[Op]) -> bool:
-    """Whether there is more than arithmetic on indices."""
+    """True if there is more than arithmetic on indices."""
     heavy = (*_HEAVY, *_LOADS, *COPIES, *BARRIERS, "ttng.tensormap_create")
     return any(one.name in heavy or one.regions for op in ops for one in (op, *op.inside()))

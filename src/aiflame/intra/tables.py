@@ -1,4 +1,4 @@
-"""Captures of a process → the tables of `profile.tables_intra`."""
+"""Turns the captures of a process into the tables of `profile.schema.tables_intra`."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from .cta_ring import straight
 from .decode import Ctas, Ints, Layout, Nest, Records, Spans, nested, opened, paired, records
 
 MOST_SPANS = 2_000_000
-"""The most spans kept per process."""
+"""The most spans that are kept for each process."""
 LOOKED_AT, CTAS_LOOKED_AT = 3, 64
-"""Number of launches per kernel, and of CTAs per launch, that are used to estimate the cost of a record."""
+"""The number of launches of each kernel, and of CTAs of each launch, that are used to estimate the cost of a record."""
 
 Rows = dict[str, list[pl.DataFrame]]
 
@@ -208,7 +208,7 @@ class _Read:
         )
 
     def keep(self, room: int) -> int:
-        """Keeps the spans if there is room, else those of some multiprocessors; returns how much of the room is used."""
+        """Keeps the spans if there is room, otherwise those of some multiprocessors; returns how much of the room is used."""
         if len(self.spans) <= room:
             self.kept = True
             return len(self.spans)
