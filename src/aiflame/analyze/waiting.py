@@ -23,7 +23,7 @@ from aiflame.attribute.arrays.types import Ints
 from aiflame.attribute.meaning.events import LATEST
 from aiflame.attribute.metrics import CLOCK
 from aiflame.attribute.stacks.functions import Functions, functions
-from aiflame.attribute.stacks.process_frames import given_names
+from aiflame.attribute.stacks.process_frames import names_from_python
 from aiflame.attribute.stacks.sample_time import sample_ns
 from aiflame.attribute.stacks.waiting import state_frames
 from aiflame.attribute.tree import WALL_TIME
@@ -235,7 +235,7 @@ def threads_of(profile: Analysis) -> pl.DataFrame:
         .collect()
     )
     threads = profile.table("threads")
-    given = given_names(threads, profile.table("thread_names")).select(
+    given = names_from_python(threads, profile.table("thread_names")).select(
         pl.col("process").cast(pl.Int64), pl.col("id").cast(pl.Int64).alias("thread"), "given"
     )
     parents = processes.select(parent="process", ppid="pid").unique("ppid", keep="first")

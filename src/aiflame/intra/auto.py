@@ -26,7 +26,7 @@ from aiflame.intra.names import (
 )
 from aiflame.intra.ops import Op
 from aiflame.intra.passes import Kernel, label, pass_
-from aiflame.intra.presets import first_user, leaves_one_going, may_move, parts, roles
+from aiflame.intra.presets import first_user, leaves_one_in_flight, may_move, parts, roles
 
 MOST_IN_LOOPS = 3
 MOST_OUTSIDE = 2
@@ -171,7 +171,7 @@ def _dots(kernel: Kernel, block: Sequence[Op]) -> Iterator[_Part]:
     for wait in waits:
         dot = kernel.from_source(wait, *ASYNC_DOTS)
         own = dot is not None and dot.siblings is wait.siblings and _until(dot)[-1] is wait
-        if dot is not None and own and not leaves_one_going(kernel, wait):
+        if dot is not None and own and not leaves_one_in_flight(kernel, wait):
             yield _Part(dot, wait, label(dot), "wait")
         else:
             yield _Part(wait, wait, f"wait {label(wait)}", "wait")

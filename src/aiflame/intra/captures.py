@@ -115,7 +115,7 @@ class Launch:
     """`ctas` times the kernel's scratch memory; or the ring, if that is smaller."""
 
     @property
-    def went_round(self) -> bool:
+    def overwrote_ctas(self) -> bool:
         """True if CTAs overwrote earlier ones, so that only the last are left."""
         return self.ring_bytes > 0
 
@@ -208,7 +208,7 @@ def _add(captures: Captures, head: dict[str, Any], raw: Bytes) -> None:
             launch = _launch(head, raw)
             kernel = captures.kernels[launch.key]
             whole = len(raw) // kernel.scratch_bytes
-            if (launch.ctas <= whole or len(raw) != launch.ring_bytes) if launch.went_round else launch.ctas != whole:
+            if (launch.ctas <= whole or len(raw) != launch.ring_bytes) if launch.overwrote_ctas else launch.ctas != whole:
                 raise ValueError("the size of the data does not fit the number of CTAs")
             captures.launches.append(launch)
         # Other kinds of frames, from a newer aiflame, are ignored.

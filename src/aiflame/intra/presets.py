@@ -157,7 +157,7 @@ def _made_in_loop(kernel: Kernel, wait: Op) -> Op | None:
     return None
 
 
-def leaves_one_going(kernel: Kernel, wait: Op) -> bool:
+def leaves_one_in_flight(kernel: Kernel, wait: Op) -> bool:
     """True if a wait in a loop leaves a multiplication in flight: it awaits the previous one, and another wait follows the loop."""
     loop = wait.loop
     if loop is None:

@@ -63,7 +63,7 @@ def tables(
             kept = one.keep(left)
             left = max(left - kept, 0)
             by_device.setdefault(launch.device, []).append(one)
-            gone = launch.ctas - len(decoded.ctas) - decoded.ctas.bad if launch.went_round else 0
+            gone = launch.ctas - len(decoded.ctas) - decoded.ctas.bad if launch.overwrote_ctas else 0
             lost.update(bad=decoded.ctas.bad, dropped=int(decoded.dropped.sum()), gone=gone)
         rows["intra_paths"].append(paths.frame(process, number))
     for reads in by_device.values():
@@ -74,7 +74,7 @@ def tables(
 
 def _memory(kernel: Kernel, launch: Launch) -> Bytes:
     """The memory of the CTAs that were not overwritten."""
-    return straight(launch.data, kernel.scratch_bytes, launch.ctas) if launch.went_round else launch.data
+    return straight(launch.data, kernel.scratch_bytes, launch.ctas) if launch.overwrote_ctas else launch.data
 
 
 def _records(kernel: Kernel, memory: Bytes) -> Records:
@@ -152,7 +152,7 @@ class _Read:
     @property
     def has_first(self) -> bool:
         """Whether the launch's first CTA is among the records."""
-        return self.launch.first_cta == 0 and not self.launch.went_round
+        return self.launch.first_cta == 0 and not self.launch.overwrote_ctas
 
     @staticmethod
     def of(
@@ -280,7 +280,7 @@ def _shift(one: _Read, usual: int | None) -> int:
         return at_first
     at_last = max(one.on_device.end_ns - last, at_first)
     if usual is None:
-        return at_last if one.launch.went_round else at_first
+        return at_last if one.launch.overwrote_ctas else at_first
     return min(max(usual, at_first), at_last)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import polars as pl
 
 from aiflame.profile.schema.enums import FrameKind
-from aiflame.profile.schema.frame_words import taken_apart
+from aiflame.profile.schema.frame_words import unpacked
 from aiflame.profile.schema.kinds import Kind
 from aiflame.profile.spool.short_lives import ENDED_BEFORE_A_TICK
 from aiflame.profile.tables.store import Profile
@@ -44,7 +44,7 @@ def resolve(profile: Profile, progress: Callable[[float], None] | None = None, o
     compiled = provenance(profile.table("kernel_origins"))
     notes = write_gpu_tables(profile, lambda share: tell(0.4 * share), made_from=kernel_labels(compiled), outside=outside)
     notes += write_intra_tables(profile)
-    frames = taken_apart(profile.scan("stacks").select("process", "frame").unique().collect())
+    frames = unpacked(profile.scan("stacks").select("process", "frame").unique().collect())
     native = native_symbols(
         _of(frames, FrameKind.NATIVE, FrameKind.NATIVE_APPROX),
         profile.table("modules"),

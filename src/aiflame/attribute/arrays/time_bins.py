@@ -134,7 +134,7 @@ def _spread(
         sums.add(group[row] * bins + bin_, closes - opens)
 
 
-def standing_for_all(row: Ints) -> tuple[Ints, float, int]:
+def sample_of_rows(row: Ints) -> tuple[Ints, float, int]:
     """A sample of these rows (bins or steps), in blocks of neighbouring ones: their places, how many times as many rows there are in all,
     and the length of a block."""
     size = int(row.max(initial=0)) + 1
@@ -159,7 +159,7 @@ def few_enough(group: Ints, row: Ints, most: int, scale: float = 1.0, block: int
 def wide_enough(group: Ints, time_ns: Ints, bins: Bins, most: int = MOST_ROWS) -> Bins:
     """Bins of a width for which the number of moments is probably small enough."""
     row = bins.at(time_ns)
-    chosen, scale, block = standing_for_all(row)
+    chosen, scale, block = sample_of_rows(row)
     return bins.wider(few_enough(group[chosen], row[chosen], most, scale, block))
 
 

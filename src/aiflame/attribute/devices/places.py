@@ -81,7 +81,7 @@ def add_inside(
     return place
 
 
-def stand_alone(builder: TreeBuilder, trie: Functions, rows: pl.DataFrame, kinds: dict[str, Kind]) -> NodeIds:
+def frames_on_process(builder: TreeBuilder, trie: Functions, rows: pl.DataFrame, kinds: dict[str, Kind]) -> NodeIds:
     """Frames (`name`, `device`) that are placed directly on their process (`process`)."""
     place = builder.add(np.zeros(len(rows), dtype=np.int64), trie.owners(), 1 + rows["process"].to_numpy().astype(np.int64))
     distinct = rows.select("name", "device").unique(maintain_order=True)

@@ -15,7 +15,7 @@ from aiflame.attribute.meaning.fewer_regions import fewer_regions
 from aiflame.attribute.meaning.fused_split import split_over_ops
 from aiflame.attribute.metrics import CLOCK, METRICS
 from aiflame.attribute.sites.segments import forest_of
-from aiflame.attribute.sites.table import INSIDE, Gathered, SiteTable, groupings_of, put_in_order
+from aiflame.attribute.sites.table import INSIDE, Gathered, SiteTable, groupings_of, site_table
 from aiflame.attribute.sites.times import sample_times
 from aiflame.attribute.stacks.functions import Functions, add_threads, functions
 from aiflame.attribute.stacks.innermost_lines import line_frames
@@ -76,7 +76,7 @@ def cpu_sites(profile: Tables, metric: str) -> SiteTable:
     domain = "cpu" if CLOCK[metric] == 0 else "wall"
     groupings = groupings_of(lambda row: row.on_cpus, ranks=has_ranks(profile))
     gathered = Gathered(*grouped_by_rank(profile, forests, sites), leaves, times, fewer.notes)
-    return put_in_order(domain, (METRICS[metric],), {metric: metric}, groupings, gathered)
+    return site_table(domain, (METRICS[metric],), {metric: metric}, groupings, gathered)
 
 
 @dataclass(frozen=True, slots=True)

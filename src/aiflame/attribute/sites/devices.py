@@ -29,7 +29,7 @@ from aiflame.attribute.meaning.fused_split import SplitOverOps, split_over_ops
 from aiflame.attribute.metrics import METRIC_ROWS, METRICS, OF_GPU, SAMPLED
 from aiflame.attribute.prefixes import Prefix
 from aiflame.attribute.sites.segments import forest_of
-from aiflame.attribute.sites.table import INSIDE, Gathered, SiteTable, groupings_of, put_in_order, without_noise
+from aiflame.attribute.sites.table import INSIDE, Gathered, SiteTable, groupings_of, site_table, without_noise
 from aiflame.attribute.sites.times import device_times
 from aiflame.attribute.stacks.functions import Functions, functions
 from aiflame.attribute.tree import BYTES, COULD_WIN, ENERGY, GPU_LATENCY, GPU_STALLS, GPU_TIME, LAUNCHES, Frame, Metric, frame_table
@@ -90,7 +90,7 @@ def device_sites(profile: Tables) -> SiteTable:
     forests |= {"process": trie.owners(), "code": code, INSIDE: inside}
     groupings = groupings_of(lambda row: row.on_devices, ranks=has_ranks(profile))
     gathered = Gathered(*grouped_by_rank(profile, forests, sites), leaves, when, fewer.notes)
-    return put_in_order("device", tuple(_metric(name, energies, counted) for name in there), MOMENTS_OF, groupings, gathered)
+    return site_table("device", tuple(_metric(name, energies, counted) for name in there), MOMENTS_OF, groupings, gathered)
 
 
 def _metric(name: str, energies: Energy | None, counted: Mapping[str, Counted]) -> Metric:

@@ -19,7 +19,7 @@ from aiflame.attribute.arrays.time_bins import (
     by_density,
     few_enough,
     in_slots,
-    standing_for_all,
+    sample_of_rows,
 )
 from aiflame.attribute.arrays.types import Ints
 from aiflame.attribute.devices.work import Work
@@ -122,7 +122,7 @@ def _on_device(steps: pl.DataFrame, row: Ints, start: Ints, end: Ints) -> tuple[
 def _parted(steps: pl.DataFrame, begins: Ints, ends: Ints, group: Ints, row: Ints, time: Ints) -> Steps:
     """Chooses the number of slots of a step, and of steps in one row, so that there are few enough slots with values."""
     parted = Steps(begins, ends, np.arange(len(steps)), SLOTS)
-    chosen, scale, block = standing_for_all(row)
+    chosen, scale, block = sample_of_rows(row)
     group, row, time = group[chosen], row[chosen], time[chosen]
     while True:
         together = few_enough(group * parted.slots + parted.slot(row, time), row, MOST_ROWS, scale, block)

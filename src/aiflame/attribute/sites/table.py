@@ -92,7 +92,7 @@ class Gathered:
     notes: tuple[str, ...]
 
 
-def put_in_order(
+def site_table(
     domain: str, metrics: tuple[Metric, ...], moments_of: Mapping[str, str], groupings: tuple[Grouping, ...], got: Gathered
 ) -> SiteTable:
     """Sorts sites by their code, and groups by their sites: neighbours are similar, and compress well."""

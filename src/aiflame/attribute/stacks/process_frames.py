@@ -69,7 +69,7 @@ def thread_frames(profile: Tables, wanted: pl.DataFrame, none: Frame) -> list[Fr
     main = processes.select("process", tid="pid", main=pl.lit(True))
     named = (
         threads.select("process", "id", "tid", "name")
-        .join(given_names(threads, profile.table("thread_names")), on=["process", "id"], how="left")
+        .join(names_from_python(threads, profile.table("thread_names")), on=["process", "id"], how="left")
         .join(late, on=["process", "id"], how="left")
         .join(main, on=["process", "tid"], how="left")
         .with_columns(name=pl.coalesce("given", pl.when("main").then(pl.lit("main thread")).otherwise(pl.coalesce("late", "name"))))
@@ -85,7 +85,7 @@ def thread_frames(profile: Tables, wanted: pl.DataFrame, none: Frame) -> list[Fr
 _ASOF: tuple[Literal["backward", "forward"], ...] = ("backward", "forward")
 
 
-def given_names(threads: pl.DataFrame, names: pl.DataFrame) -> pl.DataFrame:
+def names_from_python(threads: pl.DataFrame, names: pl.DataFrame) -> pl.DataFrame:
     """process, id, given: the latest name from Python. Another thread may later have the same tid."""
     begun = threads.select("process", "id", "tid", time_ns="start_ns").sort("time_ns")
     left = names.select("process", "tid", "time_ns", given="name").filter(pl.col("given") != "").sort("time_ns")

@@ -18,7 +18,7 @@ from aiflame.attribute.arrays.types import Ints
 from aiflame.attribute.counters.metric_sums import NOT_OURS, counted_of_sites
 from aiflame.attribute.counters.names import COUNTED
 from aiflame.attribute.devices.idle import IDLE, idle
-from aiflame.attribute.devices.places import NO_LAUNCH_FRAME, add_inside, family_nodes, item_nodes, launched_at, stand_alone
+from aiflame.attribute.devices.places import NO_LAUNCH_FRAME, add_inside, family_nodes, frames_on_process, item_nodes, launched_at
 from aiflame.attribute.devices.samples import DRIVER, Samples, elsewhere, samples
 from aiflame.attribute.devices.scopes import SCOPED, Scopes, scopes
 from aiflame.attribute.devices.work import Work, work
@@ -103,7 +103,7 @@ def _whole_tree(plan: _Plan, metric: Metric, measured: Ints, resting: pl.DataFra
         lines = add_inside(builder, profile, sampled.points, place[row], sampled.placed["point"].to_numpy()[which], detail)
         metric = replace(metric, label=metric.label + DIVIDED) if len(lines) else metric
         inner, inner_value = np.concatenate([inner, lines]), np.concatenate([inner_value, by_samples])
-    idle_nodes = stand_alone(builder, plan.trie, resting, dict.fromkeys(resting["name"].unique(), Kind.GPU_IDLE))
+    idle_nodes = frames_on_process(builder, plan.trie, resting, dict.fromkeys(resting["name"].unique(), Kind.GPU_IDLE))
     if resting["value"].sum() and metric.name not in COUNTED:
         metric = replace(metric, label=metric.label + WITH_IDLE)
     values = np.concatenate([value, inner_value, resting["value"].to_numpy()])
@@ -152,7 +152,7 @@ def samples_tree(profile: Tables, metric: Metric, detail: str = "instruction", b
     place = add_inside(builder, profile, sampled.points, place, sampled.placed["point"].to_numpy()[which], detail)
 
     lost = sampled.unplaced.with_columns(name=pl.col("why"))
-    ended = stand_alone(builder, trie, lost, dict.fromkeys(lost["why"].unique(), Kind.UNATTRIBUTED))
+    ended = frames_on_process(builder, trie, lost, dict.fromkeys(lost["why"].unique(), Kind.UNATTRIBUTED))
     kernel = lost.join(sampled.points.with_row_index("point"), on="point", how="left", maintain_order="left")
     kernel = kernel.select(pl.col("function").alias("name"), "device", "called", kind=pl.lit(int(Kind.GPU_KERNEL), pl.UInt8))
     forest, node = item_nodes(profile, kernel)
@@ -162,7 +162,7 @@ def samples_tree(profile: Tables, metric: Metric, detail: str = "instruction", b
     others = elsewhere(profile).with_columns(name=pl.col("why"))
     others = others.clear() if latency else others
     kinds = {name: Kind.GPU_KERNEL if name == DRIVER else Kind.UNATTRIBUTED for name in others["why"].unique()}
-    places = np.concatenate([place, ended, stand_alone(builder, trie, others, kinds)])
+    places = np.concatenate([place, ended, frames_on_process(builder, trie, others, kinds)])
     values = np.concatenate([value, lost["value"].to_numpy(), others["value"].to_numpy()])
     return builder.finish((metric,), {metric.name: (places, values)})
 

@@ -96,7 +96,7 @@ class Ranked:
         if not frames:
             return without_rows(self, name).lazy()
         whole = pl.concat(frames, how="diagonal") if len(frames) > 1 else frames[0]
-        return _told_once(whole, _OF_CODE[name]) if name in _OF_CODE else whole.drop("part", strict=False)
+        return _rows_of_first_part(whole, _OF_CODE[name]) if name in _OF_CODE else whole.drop("part", strict=False)
 
     def notes(self) -> list[str]:
         """The notes of all ranks, each line once, with the ranks that have it."""
@@ -281,7 +281,7 @@ def _ranks(part: Part) -> pl.LazyFrame:
     return pl.concat([recorded, missing.select(pl.col(name).cast(kind) for name, kind in schema.items())])
 
 
-def _told_once(rows: pl.LazyFrame, keys: tuple[str, ...]) -> pl.LazyFrame:
+def _rows_of_first_part(rows: pl.LazyFrame, keys: tuple[str, ...]) -> pl.LazyFrame:
     return rows.filter(pl.col("part") == pl.col("part").min().over(keys)).drop("part")
 
 

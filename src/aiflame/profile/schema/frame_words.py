@@ -74,7 +74,7 @@ def renumbered(column: str, *, codes: int, marks: int, modules: Mapping[int, int
     )
 
 
-def taken_apart(frames: pl.DataFrame) -> pl.DataFrame:
+def unpacked(frames: pl.DataFrame) -> pl.DataFrame:
     """The table with the unpacked fields of its column `frame` added: `word_kind`, `id` (row of the module, code object or method), `rest`
     (the low 32 bits), `address`, `offset` in a module, `exact` (the instruction itself, no return address), `approximate`."""
     word = frames["frame"].to_numpy().astype(np.uint64)

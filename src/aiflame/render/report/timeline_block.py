@@ -22,7 +22,7 @@ from aiflame.render.blocks import Values, block
 from aiflame.render.colors import shade_of
 from aiflame.render.report.timeline_counters import counters
 from aiflame.render.report.timeline_lanes import Lanes, lanes
-from aiflame.render.report.timeline_merge import Spans, merged_apart
+from aiflame.render.report.timeline_merge import Spans, merged_details_first
 
 MOST = 1_100_000
 """The most slices in a page, with a quarter more for layers: about 6 MB."""
@@ -75,7 +75,7 @@ def timeline_block(timeline: Timeline, most: int = MOST, window: tuple[int, int]
     laid = lanes(timeline.tracks, slices)
     spans = _spans(laid, slices)
     detail = np.isin(laid.slices["kind"].to_numpy(), DETAIL)
-    spans, detail_ns, bin_ns = merged_apart(spans, detail, most) if len(slices) > most else (spans, 0, 0)
+    spans, detail_ns, bin_ns = merged_details_first(spans, detail, most) if len(slices) > most else (spans, 0, 0)
     if window is None:
         window = (int(spans.begin.min()), int(spans.end.max())) if len(spans.begin) else (0, 0)
     origin, end = window

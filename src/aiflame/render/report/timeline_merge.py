@@ -28,7 +28,7 @@ class Spans:
     """The time that they took together."""
 
 
-def merged_apart(spans: Spans, detail: NDArray[np.bool_], most: int) -> tuple[Spans, int, int]:
+def merged_details_first(spans: Spans, detail: NDArray[np.bool_], most: int) -> tuple[Spans, int, int]:
     """Merges spans of `detail` first, to at most `most` spans and a quarter more, at least to that quarter. Also returns the bins of
     both."""
     others_count = len(detail) - int(detail.sum())

@@ -11,7 +11,7 @@ from profiles import Row, sealed
 from aiflame.analyze.findings.ranks import rank_findings
 from aiflame.analyze.ranks.activity import Cause
 from aiflame.analyze.ranks.clocks import Clocks
-from aiflame.analyze.ranks.comparison import Ranks, ranks, median_and_longest, to_json
+from aiflame.analyze.ranks.comparison import Ranks, median_and_longest, ranks, to_json
 from aiflame.analyze.ranks.facts import Partial
 from aiflame.analyze.ranks.fan_out import here
 from aiflame.analyze.ranks.one_profile import answer as answer_of
