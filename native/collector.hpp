@@ -3,21 +3,21 @@
 
 namespace aiflame::collector {
 
-// Starts recording into $AIFLAME_PROFILE (or `profile`). Idempotent. False when there is nothing to record into.
+// Starts recording into $AIFLAME_PROFILE (or `profile`). Idempotent. False if there is no profile to record into.
 bool start(const char* profile) noexcept;
 void stop() noexcept;
 bool active() noexcept;
 
-// The library came by LD_PRELOAD, so that its wrappers are in effect.
+// True if the library came by LD_PRELOAD, so that its wrappers are in effect.
 bool preloaded() noexcept;
 
 void before_fork() noexcept;
 void after_fork_parent() noexcept;
 void after_fork_child() noexcept;
-// The process image is about to be replaced: end rows are written; a failed exec calls after_failed_exec().
+// The process image is about to be replaced: writes the end rows. If the exec fails, call after_failed_exec().
 void before_exec() noexcept;
 void after_failed_exec() noexcept;
-// The process is about to enter a sandbox that may forbid us everything: it is recorded no more.
+// The process is about to enter a sandbox that may forbid all our work: ends its recording.
 void before_sandbox() noexcept;
 // The process is about to end without running destructors.
 void before_exit() noexcept;

@@ -1,4 +1,4 @@
-// Memory whose content is useless to the child of a fork: the child finds zeros there. Its pages are not copied, nor released one by one.
+// Memory whose content is useless to the child of a fork, which reads zeros there. Its pages are neither copied nor released one by one.
 #pragma once
 #include <cstddef>
 
@@ -9,7 +9,7 @@ void* map(size_t bytes) noexcept;
 
 enum class Who : unsigned char {
   SAME_PROCESS,
-  CHILD  // of a fork, that has not written there yet
+  CHILD  // the child of a fork that has not written there yet
 };
 // Makes the memory read as zeros.
 void clear(void* memory, size_t bytes, Who who) noexcept;

@@ -1,6 +1,6 @@
-// Included before every file of the small libraries beside the collector, whose own is base/moved_functions.hpp: functions that moved into
-// libc.so.6 with glibc 2.32 to 2.34 are bound to their first versions, so that a library built on a new system loads on one with glibc
-// 2.28. There they live in libdl and libpthread, which the library therefore names as needed; on a new system these two are empty.
+// Included before every file of the small libraries beside the collector (the collector uses base/moved_functions.hpp). Functions that moved into
+// libc.so.6 with glibc 2.32 to 2.34 are bound to their first versions, so that a library built on a new system can be loaded on one with glibc 2.28.
+// There they are in libdl and libpthread, which the library therefore needs; on a new system these two are empty.
 #pragma once
 
 #define AIFLAME_OLD(name, version) __asm__(".symver " #name "," #name "@GLIBC_" version)

@@ -1,15 +1,15 @@
 // Included before every file of the collector: functions that moved from libdl and libpthread into libc.so.6 with glibc 2.32 to 2.34.
 //
-// A library that names those two as needed loads on every system since glibc 2.28, but a program that ends at once pays for two more
-// libraries as much as for all else that we do in it. So the collector needs libc alone: it is linked weakly with the first versions of
-// these functions, and where no library of the process has them (an old system's program, linked with libc alone) libdl is loaded for them.
+// A library that needs those two can be loaded on every system since glibc 2.28, but for a program that ends at once, two more libraries cost as much
+// as everything else that we do in it. So the collector needs only libc: it is linked weakly with the first versions of these functions, and if no
+// library of the process has them (in an old system's program that is linked only with libc), libdl is loaded for them.
 #pragma once
 #include <dlfcn.h>
 #include <pthread.h>
 
 namespace aiflame::moved {
 
-// Where nothing has the function: one that fails.
+// If no library has the function, returns one that fails.
 void* find(const char* name) noexcept;
 
 template <class Function>

@@ -4,7 +4,7 @@
 
 namespace aiflame {
 
-// Not in a handler. nullptr where there is no dynamic linker.
+// Not in a handler. nullptr if there is no dynamic linker.
 const link_map* own_library() noexcept;
 
 }  // namespace aiflame

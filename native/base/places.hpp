@@ -1,7 +1,7 @@
-// Places in memory that are ours even while nothing is mapped there.
+// Addresses that belong to us even while nothing is mapped there.
 //
-// A program may unmap our tables (some unmap everything that they do not know). The kernel then gives their addresses to the next mapping, perhaps
-// to another table of ours, and two tables would be written to one place. So no new mapping of ours is put where a table still expects its own.
+// A program may unmap our tables (some unmap everything that they do not know). The kernel then gives their addresses to the next mapping, perhaps to
+// another table of ours, and two tables would be written to one place. So no new mapping of ours is put where a table still expects its own.
 #pragma once
 #include "base/sys.hpp"
 #include "base/thread_sanitizer.hpp"
@@ -19,12 +19,12 @@ struct Range {
 };
 inline Range range(const void* memory, uint64_t bytes) noexcept { return {reinterpret_cast<uint64_t>(memory), bytes}; }
 
-// Whether each of its addresses is mapped.
+// True if each of its addresses is mapped.
 bool is_mapped(const Range& range) noexcept;
 
 struct Owner {
   bool (*overlaps)(uint64_t address, uint64_t bytes) noexcept;
-  void (*map_missing)() noexcept;  // maps again all places that the program has unmapped
+  void (*map_missing)() noexcept;  // maps all places again that the program has unmapped
 };
 // Called once, before any mapping that counts.
 void set_owner(const Owner& owner) noexcept;
@@ -32,7 +32,7 @@ const Owner& owner() noexcept;
 
 enum class Mend { YES, NO };  // NO: this mapping itself restores a missing one
 
-// Calls `map`, which maps memory anywhere, until the result overlaps none of our places. An error number below zero when there is none.
+// Calls `map`, which maps memory anywhere, until the result overlaps none of our places. Returns an error number below zero if that fails.
 template <class Map>
 long map_clear(uint64_t bytes, Mend mend, Map map) noexcept {
   auto unmap = [bytes](long address) noexcept { sys::unmap_memory(reinterpret_cast<void*>(address), bytes); };
@@ -43,7 +43,7 @@ long map_clear(uint64_t bytes, Mend mend, Map map) noexcept {
     return address;
   unmap(address);
   if (mend == Mend::YES) owner().map_missing();
-  // A place that is partly free stays a hole: it is filled while we look for another place.
+  // The most places that are tried. A place that is partly free stays a hole: it is filled while we look for another place.
   constexpr int kMost = 32;
   long filled[kMost];
   int count = 0;

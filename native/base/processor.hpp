@@ -1,11 +1,11 @@
-// Facts that a tick reads from the processor itself, without a system call.
+// Reads facts from the processor itself, without a system call, for ticks.
 #pragma once
 #include <cstdint>
 
 namespace aiflame {
 
-// False where the kernel has forbidden the instruction behind clock_gettime(): prctl(PR_SET_TSC) does, and strict seccomp on its way. To read
-// the clock, or to make a system call, would then end the program. The instruction may fault: see safe_load.
+// False if the kernel has forbidden the instruction behind clock_gettime(), as prctl(PR_SET_TSC) does, and strict seccomp as a step of its own.
+// Reading the clock, or making a system call, would then end the program. The instruction may fault: see safe_load.
 inline bool clock_is_readable() noexcept {
   uint64_t low = 0, high = ~0ull;
   asm volatile(
@@ -19,8 +19,8 @@ inline bool clock_is_readable() noexcept {
   return high != ~0ull;
 }
 
-// The processor that the caller runs on: the limit of a segment that Linux keeps for this in each processor's table (the vdso's
-// getcpu reads the same).
+// The processor on which the caller runs: the limit of a segment that Linux keeps for this in each processor's table (the vdso's getcpu reads the
+// same).
 inline uint32_t processor() noexcept {
   constexpr uint32_t kSegment = 15 * 8 + 3, kProcessorBits = 12;
   uint32_t limit = 0;

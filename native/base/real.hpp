@@ -9,15 +9,15 @@
 
 namespace aiflame {
 
-// A name as a parameter of a template: a pointer to it in each object would have the dynamic linker write to the pages of all of them.
+// A name as a parameter of a template: a pointer to it in each object would make the dynamic linker write to the pages of all of them.
 template <size_t kBytes>
 struct FunctionName {
   consteval FunctionName(const char (&name)[kBytes]) noexcept { std::copy_n(name, kBytes, text); }
   char text[kBytes];
 };
 
-// The next definition of a function after ours. It is looked up at the first call when that takes no lock, else in resolve(); or earlier
-// (constructors of other libraries), or again when its library is loaded later.
+// The next definition of a function after ours. It is looked up at the first call if that takes no lock, otherwise in resolve(); or earlier (in
+// constructors of other libraries), or again when its library is loaded later.
 template <class Function, FunctionName kName>
 class Real {
  public:
@@ -41,7 +41,7 @@ class Real {
   std::atomic<Function*> function_{nullptr};
 };
 
-// Functions that children of forks call and their parents do not: each child would look them up again.
+// For functions that children of forks call and their parents do not: otherwise each child would look them up again.
 template <class... Reals>
 void find_now(Reals&... reals) noexcept {
   (reals.find(), ...);

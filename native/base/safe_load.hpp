@@ -21,7 +21,7 @@ inline uint64_t safe_load(uint64_t address, uint64_t fallback = 0) noexcept {
   return value;
 }
 
-// If `pc` is the faulting load, the pc at which to go on (with the fallback as the result); else 0.
+// If `pc` is the faulting load, the pc at which to continue (with the fallback as the result); else 0.
 uint64_t safe_load_resume(uint64_t pc) noexcept;
 
 }  // namespace aiflame

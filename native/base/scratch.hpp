@@ -1,4 +1,4 @@
-// Memory for a copy outside of the stack, since a handler's stack may be small. One region is kept for reuse.
+// Memory outside of the stack for a copy, since a handler's stack may be small. One region is kept for reuse.
 #pragma once
 #include "base/sys.hpp"
 

@@ -18,14 +18,14 @@ inline long call(long number, long a = 0, long b = 0, long c = 0, long d = 0, lo
 
 inline bool failed(long result) noexcept { return result < 0 && result > -4096; }
 
-// Zeroed memory straight from the kernel, nullptr when there is none.
+// Zeroed memory directly from the kernel, nullptr if there is none.
 void* map_memory(size_t bytes) noexcept;
 void unmap_memory(void* memory, size_t bytes) noexcept;
 
-// The whole file, cut at `capacity`; bytes read or -errno. Works on /proc.
+// Reads the whole file, cut at `capacity`; returns the bytes read or -errno. Works on /proc.
 long read_file(const char* path, char* buffer, size_t capacity) noexcept;
 
-// Whether the address lies in this library's code: a system call that ends there was made by call().
+// True if the address is in this library's code: a system call that ends there was made by call().
 bool is_ours(uint64_t address) noexcept;
 
 uint32_t process_id() noexcept;

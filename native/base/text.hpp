@@ -6,7 +6,7 @@
 
 namespace aiflame::text {
 
-// Each function returns the end of the text; there must be room.
+// Each function returns the end of the text; the buffer must have room.
 inline char* put(char* out, const char* text) noexcept {
   size_t length = strlen(text);
   memcpy(out, text, length);

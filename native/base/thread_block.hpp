@@ -1,12 +1,12 @@
-// Whether the calling thread has thread-local memory of its own.
+// Checks whether the calling thread has thread-local memory of its own.
 //
-// A thread made by a raw clone() may share its creator's block, or have none (fs = 0). A handler asks before it touches a thread_local.
+// A thread made by a raw clone() may share its creator's block, or have none (fs = 0). A handler checks this before it touches a thread_local.
 #pragma once
 #include <cstdint>
 
 namespace aiflame::thread_block {
 
-// Address of the block that %fs points to (it begins with its own address, x86-64 ABI); 0 if the load faults: see safe_load.
+// The address of the block that %fs points to (it begins with its own address, x86-64 ABI); 0 if the load faults: see safe_load.
 inline uint64_t address() noexcept {
   uint64_t value = 0;
   asm volatile(
@@ -23,10 +23,10 @@ inline uint64_t address() noexcept {
 // Finds where libc keeps a thread's id in its block. libc has made the calling thread, and its id is `tid`.
 void learn(uint32_t tid) noexcept;
 
-// Whether the block belongs to the libc thread `tid`. False until learn() has found libc's layout.
+// True if the block belongs to the libc thread `tid`. False until learn() knows libc's layout.
 bool belongs_to(uint64_t block, uint32_t tid) noexcept;
 
-// Whether the calling thread may touch its thread-locals. Reads its id from the kernel.
+// True if the calling thread may touch its thread-locals. Reads its id from the kernel.
 bool usable() noexcept;
 
 }  // namespace aiflame::thread_block

@@ -1,10 +1,10 @@
-// valgrind runs a program on a processor of its own.
+// Detects valgrind, which runs a program on a simulated processor.
 #pragma once
 #include <cstdint>
 
 namespace aiflame {
 
-// valgrind.h's RUNNING_ON_VALGRIND: to a real processor it does nothing.
+// valgrind.h's RUNNING_ON_VALGRIND: on a real processor the instructions do nothing.
 inline bool on_valgrind() noexcept {
   const uint64_t request[6] = {0x1001};
   uint64_t answer = 0;

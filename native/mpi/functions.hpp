@@ -6,13 +6,13 @@
 
 namespace aiflame::mpi {
 
-// How the bytes of a call follow from its arguments; `count` and `type` describe the sent data, `count2` and `type2` the received data.
+// How the bytes of a call are computed from its arguments; `count` and `type` describe the sent data, `count2` and `type2` the received data.
 enum class Bytes : uint8_t {
   NONE,
   ONE,          // count × type
-  SINGLE,       // one of type
+  SINGLE,       // one element of the type
   PARTITIONED,  // count (a number of partitions) × count2 × type
-  // The share of this process alone, for collectives; the same for all processes but in v-collectives.
+  // Only the share of this process, for collectives; it is the same for all processes except in v-collectives.
   GATHER,
   GATHERV,
   SCATTER,
@@ -35,7 +35,7 @@ struct Shape {
   int8_t peer = -1;  // destination, source, root or target
   int8_t comm = -1, window = -1;
   int8_t new_comm = -1, new_window = -1, freed_comm = -1, freed_window = -1;  // pointers to handles
-  bool poll = false;                                                          // called again and again: a stack only on request
+  bool poll = false;                                                          // called again and again: has a stack only on request
   bool returns = true;
   bool starts = false;  // MPI can be queried once this call has ended
   bool to_one = false;  // the peer may be nobody
@@ -128,7 +128,7 @@ inline constexpr size_t kFunctionCount = sizeof kFunctions / sizeof *kFunctions;
 // Calling conventions. Fortran's pass addresses of arguments, and the numbers of MPI's handles.
 enum Language : uint8_t {
   C,
-  LARGE,    // C with counts of 64 bits
+  LARGE,    // C with 64-bit counts
   FORTRAN,  // mpif.h and the module mpi
   F08,      // the module mpi_f08: the error code may be left out
   F08TS,    // the same, with descriptors of buffers

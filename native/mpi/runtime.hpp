@@ -1,5 +1,5 @@
 // The MPI implementation that a caller's calls are meant for. A process may have several, including some that are visible only to their users
-// (RTLD_LOCAL): each caller gets the functions that it would have got without us.
+// (RTLD_LOCAL): each caller gets the functions that it would get without us.
 #pragma once
 #include "mpi/functions.hpp"
 

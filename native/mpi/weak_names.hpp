@@ -1,5 +1,5 @@
-// A program may check by a weak reference whether its MPI has a function (mpi4py does so for MPI 4). Since we define every function of MPI, the
-// check would find functions that its MPI lacks. We set such references back to null.
+// A program may check by a weak reference whether its MPI has a function (mpi4py does so for MPI 4). Since we define every function of MPI, such
+// references would not be null for functions that its MPI lacks; we reset them to null.
 #pragma once
 #include <cstdint>
 

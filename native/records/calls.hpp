@@ -29,16 +29,17 @@ class Function {
  private:
   schema::CallBackend backend_;
   std::string_view name_;
-  std::atomic<uint64_t> row_{0};  // number of the recording, and row
+  std::atomic<uint64_t> row_{0};  // the number of the recording, and the row
 };
 
-// A new object for a name, which lives as long as the process. nullptr: there is no memory.
+// A new object for a name, which exists as long as the process. nullptr: there is no memory.
 Function* make(schema::CallBackend backend, std::string_view name) noexcept;
 
-// For names that are not constants: the object of a name, made at its first call. nullptr: there are too many names.
+// For names that are not constants: the object for a name, made at its first call. nullptr: there are too many names.
 Function* named(schema::CallBackend backend, std::string_view name) noexcept;
 
-// Whether begin() captures a stack: for calls whose stack comes from elsewhere / for frequent calls / for rare calls that matter, as collectives.
+// Whether begin() captures a stack: for calls whose stack comes from elsewhere / for frequent calls / for rare calls that matter, such as
+// collectives.
 enum class Stack { NONE, ON_REQUEST, ALWAYS };
 
 // A call that has begun. It may end in another thread.
@@ -63,7 +64,7 @@ void end(const Begun& begun, Function& function, const Outcome& outcome) noexcep
 // The same for a call that ended earlier, at `end_ns`.
 void end_at(const Begun& begun, Function& function, const Outcome& outcome, uint64_t end_ns) noexcept;
 
-// Processes that communicate. `handle` is the runtime's own name for them in this process.
+// A group of communicating processes. `handle` is the runtime's own name for it in this process.
 struct Group {
   schema::CallBackend backend;
   uint64_t handle;
@@ -80,7 +81,7 @@ void forget_group(schema::CallBackend backend, uint64_t handle) noexcept;
 // A new recording has empty tables.
 void forget_rows() noexcept;
 
-// The interface for libraries of ours beside the collector, which look it up by name: aiflame_calls() returns it.
+// The interface for our libraries beside the collector, which look it up by name: aiflame_calls() returns it.
 struct Interface {
   bool (*traced)(schema::Feature feature) noexcept;
   Begun (*begin)(const Registers& caller, Stack stack) noexcept;

@@ -1,4 +1,4 @@
-// Kernels are launched as the same few shapes over and over: each is written once.
+// Shapes of launched kernels: a program uses the same few again and again, and each is written once.
 #pragma once
 #include "aiflame_schema.hpp"
 
@@ -6,7 +6,7 @@
 
 namespace aiflame::kernel_shapes {
 
-// The row of `kernel_shapes`. From any thread; two that come first at the same moment may both write it.
+// The row of `kernel_shapes`. From any thread; two threads that are first at the same moment may both write it.
 uint32_t row(const schema::KernelShape& shape) noexcept;
 
 // A new recording has empty tables.

@@ -1,9 +1,9 @@
-// Where this process stands in a parallel job, as the variables of its launcher say.
+// The rank of this process in a parallel job, from the variables of its launcher.
 #pragma once
 
 namespace aiflame::launcher {
 
-// The process's row of `ranks`, if it is in a job.
+// Writes the process's row of `ranks`, if it belongs to a job.
 void write_rank() noexcept;
 
 }  // namespace aiflame::launcher

@@ -11,8 +11,8 @@ using Disposition = struct sigaction;
 
 inline bool is_function(const Disposition& disposition) noexcept { return disposition.sa_handler != SIG_DFL && disposition.sa_handler != SIG_IGN; }
 
-// A new disposition is written to a fresh place and then published: a handler that interrupts the writer, runs beside it, or runs in the child of a
-// fork at that moment always finds a complete one.
+// A new disposition is written to a free place and then published: a handler that interrupts the writer, runs at the same time, or runs in the child
+// of a fork at that moment always finds a complete one.
 class Wanted {
  public:
   static constexpr uint32_t kPlaces = 16;

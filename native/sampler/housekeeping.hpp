@@ -1,4 +1,4 @@
-// Periodic work while recording, done by any thread whose tick comes when it is due: we have no thread of our own.
+// Periodic work during a recording, done by any thread whose tick comes when it is due: we have no thread of our own.
 #pragma once
 #include <cstdint>
 

@@ -1,8 +1,8 @@
-// Signals that we do not use ourselves, but whose handlers we still wrap.
+// Signals that we do not use ourselves, but whose handlers we wrap.
 //
-// A handler for the alternate stack (SA_ONSTACK) would run on ours: it is moved to the program's alternate stack. And while wall-clock ticks
-// interrupt waiting threads, every signal of the program is counted, so that an interrupted call is only repeated if nothing but ticks came. The
-// program reads back its handlers as it set them.
+// A handler for the alternate stack (SA_ONSTACK) would run on ours: it is moved to the program's alternate stack. While wall-clock ticks interrupt
+// waiting threads, every signal of the program is counted, so that an interrupted call is repeated only if nothing but ticks came. The program reads
+// back its handlers as it set them.
 #pragma once
 #include <csignal>
 
@@ -11,7 +11,7 @@ namespace aiflame::signals {
 // Called when wall-clock ticks are on.
 bool counting() noexcept;
 
-// Whether we wrap a handler that the program installs: then all functions by which the program queries it must be interposed.
+// True if we wrap a handler that the program installs for this signal: then all functions by which the program queries it must be interposed.
 bool interposed(int signal) noexcept;
 
 // sigaction() for a signal that is not shared.

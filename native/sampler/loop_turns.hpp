@@ -8,17 +8,17 @@
 
 namespace aiflame::loop_turns {
 
-// In the handler of a tick on the thread's CPU clock.
+// Called in the handler of a tick on the thread's CPU clock.
 inline void tick(Thread& thread, uint64_t now) noexcept {
   if (!thread.turn_ns.load(std::memory_order_relaxed)) thread.turn_ns.store(now, std::memory_order_relaxed);
 }
 
-// A turn of the calling thread that lasted long.
+// A long turn of the calling thread.
 struct Turn {
-  uint64_t begin_ns, end_ns;  // end_ns 0: it did not
+  uint64_t begin_ns, end_ns;  // end_ns 0: the turn was not long
 };
 
-// The calling thread comes to wait for events.
+// The calling thread is about to wait for events.
 inline uint64_t take() noexcept {
   Thread* thread = threads::self_if_known();
   uint64_t begin = thread ? thread->turn_ns.load(std::memory_order_relaxed) : 0;
@@ -28,7 +28,7 @@ inline uint64_t take() noexcept {
 }
 Turn ended(uint64_t begin_ns) noexcept;
 
-// It has waited. `found`: the call returned events; `no_wait`: it was asked to return at once.
+// The thread has waited. `found`: the call returned events; `no_wait`: it was asked to return at once.
 void note(const Turn& turn, bool found, bool no_wait) noexcept;
 
 // Waits for events by `call`.

@@ -1,7 +1,7 @@
 // Stacks of our own for ticks that arrive on an alternate stack.
 //
-// Such a stack may have 8 KB, of which the program's handler and two of the kernel's signal frames (3 KB each with AVX-512) may
-// be gone by then.
+// An alternate stack may have 8 KB, of which the program's handler and two of the kernel's signal frames (3 KB each with AVX-512) may have used up
+// most by then.
 #pragma once
 #include <ucontext.h>
 

@@ -28,12 +28,12 @@ inline constexpr int kTickCookie = 0x41464C4D;
 // si_timerid of a signal that we send ourselves: see threads::greeted().
 inline constexpr int kGreeting = -2;
 
-// Installs the handlers. False when the kernel refuses.
+// Installs the handlers. False if the kernel refuses.
 bool install(Tick tick) noexcept;
-// If we are not preloaded, or a program calls the kernel directly, a handler of ours may have been replaced: puts it back in front of the new one.
+// If we are not preloaded, or a program calls the kernel directly, a handler of ours may have been replaced: puts ours back in front of the new one.
 // Called from time to time; safe in a handler.
 void keep() noexcept;
-// Restores the program's own dispositions where ours are still in place. Delete the timers first: pending ticks are dropped here.
+// Restores the program's own dispositions where ours are still installed. Delete the timers first: pending ticks are dropped here.
 void uninstall() noexcept;
 bool installed() noexcept;
 
@@ -45,7 +45,7 @@ void exchange(int signal, const struct sigaction* wanted, struct sigaction* befo
 // pthread_sigmask() as the program sees it; 0 or an error number.
 int change_mask(int how, const sigset_t* set, sigset_t* before) noexcept;
 
-// The mask that this thread believes to have, as a new thread inherits it.
+// The mask that this thread believes it has, as a new thread inherits it.
 struct Inherited {
   bool ticks_blocked, faults_blocked;
 };
@@ -58,11 +58,11 @@ struct Seen {
 };
 Seen& seen() noexcept;
 
-// While it lives, a fault of safe_load cannot kill a thread that has blocked SIGSEGV or SIGBUS. Every capture has one.
+// While it exists, a fault of safe_load cannot kill a thread that has blocked SIGSEGV or SIGBUS. Every capture has one.
 class FaultsOpen {
  public:
   FaultsOpen() noexcept;
-  // Called in a tick, perhaps: a handler that interrupts a thread without thread-local memory has unblocked them itself.
+  // It may be called in a tick: a handler that interrupts a thread without thread-local memory has unblocked them itself.
   explicit FaultsOpen(const Thread& thread) noexcept;
   ~FaultsOpen() noexcept;
   FaultsOpen(const FaultsOpen&) = delete;
@@ -73,7 +73,7 @@ class FaultsOpen {
   bool opened_;
 };
 
-// While it lives, the kernel has the signal state that a new program is to inherit: the blocked SIGPROF and the ignored signals of our table. Used
+// While it exists, the kernel has the signal state that a new program is to inherit: the blocked SIGPROF and the ignored signals of our table. Used
 // around exec and posix_spawn; writes nothing that the parent of a vfork child would see.
 class TrueFace {
  public:

@@ -1,4 +1,4 @@
-// The process's threads as the kernel lists them.
+// The threads of the process, as the kernel lists them.
 #pragma once
 #include "base/scratch.hpp"
 
@@ -7,7 +7,7 @@
 
 namespace aiflame {
 
-// Read as a whole, with little stack and no descriptor left open while they are looked at. Safe in a handler.
+// The list is read completely, with little stack, and no descriptor is open while it is used. Safe in a handler.
 class TaskList {
  public:
   TaskList() noexcept;
@@ -20,13 +20,13 @@ class TaskList {
   bool complete_ = false;
 };
 
-// False also where the kernel does not say.
+// False also if the kernel does not say.
 bool is_single_threaded() noexcept;
 
 // /proc/self/task/TID/FILE into `out`; its length, or an error number below zero.
 long read_task_file(uint32_t tid, const char* file, char* out, size_t room) noexcept;
 
-// The name of a thread of this process into `out`; its length, 0 when it is gone.
+// The name of a thread of this process into `out`; its length, 0 if the thread has ended.
 size_t task_name(uint32_t tid, char* out, size_t room) noexcept;
 
 }  // namespace aiflame

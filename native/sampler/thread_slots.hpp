@@ -1,4 +1,4 @@
-// The table of threads. Finding a thread takes one load; taking and freeing slots needs no lock, also in a handler.
+// The table of threads. Looking up a thread takes one load; taking and freeing slots needs no lock, also in a handler.
 #pragma once
 #include "sampler/threads.hpp"
 
@@ -10,20 +10,20 @@ inline constexpr uint32_t kSlots = 1 << 14;
 
 Thread* find(uint32_t tid) noexcept;
 
-// Takes a slot for a thread that has none; nullptr when all slots are taken or there is no memory. Under a Claim.
+// Takes a slot for a thread that has none; nullptr if all slots are taken or there is no memory. Under a Claim.
 Thread* take(uint32_t tid) noexcept;
-// `reported`: the thread itself reports its end. The kernel lists it for another moment, during which just_ended() recognizes it.
+// `reported`: the thread itself reports its end. The kernel lists it for another moment, in which just_ended() recognizes it.
 void give_back(Thread& thread, bool reported) noexcept;
 bool just_ended(uint32_t tid, uint64_t now) noexcept;
 
 // In the child of a fork: empties all slots except the survivor's; `survivor` may be nullptr.
 void keep_only(Thread* survivor) noexcept;
 
-// For a pass over the threads that the kernel lists: which of our threads were not in the list.
+// For a pass over the threads that the kernel lists, to find our threads that are not in the list.
 void meet(const Thread& thread, uint32_t pass) noexcept;
 bool met(const Thread& thread, uint32_t pass) noexcept;
 
-// One word of 64 slots, for each().
+// The state of 64 slots as one word, for each().
 uint64_t taken_word(uint32_t word) noexcept;
 // Slots beyond these have never been used.
 uint32_t words_in_use() noexcept;
@@ -39,7 +39,7 @@ void each(Visit visit) noexcept {
   }
 }
 
-// Taking, enrolling and retiring are done for one tid by one thread at a time.
+// Taking, enrolling and retiring a tid are done by one thread at a time.
 class Claim {
  public:
   // A handler only tries: it may have interrupted the holder.

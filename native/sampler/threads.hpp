@@ -16,10 +16,10 @@ namespace aiflame {
 
 inline constexpr size_t kMaxFrames = NativeUnwinder::kMostFrames;
 
-// The last stack of a thread, outermost first: frames that the next one shares with it cost next to nothing.
+// The last stack of a thread, outermost first: frames that the next one shares with it cost almost nothing.
 struct LastStack {
   static constexpr size_t kMost = 2 * kMaxFrames + 4;
-  // How its words came from frames of both kinds: before each native frame, words written and Python frames passed.
+  // How its words were merged from frames of both kinds: before each native frame, the number of words written and of Python frames passed.
   struct Place {
     uint16_t words, python;
   };
@@ -39,7 +39,7 @@ struct LastStack {
   PythonFrame python[2][kMaxFrames];  // innermost first; the other half is for the next one
 };
 
-// A run of consecutive autograd nodes that a thread has made in calls of one module.
+// Consecutive autograd nodes that a thread has made in calls of one module.
 struct NodeRun {
   uint32_t layer;  // 0: none
   uint32_t sequence_begin, sequence_end;
@@ -47,21 +47,21 @@ struct NodeRun {
   uint16_t autograd;
 };
 
-// Slow ticks, which take more than a share of the time between ticks, and the ticks skipped to let the program go on.
+// Ticks that take more than a share of the time between ticks, and the ticks that were skipped to let the program continue.
 struct SlowTicks {
   uint64_t quiet_until_ns;
   bool last;           // the last tick was slow
   uint32_t passed[2];  // by clock: skipped ticks, which the next sample stands for, too
 };
 
-// Wall-clock ticks of a thread that stays in one wait: they become ever rarer, and each stands for as many periods as have passed.
+// The wall-clock ticks of a thread that stays in one wait: they become ever rarer, and each stands for as many periods as have passed.
 struct LongWait {
   schema::CpuSample sample{};  // of the last tick
   uint32_t ticks = 0;          // consecutive ticks in that wait
   uint32_t factor = 1;         // periods from one tick to the next
 };
 
-// Made once, then handed from an ended thread to a new one: never unmapped, so a stale pointer reads old data, not a fault.
+// Made once, then passed from an ended thread to a new one: never unmapped, so a stale pointer reads old data instead of causing a fault.
 struct Thread {
   std::atomic<uint32_t> tid;  // 0: free
   uint32_t slot;              // its place in the table of threads
@@ -85,7 +85,7 @@ struct Thread {
   bool foreign;                                // the tick under way cannot reach its thread-local memory
   uint32_t off_stack;                          // captures that began outside of its stack
   bool adopted;                                // it did not report its begin, so it will not report its end
-  bool omp_worker;                             // has run an OpenMP region: outside one it waits for the next
+  bool omp_worker;                             // has run an OpenMP region: outside of regions it waits for the next
   bool omp_waiting;                            // its runtime reports that it waits …
   uint64_t wait_low, wait_high;                // … whenever its pc is here: code elsewhere (a task) is work
   std::atomic<int32_t> cpu_timer, wall_timer;  // kernel timer ids, -1: none
@@ -104,26 +104,26 @@ struct Thread {
 
 namespace threads {
 
-// The calling thread's state, made on first use. Not for our handlers. nullptr when there is no memory or it is ending.
+// The calling thread's state, made at its first use. Not for our handlers. nullptr if there is no memory, or the thread is ending.
 Thread* self() noexcept;
 // Like self(), but never makes one.
 Thread* self_if_known() noexcept;
 // The state of the thread that a signal of ours interrupted; nullptr if the thread has none. For handlers.
 Thread* interrupted(ucontext_t* context) noexcept;
 
-// Whether our handler, and code that it calls, may touch thread-local memory. `context`: from the kernel.
+// True if our handler, and code that it calls, may touch thread-local memory. `context`: from the kernel.
 bool may_use_locals(const ucontext_t* context) noexcept;
 
-// A thread is being made that will call begin() itself, with its creator's stack / it has, or was not made after all.
+// A thread is being made that will call begin() itself, with its creator's stack / it has called it, or was not made after all.
 void expect() noexcept;
 void expected() noexcept;
 
-// A control::Use for a thread that takes one at every launch: it writes only memory of its own thread, and waits for no store.
+// A control::Use for a thread that takes one at every launch: it writes only memory of its own thread, and has no memory barrier.
 class Use {
  public:
   explicit Use(Thread& calling) noexcept : thread_(calling) {
     add(1);
-    std::atomic_signal_fence(std::memory_order_seq_cst);  // control::await_users() sees to the processor's part
+    std::atomic_signal_fence(std::memory_order_seq_cst);  // control::await_users() provides the processor's barrier
   }
   ~Use() { add(-1); }
   Use(const Use&) = delete;
@@ -137,7 +137,7 @@ class Use {
   Thread& thread_;
 };
 bool any_uses() noexcept;
-// A thread is inside a launch, the calling one aside.
+// True if a thread other than the calling one is inside a launch.
 bool any_launching() noexcept;
 
 // The calling thread is about to run its start routine / has left it.
@@ -153,22 +153,22 @@ void end() noexcept;
 // recording first.
 void adopt_all() noexcept;
 
-// A tick calls this from time to time. Gives threads whose creation we did not notice a row and, once they wait, a greeting; takes the timers of
-// such threads that have ended; requests timers again that the kernel refused.
+// Called by a tick from time to time. Gives threads whose creation we did not notice a row and, once they wait, a greeting; takes the timers of such
+// threads that have ended; requests timers again that the kernel refused.
 void tend() noexcept;
 
-// Runs in the handler of a thread that got a greeting while it waited, and gives the thread a stack for its ticks, and its timers. That is safe:
-// code that waits keeps no data below its stack pointer.
+// Runs in the handler of a thread that got a greeting while it waited, and gives the thread a stack for its ticks, and its timers. That is safe: code
+// that waits keeps no data below its stack pointer.
 void greeted(ucontext_t* context, const siginfo_t* info) noexcept;
 
 // Recording stops: deletes all timers and writes the threads' end rows. Until adopt_all() no thread gets a row.
 void retire_all() noexcept;
 
-// No ticks in any thread / ticks again. Lasts, also for threads to come, until resume_all().
+// Stops the ticks of all threads / restarts them. Also holds for new threads, until resume_all().
 void pause_all() noexcept;
 void resume_all() noexcept;
 
-// The child of a fork has one thread, without timers.
+// In the child of a fork, which has one thread, without timers.
 void after_fork() noexcept;
 
 }  // namespace threads

@@ -1,8 +1,8 @@
 // Finds the node of torch's autograd that is running, or was made last: a few loads from the thread-local memory of libtorch.
 //
-// Functions of libtorch report the same, but a tick cannot call them: they may allocate the thread's first thread-local memory of a library, or its
-// table of thread-locals anew after a library was loaded. So these functions are used once to find the three variables (calibrate), a hook finds
-// the address of a thread's copy (now), and ticks read only known addresses.
+// Functions of libtorch report the same, but a tick cannot call them: they may allocate the thread's first thread-local memory of a library, or
+// allocate its table of thread-locals anew after a library was loaded. So these functions are used once to find the three variables (calibrate), a
+// hook finds the address of a thread's copy (now), and ticks read only known addresses.
 #pragma once
 #include "sampler/threads.hpp"
 
@@ -10,7 +10,7 @@
 
 namespace aiflame::torch_autograd {
 
-// The columns `autograd` and `sequence` of `launches`; both 0: torch's autograd is not in the program.
+// The columns `autograd` and `sequence` of `launches`; both 0: the program has no torch autograd.
 struct Point {
   uint16_t autograd;
   uint32_t sequence;
@@ -24,9 +24,9 @@ Point now() noexcept;
 void runs(const void* node) noexcept;
 // For torch's work at the end of a backward pass, outside of nodes: the position of this thread's last node.
 Point after_backward() noexcept;
-// torch's number of the calling thread, and the number that the thread's next new node will get, also inside a backward node.
+// torch's number of the calling thread, and the number that the thread's next new node will get, even inside a backward node.
 Point next() noexcept;
-// For a tick. A worker of an OpenMP region without autograd state of its own has the position where the region was launched.
+// For a tick. A worker of an OpenMP region without autograd state of its own gets the position where the region was launched.
 Point in_tick(const Thread& thread) noexcept;
 
 // The launcher's position: Thread::launched_point for the region's workers.
@@ -37,7 +37,7 @@ uint64_t packed(Point point) noexcept;
 // it has learned the whole layout; else nullptr.
 void* calibrate(uint64_t node, uint64_t sequence, uint64_t thread) noexcept;
 
-// Writes Thread::nodes_made of a thread with this row: its run of nodes has ended, or the thread, or the recording.
+// Writes Thread::nodes_made of a thread with this row, when its run of nodes, the thread or the recording has ended.
 void finish_nodes(Thread& thread, uint32_t row) noexcept;
 
 }  // namespace aiflame::torch_autograd

@@ -1,4 +1,4 @@
-// Whether another thread waits in a call that can be interrupted without its noticing.
+// Finds out whether another thread waits in a call that a signal can interrupt without the program noticing.
 #pragma once
 #include <ucontext.h>
 #include <cstdint>
@@ -12,7 +12,7 @@ int call_of(uint32_t tid) noexcept;
 // Called in the handler of that signal: repeats the call if the kernel has ended it.
 void resume(ucontext_t* context, int call) noexcept;
 
-// Whether the kernel is about to repeat the interrupted call, since our handler has SA_RESTART.
+// True if the kernel is about to repeat the interrupted call, since our handler has SA_RESTART.
 bool to_be_repeated(const ucontext_t* context) noexcept;
 // Such a call ends with EINTR.
 void end_call(ucontext_t* context) noexcept;

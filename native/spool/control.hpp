@@ -1,4 +1,4 @@
-// The page that the recorder and every recorded process share: options in, fill level and stop reason out.
+// The page that the recorder and every recorded process share: it has the options, the fill level and the stop reason.
 #pragma once
 #include "aiflame_schema.hpp"
 
@@ -6,17 +6,17 @@
 
 namespace aiflame::control {
 
-// Maps PROFILE/control. False when it is absent or has another format. Nothing is recorded before forget_stop().
+// Maps PROFILE/control. False if it is missing or has another format. Nothing is recorded before forget_stop().
 bool attach(const char* profile) noexcept;
 
-// The page, never null: until attach(), a page with recording off takes its place.
+// The page, never null: before attach(), a page with recording off.
 const schema::Control& page() noexcept;
 const char* profile_path() noexcept;
 
-// Whether the address lies in the page.
+// True if the address is in the page.
 bool covers(uint64_t address) noexcept;
 bool overlaps(uint64_t address, uint64_t bytes) noexcept;
-// Restores the page after the program has unmapped or protected it. False when that is impossible.
+// Restores the page after the program has unmapped or protected it. False if that is impossible.
 bool map_again() noexcept;
 // Maps the page again after the program has unmapped it, unless something else is mapped there now.
 void map_missing() noexcept;
@@ -24,13 +24,13 @@ void map_missing() noexcept;
 bool recording() noexcept;
 bool has(schema::Feature feature) noexcept;
 
-// Books `bytes` of disk; false, and recording stops, when --max-size is reached.
+// Adds `bytes` of disk to the total; false, and recording stops, if --max-size is reached.
 bool take(uint64_t bytes) noexcept;
-// The same for optional data: when they do not fit, recording goes on.
+// The same for optional data: if they do not fit, recording continues.
 bool try_take(uint64_t bytes) noexcept;
 void give_back(uint64_t bytes) noexcept;
 
-// Stops recording in this process. The first reason of the whole recording stays on the page, for the recorder to report.
+// Stops recording in this process. The first reason in the whole recording stays on the page, for the recorder to report.
 void stop(schema::StopReason reason, uint32_t error) noexcept;
 
 // Called when tables are open: forgets a stop() of the last recording, or of the parent.
@@ -44,8 +44,8 @@ class Use {
   Use(const Use&) = delete;
   Use& operator=(const Use&) = delete;
 };
-// After recording has stopped: waits for threads that have not noticed, and while `others` reports more. False if that takes longer than a second:
-// a thread may have been killed, or be stopped for ever.
+// After recording has stopped: waits for threads that have not noticed, and while `others` returns true. False if that takes longer than a second: a
+// thread may have been killed, or stopped for ever.
 bool await_users(bool (*others)() noexcept) noexcept;
 void forget_users() noexcept;
 

@@ -4,7 +4,7 @@
 
 namespace aiflame::file_room {
 
-// Blocks for [start, start + bytes) of PROFILE/spool/PATH, which is open, so that a store into a mapping of it can never meet a full disk
+// Allocates blocks for [start, start + bytes) of PROFILE/spool/PATH, which is open, so that a store into a mapping of it can never meet a full disk
 // (SIGBUS). 0, or an error number below zero.
 long allocate(const char* path, long fd, uint64_t start, uint64_t bytes) noexcept;
 

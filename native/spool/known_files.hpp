@@ -1,4 +1,4 @@
-// Facts about files that an earlier process of the recording has found out, by a key that changes when the file is replaced or modified.
+// Facts about files that an earlier process of the recording has looked up, by a key that changes when the file is replaced or modified.
 #pragma once
 #include "spool/spool.hpp"
 

@@ -1,8 +1,8 @@
-// How a process reaches its profile once paths no longer lead there: as another user, below another root folder, with other mounts.
+// How a process reaches its profile when paths no longer lead there: as another user, below another root folder, with other mounts.
 //
-// As long as a program asks for no such change, we hold no descriptor. Right before one, we open three and keep them: of the control page, of the
-// folder of all spools, and of this library. Child programs inherit them, and find their numbers in AIFLAME_DESCRIPTORS, so that they are recorded,
-// too. A program may close them: we still write to files that are mapped by then.
+// As long as a program makes no such change, we hold no descriptor. Right before one, we open three and keep them: of the control page, of the folder
+// of all spools, and of this library. Child programs inherit them, and find their numbers in AIFLAME_DESCRIPTORS, so that they are recorded, too. A
+// program may close them: we can still write to files that are mapped already.
 #pragma once
 #include <cstdint>
 
@@ -15,13 +15,13 @@ void keep(const char* library) noexcept;
 // the profile that it is to be recorded into: a recorded program may record others.
 void inherit(const char* variable, const char* profile) noexcept;
 
-// Whether the descriptors are or were open: paths may lead elsewhere now.
+// True if the descriptors are or were open: paths may lead elsewhere now.
 bool needed() noexcept;
 
 // AIFLAME_DESCRIPTORS=… for a new program; nullptr if none is open any more.
 const char* variable() noexcept;
 
-// A path by which a new program finds this library under any root folder, as long as /proc is mounted; nullptr when there is none.
+// A path by which a new program finds this library under any root folder, as long as /proc is mounted; nullptr if there is none.
 const char* library_path() noexcept;
 
 // Opens the control page of a profile / a file below its folder of spools: by descriptor if one of that profile is held, else by path. Descriptors
@@ -31,8 +31,8 @@ long open_in_spool(const char* path, int flags) noexcept;
 // Makes a folder below the folder of spools: 0, or an error number below zero.
 long make_folder(const char* name) noexcept;
 
-// Gives a folder of spools, or a table in one, to another user. From here on, every user who may enter the profile's folder can make folders in the
-// folder of all spools.
+// Makes another user the owner of a folder of spools, or of a table in one. From here on, every user who may enter the profile's folder can make
+// folders in the folder of all spools.
 void give_folder(const char* name, uint32_t user) noexcept;
 void give_file(const char* path, uint32_t user) noexcept;
 

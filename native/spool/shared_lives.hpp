@@ -1,8 +1,8 @@
-// PROFILE/spool/lives.table: the file in which all processes of a recording note their begin and end.
+// PROFILE/spool/lives.table: the file in which all processes of a recording record their start and end.
 //
 // After its header it consists of pages. A page holds records from its front and their texts from its back, so that a process that writes a few of
-// both touches one page and the header; the child of a fork touches only the page in which its parent has reserved a record. The file is mapped
-// from its beginning, with room for growth, and children of forks inherit the mapping: a process that lives for a millisecond opens nothing.
+// both touches one page and the header; the child of a fork touches only the page in which its parent has reserved a record. The file is mapped from
+// its beginning, with room for growth, and children of forks inherit the mapping: a process that lives for a millisecond opens nothing.
 //
 // Other processes may write anything into the file, so values read from it are checked before they are used.
 #pragma once
@@ -31,14 +31,14 @@ class SharedLives {
     uint32_t units;
   };
 
-  // Reserves room for a record: its place in the file. 0 when the file is not available, or recording has stopped.
+  // Reserves room for a record and returns its place in the file. 0 if the file is not available, or recording has stopped.
   uint64_t reserve() noexcept { return reserve({.records = 1, .units = 0}); }
-  // The record at that place, for writing; nullptr when the program has put memory of its own there.
+  // The record at that place, for writing; nullptr if the program has mapped its own memory there.
   Life* at(uint64_t place) noexcept;
 
   // Adds a text; returns a reference like those of the strings stream, 0 for none.
   uint32_t append(std::string_view text) noexcept;
-  // A text that this process or its parent has added; empty where it cannot be read.
+  // A text that this process or its parent has added; empty if it cannot be read.
   std::string_view text(uint32_t reference) const noexcept;
 
   // The reference that a process has stored under this key, so that similar processes need not look up the same facts again. 0: none; it may have
@@ -46,7 +46,7 @@ class SharedLives {
   uint32_t recall(uint64_t key) const noexcept;
   void remember(uint64_t key, uint32_t reference) noexcept;
 
-  // The child of a fork has one thread, which may have interrupted another as it mapped the file.
+  // In the child of a fork: its only thread may have interrupted another as that mapped the file.
   void after_fork() noexcept { busy_.store(false, std::memory_order_relaxed); }
 
   // The same as in TableFile.
@@ -78,7 +78,7 @@ class SharedLives {
   std::atomic<uint32_t> count_{0};
   std::atomic<bool> busy_{false};
   std::atomic<uint64_t> file_bytes_{0};  // the file has at least as many; memory mapped beyond them must not be touched
-  Region regions_[kRegions] = {};        // each from the file's beginning; only the newest is written to by those who come
+  Region regions_[kRegions] = {};        // each from the file's beginning; new accesses use only the newest
 };
 
 }  // namespace aiflame::spool

@@ -1,7 +1,7 @@
-// This process's tables. Every function may be called from a signal handler, and from any thread.
+// The tables of this process. Every function may be called from a signal handler, and from any thread.
 //
-// A recording may end and another begin while other threads are still appending: code that uses a result of at(), or an id, holds a control::Use
-// for that time (or, in its own thread, a threads::Use). Functions that take a Use are for callers that hold one anyway.
+// A recording may end and another begin while other threads are still appending: code that uses a result of at(), or an id, holds a control::Use for
+// that time (or, in its own thread, a threads::Use). Functions with a Use parameter are for callers that hold one anyway.
 #pragma once
 #include "aiflame_schema.hpp"
 #include "base/assertion.hpp"
@@ -19,11 +19,11 @@ namespace aiflame::spool {
 // Opens (or, after a fork, re-opens) the tables of this process under PROFILE/spool/PID.START_NS/; from here on it records. The folder is made with
 // the first row: most processes of a script have none, and are only recorded by their life (spool/life.hpp).
 void open(uint64_t start_ns) noexcept;
-// Makes the folder, with the rows of this process and its main thread. False when that fails.
+// Makes the folder, with the rows of this process and its main thread. False if that fails.
 bool prepare_folder() noexcept;
-// Maps ahead the tables that every process needs until its end, since this one may soon be unable to open them.
+// Maps the tables ahead that every process needs until its end, since this one may soon be unable to open them.
 void map_ahead() noexcept;
-// Gives the tables to the user that this process is about to become, so that it can go on writing (reach::keep() comes first).
+// Makes the user that this process is about to become the owner of the tables, so that it can continue to write (reach::keep() comes first).
 void give_to(uint32_t user) noexcept;
 // Unmaps the tables, which no thread uses any more.
 void abandon() noexcept;
@@ -42,13 +42,13 @@ inline uint32_t units_of_text(size_t length) noexcept { return static_cast<uint3
 // Writes a text to memory with enough room.
 void write_text(void* place, std::string_view bytes) noexcept;
 
-// Whether the address lies in a mapping of a table.
+// True if the address is in a mapping of a table.
 bool covers(uint64_t address) noexcept;
-// Whether one of these addresses does, including the control page.
+// True if any of these addresses is, or is in the control page.
 bool overlaps(uint64_t address, uint64_t bytes) noexcept;
-// Restores that mapping after the program has unmapped or protected it. False when that is impossible.
+// Restores that mapping after the program has unmapped or protected it. False if that is impossible.
 bool map_again(uint64_t address) noexcept;
-// Maps again all that the program has unmapped, before the kernel gives one table's address to another.
+// Maps again everything that the program has unmapped, before the kernel gives one table's address to another.
 void map_missing() noexcept;
 
 // The hash under every check word: over 8-byte words, in order.
@@ -72,14 +72,14 @@ inline uint32_t check_word(const void* record, size_t bytes) noexcept {
   return hash.check();
 }
 
-// Writes the check word last: a concurrent reader finds the whole record, or nothing.
+// Writes the check word last: a concurrent reader sees the complete record, or none.
 inline void write_row(void* slot, const void* record, size_t bytes) noexcept {
   AIFLAME_ASSERT(bytes >= 8 && bytes % 8 == 0 && reinterpret_cast<uint64_t>(slot) % 8 == 0);
   memcpy(static_cast<char*>(slot) + 4, static_cast<const char*>(record) + 4, bytes - 4);
   std::atomic_ref(*static_cast<uint32_t*>(slot)).store(check_word(record, bytes), std::memory_order_release);
 }
 
-// Appends a record, 8-byte aligned, of a table known by its number alone.
+// Appends a record, 8-byte aligned, to a table that is given by its number.
 inline uint32_t append_bytes(uint32_t number, const void* record, size_t bytes, const control::Use&) noexcept {
   uint64_t index;
   void* slot = table(number).reserve(1, &index);
@@ -89,7 +89,7 @@ inline uint32_t append_bytes(uint32_t number, const void* record, size_t bytes, 
 }
 inline uint32_t append_bytes(uint32_t number, const void* record, size_t bytes) noexcept { return append_bytes(number, record, bytes, {}); }
 
-// Appends a record; its id, counted from 1, or 0 when nothing is recorded any more.
+// Appends a record and returns its id, counted from 1, or 0 if nothing is recorded any more.
 template <class Record>
 uint32_t append(const Record& record, const control::Use& use) noexcept {
   return append_bytes(Record::kTable, &record, sizeof(Record), use);
@@ -107,7 +107,7 @@ uint32_t era() noexcept;
 template <class Record>
 class Rows {
  public:
-  // Valid as long as tables are in use. False when recording has stopped.
+  // Valid as long as tables are in use. False if recording has stopped.
   bool append(const Record& record) noexcept {
     if (!control::recording()) return false;
     if (busy_) return spool::append(record) != 0;  // in a handler, or since one left by a jump
@@ -120,7 +120,7 @@ class Rows {
     return row != nullptr;
   }
 
-  // Gives the remaining rows up: another thread uses this from here on.
+  // Gives up the remaining rows: from here on another thread uses this.
   void settle() noexcept { busy_ = false; }
 
  private:
@@ -144,17 +144,17 @@ class Rows {
   bool busy_;
 };
 
-// A record appended earlier by this process; nullptr for id 0 or an unmapped one.
+// A record that this process appended earlier; nullptr for id 0 or an unmapped one.
 template <class Record>
 const Record* at(uint32_t id) noexcept {
   return id ? static_cast<const Record*>(table(Record::kTable).at(id - 1)) : nullptr;
 }
 
-// Bytes into the strings stream; the same bytes give the same reference most of the time. 0 for no bytes, or when stopped.
+// Adds bytes to the strings stream; the same bytes usually give the same reference. 0 for no bytes, or if recording has stopped.
 uint32_t text(std::string_view bytes, const control::Use& use) noexcept;
 inline uint32_t text(std::string_view bytes) noexcept { return text(bytes, control::Use()); }
 
-// Records a one-line note about a failure. Each distinct text is kept once per process, 64 at most: so it must not contain numbers that differ each
+// Records a one-line note about a failure. Each distinct text is stored once per process, 64 at most: so it must not contain numbers that differ each
 // time.
 void note(std::string_view text) noexcept;
 

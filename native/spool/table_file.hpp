@@ -27,25 +27,25 @@ class TableFile {
   // The first unit, which is reserved in some tables (life::has_main_thread).
   void* first() noexcept;
 
-  // Room for `units` units next to each other: its address, and the index of the first. nullptr once recording has stopped.
+  // Reserves room for `units` units next to each other: returns its address, and the index of the first. nullptr if recording has stopped.
   void* reserve(uint32_t units, uint64_t* index) noexcept;
 
   // Maps room for this many bytes ahead, for a process that may not be able to open the file again. It takes no disk until it is written to.
   void map_ahead(uint64_t bytes) noexcept;
 
-  // Address of a unit that was reserved; nullptr if its chunk is not mapped.
+  // The address of a unit that was reserved; nullptr if its chunk is not mapped.
   void* at(uint64_t index) const noexcept;
 
-  // Whether the address lies in one of the mappings.
+  // True if the address is in one of the mappings.
   bool covers(uint64_t address) const noexcept;
-  // Whether one of these addresses does.
+  // True if one of these addresses is.
   bool overlaps(uint64_t address, uint64_t bytes) const noexcept;
-  // Restores the mapping around `address` after the program has unmapped or protected it. False when that is impossible.
+  // Restores the mapping around `address` after the program has unmapped or protected it. False if that is impossible.
   bool map_again(uint64_t address) const noexcept;
-  // Maps again each mapping that the program has unmapped; elsewhere, if something else is mapped there now.
+  // Maps each mapping again that the program has unmapped; at another address, if something else is mapped there now.
   void map_missing() noexcept;
 
-  // Unmaps all without touching the file.
+  // Unmaps everything without touching the file.
   void abandon() noexcept;
 
  private:
@@ -66,7 +66,7 @@ class TableFile {
   struct Region {
     char* base;
     uint64_t bytes, start;
-    uint32_t number;  // of the chunk
+    uint32_t number;  // number of the chunk
     bool holds(uint64_t address) const noexcept { return base && places::range(base, bytes).holds(address); }
   };
   template <class Visit>
@@ -91,16 +91,16 @@ class TableFile {
   long grow(const Growth& growth) const noexcept;
   static long map_part(long fd, const Growth& growth) noexcept;
 
-  // nullptr while there is none for these tables.
+  // nullptr if there is none for these tables.
   schema::SpoolHeader* header() const noexcept { return is_of_this_era() ? header_.load(std::memory_order_acquire) : nullptr; }
   uint32_t unit_bytes() const noexcept { return unit_bytes_.load(std::memory_order_relaxed); }
   bool is_of_this_era() const noexcept { return era_.load(std::memory_order_relaxed) == eras.load(std::memory_order_relaxed); }
   void forget() noexcept;
 
-  // Threads whose first rows come at once all open the table, with the same values.
+  // Threads whose first rows come at once may all open the table, with the same values.
   std::atomic<const char*> folder_{nullptr}, name_{nullptr};
   std::atomic<uint32_t> table_{0}, unit_bytes_{0};
-  std::atomic<uint32_t> era_{0};                       // in which it was opened
+  std::atomic<uint32_t> era_{0};                       // the era in which it was opened
   std::atomic<schema::SpoolHeader*> header_{nullptr};  // the first chunk is behind it, in the same mapping
   std::atomic<uint32_t> last_mapped_{0};               // chunks up to this may be mapped
   Slot doubling_[kDoubling] = {};                      // the first is unused

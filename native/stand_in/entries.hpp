@@ -13,7 +13,7 @@
 static_assert(offsetof(aiflame::stand_in::Frame, floats) == 48 && offsetof(aiflame::stand_in::Frame, bp) == 64);
 static_assert(aiflame::stand_in::kEntryBytes == 16);
 
-// Numbers of functions are counted by the assembler.
+// The assembler counts the numbers of functions.
 #define AIFLAME_ENTRY(name)        \
   ".globl " #name "\n.type " #name \
   ", @function\n"                  \
@@ -34,7 +34,7 @@ static_assert(aiflame::stand_in::kEntryBytes == 16);
   ".cfi_startproc\n"          \
   ".set aiflame_number, 0\n"
 
-// Builds a Frame. Where the collector is not (it was preloaded, too), there is nobody to ask.
+// Builds a Frame. Without the collector (which is preloaded, too), the function has nothing to call.
 #define AIFLAME_ENTRIES_END                 \
   ".cfi_endproc\n"                          \
   ".type aiflame_enter, @function\n"        \

@@ -1,4 +1,4 @@
-// Unwind rules from `.eh_frame`: how to find a function's caller at a given instruction.
+// Finds unwind rules in `.eh_frame`: they lead from an instruction to the caller of its function.
 //
 // Rules are read through our own view of the file and checked against its bounds: any bytes give a row or "none", never a fault.
 #pragma once
@@ -9,8 +9,8 @@
 
 namespace aiflame::eh_frame {
 
-// How the canonical frame address (CFA, the stack pointer before the call) is found. The return address lies just below it, but where a
-// register has it.
+// How the canonical frame address (CFA, the stack pointer before the call) is computed. The return address is just below it, unless a register has
+// it.
 enum class Cfa : uint8_t {
   NONE,       // no rule, or one that we cannot follow
   SP,         // rsp + cfa_offset
@@ -42,8 +42,8 @@ struct Row {
 // The row for the instruction at `pc`, an address in the module.
 Row find_row(const modules::Module& module, uint64_t pc) noexcept;
 
-// Lists the functions of an `.eh_frame` section that has no search table, sorted, relative to its own vaddr. Returns their number: call it without
-// room first.
+// Lists the functions of an `.eh_frame` section without a search table, sorted, relative to its own vaddr. Returns their number: call it without room
+// first.
 size_t index_section(const uint8_t* section, uint64_t vaddr, uint64_t bytes, modules::IndexEntry* out, size_t room) noexcept;
 
 }  // namespace aiflame::eh_frame

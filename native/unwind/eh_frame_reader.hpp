@@ -1,4 +1,4 @@
-// The encoding of `.eh_frame`: numbers, pointers, and its two kinds of entries (CIE: shared by functions, FDE: one a function).
+// Reads the encoding of `.eh_frame`: numbers, pointers, and its two kinds of entries (CIE: shared by functions, FDE: one for each function).
 #pragma once
 #include "base/assertion.hpp"
 
@@ -17,7 +17,7 @@ struct View {
 class Reader {
  public:
   Reader() = default;
-  // Everything of `view` from `vaddr` on; nothing when that is outside.
+  // Reads `view` from `vaddr` on; nothing if that is outside.
   Reader(const View& view, uint64_t vaddr) noexcept {
     uint64_t offset = vaddr - view.vaddr;
     ok_ = offset <= view.length;

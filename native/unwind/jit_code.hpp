@@ -1,4 +1,4 @@
-// Code generated at run time and reported to us (by oneDNN through the JIT-profiling interface; later by other hooks).
+// Code that was generated at run time and reported to us (by oneDNN through the JIT-profiling interface, by other hooks).
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -23,8 +23,8 @@ struct Frame {
   int32_t saved_bp;     // rbp is saved at CFA + this; 0: rbp is the caller's
 };
 
-// For the instruction at pc in the method that starts at `start`. `exact`: pc is about to run, not a return address. This is a guess (a body may
-// move the stack pointer): callers check that a return address is in the expected place.
+// For the instruction at pc in the method that starts at `start`. `exact`: pc is about to run, not a return address. The result is a guess (a body
+// may move the stack pointer): callers check that a return address is in the expected place.
 bool frame_at(uint64_t pc, uint64_t start, bool exact, Frame* out) noexcept;
 
 // The child of a fork writes tables of its own: its methods get new rows.

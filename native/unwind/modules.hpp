@@ -1,4 +1,4 @@
-// Which file an address belongs to, from /proc/self/maps: no lock of the dynamic linker is ever taken, so a handler may ask.
+// Finds the file to which an address belongs, from /proc/self/maps: the dynamic linker's lock is never taken, so handlers may use it.
 //
 // A module is looked up when an unknown address occurs; its unwind tables are read through our own mapping of the file, so that a dlclose() in
 // another thread cannot remove them. Ids are rows of the `modules` table.
@@ -27,7 +27,7 @@ struct Module {
   uint32_t view;  // which of our views of files; 0: anonymous executable memory
 };
 
-// Copies the module that covers `pc`. False: there is no executable mapping (or it cannot be looked up just now).
+// Copies the module that contains `pc`. False: there is no executable mapping (or it cannot be looked up just now).
 bool find(uint64_t pc, Module* out) noexcept;
 
 // Like find(), but only from cached data: for addresses that are only guesses.
@@ -36,7 +36,7 @@ bool find_known(uint64_t pc, Module* out) noexcept;
 // A number that changes whenever an answer of find() may have changed: caches compare it.
 uint32_t generation() noexcept;
 
-// Called when a module was unloaded (dlclose) or may have been loaded: the next find() looks again.
+// Called when a module was unloaded (dlclose) or may have been loaded: the next find() reads the map again.
 void changed() noexcept;
 
 // Reads the map now. For moments when time does not matter: at start and after a fork.

@@ -1,5 +1,5 @@
-// Our own view of an ELF file: where it is loaded, its build-id, and its unwind tables in memory that nobody can unmap under us.
-// Views are made by one writer at a time.
+// Our own view of an ELF file: where it is loaded, its build-id, and its unwind tables in memory that the program cannot unmap under us. One writer
+// at a time makes views.
 #pragma once
 #include "unwind/modules.hpp"
 
@@ -22,7 +22,7 @@ struct ElfView {
   const uint8_t* tables;
   uint32_t index_count;
 
-  // ELF vaddr of a place in the file; false when no executable segment contains it.
+  // The ELF vaddr of a place in the file; false if no executable segment contains it.
   bool vaddr_of(uint64_t offset, uint64_t* vaddr) const noexcept;
 };
 

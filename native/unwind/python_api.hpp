@@ -1,10 +1,10 @@
-// The interpreter's own functions, looked up by name: this library is built for no particular CPython and links none.
+// The interpreter's own functions, looked up by name: this library is built for no particular CPython and links with none.
 #pragma once
 #include <cstdint>
 
 namespace aiflame::python {
 
-// Only the functions for reading frames may be called in a handler; the others serve the self-test, under the GIL.
+// Only the functions for reading frames may be called in a handler; the others are for the self-test, under the GIL.
 struct Api {
   using Object = void*;
   // Reads a thread-specific key: needs no GIL, takes no lock. The state that the calling thread used last, also while it has
@@ -33,7 +33,7 @@ struct Api {
   void* library;     // where dlsym() finds the interpreter's symbols
 };
 
-// False when no interpreter is loaded (yet). Not for signal handlers.
+// False if no interpreter is loaded (yet). Not for signal handlers.
 bool find_api(Api* out) noexcept;
 
 }  // namespace aiflame::python

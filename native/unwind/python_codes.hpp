@@ -1,4 +1,4 @@
-// Code objects as rows of `codes`: the data for a reader are copied when the code first occurs, in the handler that sees it.
+// Code objects as rows of `codes`: the data for readers are copied when the code first occurs, in the handler that sees it.
 #pragma once
 #include "unwind/python_layout.hpp"
 
@@ -28,8 +28,7 @@ inline uint32_t id_of(uint64_t address) noexcept { return look_up(address) & (kL
 // From here on, code objects that are freed are forgotten, and counted. `slot` reads one of a type's functions (PyType_GetSlot). Not for signal
 // handlers.
 void count_freed(void* (*slot)(void* type, int number)) noexcept;
-// While this number does not change, the address of a code object that was looked up means the same code and the same row. 0: nothing is known
-// about that.
+// While this number does not change, the address of a code object that was looked up means the same code and the same row. 0: unknown.
 uint64_t era() noexcept;
 
 // UTF-8 of the str at `address`, or the contents of the bytes there; returns the number of bytes, at most `room`. 0 for other objects.

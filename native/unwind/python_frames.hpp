@@ -5,9 +5,9 @@
 
 namespace aiflame::python {
 
-// Looks for an interpreter in the process and learns its layout (fixed offsets up to 3.12, its own debug offsets from 3.13).
-// Cheap to repeat; not for signal handlers. Registers the self-test, which runs on the interpreter's main thread at its next
-// pending call and switches reading off, with a note, if a single frame differs from the C API's answer.
+// Looks for an interpreter in the process and learns its layout (fixed offsets up to 3.12, its own debug offsets from 3.13). Cheap to repeat; not for
+// signal handlers. Registers the self-test, which runs on the interpreter's main thread at its next pending call and switches reading off, with a
+// note, if a single frame differs from the C API's answer.
 void attach() noexcept;
 
 // For an interpreter that attach() found before it was initialised, as it does at load time: registers the self-test once there
@@ -19,16 +19,16 @@ void schedule_self_test() noexcept;
 // Sets the function that runs in that pending call instead, and calls test_self(): under the GIL, on the main thread. Its result is that of the
 // pending call (-1: an exception is set). Called before attach().
 void test_on_main_thread(int (*call)(const Api&) noexcept) noexcept;
-// Runs the self-test. False when no Python code runs that it could compare.
+// Runs the self-test. False if no Python code is running that it could compare.
 bool test_self() noexcept;
 
-// Makes the main thread call `function` soon, with the GIL. False when there is no interpreter (yet, or any more), or no room. Takes a lock, like
+// Makes the main thread call `function` soon, with the GIL. False if there is no interpreter (yet, or any more), or no room. Takes a lock, like
 // schedule_self_test().
 bool call_soon(int (*function)(void*)) noexcept;
 
-// Whether attach() found an interpreter and knows its layout. (The self-test may not have run yet.)
+// True if attach() found an interpreter and knows its layout. (The self-test may not have run yet.)
 bool attached() noexcept;
-// Whether the self-test has passed / has failed.
+// True if the self-test has passed / has failed.
 bool verified() noexcept;
 bool refused() noexcept;
 // PY_VERSION_HEX >> 16 of the interpreter, 0 if the process has none that we can read.
@@ -48,17 +48,17 @@ struct PlacesMet {
   alignas(64) Place at[1 << kBits];
 };
 
-// Frames of the calling thread, innermost first; 0 when it runs no Python. A call of a torch module has a LAYER word just before the word of its
-// Python frame. `met`: this thread's places, only for captures that the program's code calls; a tick may see a frame whose code is gone.
+// The frames of the calling thread, innermost first; 0 if it runs no Python. A call of a torch module has a LAYER word just before the word of its
+// Python frame. `met`: this thread's places, only for captures that the program's code calls; a tick may see a frame whose code was freed.
 size_t walk(PythonFrame* out, size_t room, PlacesMet* met = nullptr) noexcept;
-// The data from which walk() finds frames, innermost first: while are_same() holds, and walked_from() and generation::current() do not change, it
-// finds the same frames. 0 when there is no room.
+// The data from which walk() derives frames, innermost first: while are_same() is true, and walked_from() and generation::current() do not change, it
+// gives the same frames. 0 if there is no room.
 size_t reads(Read* out, size_t room, PlacesMet* met) noexcept;
 // Compares the words outermost first, as the walk does: a word certainly exists if the words that led to it have not changed.
 bool are_same(const Read* reads, size_t count) noexcept;
-// The state of the calling thread; 0 when it runs no Python.
+// The state of the calling thread; 0 if it runs no Python.
 uint64_t walked_from() noexcept;
-// Whether freed code is reported to us, so that facts about code may be cached.
+// True if freed code is reported to us, so that facts about code may be cached.
 bool may_be_kept() noexcept;
 
 // Row of the module whose call is the innermost on the calling thread, 0: none nearby.

@@ -14,7 +14,7 @@ namespace aiflame::python::layers {
 // Not for signal handlers; before any other.
 void use(const Layout& layout) noexcept;
 
-// The row of the object at `address`, written at its first occurrence; 0 when there is no object, or recording has stopped.
+// The row of the object at `address`, written at its first occurrence; 0 if there is no object, or recording has stopped.
 uint32_t row_of(uint64_t address) noexcept;
 
 // The data that determine the row of the object at `address`: while they and the object's type do not change, neither does the row. All 0: it has
@@ -27,10 +27,10 @@ uint32_t name(uint64_t address, uint64_t root, std::string_view path, std::strin
 // The object was freed: the next object at its address is another one.
 void forget(uint64_t address) noexcept;
 
-// Whether there are layers without a name, and it is time to ask for names (again): soon for new ones, ever more rarely for those that nobody could
+// True if there are layers without a name, and it is time to ask for names (again): soon for new ones, ever more rarely for those that nobody could
 // name.
 bool names_are_due(uint64_t now) noexcept;
-// Called when names are asked for.
+// Call it when names are asked for.
 void names_are_asked(uint64_t now) noexcept;
 
 void forget_rows() noexcept;

@@ -1,8 +1,7 @@
-// A sorted array of address ranges that one writer at a time replaces and that any reader, also in a signal handler, searches
-// without waiting.
+// A sorted array of address ranges that one writer at a time replaces, and that any reader, also in a signal handler, searches without waiting.
 //
-// Two buffers alternate: a reader copies its result and checks whether the buffer may have been rewritten meanwhile. Memory is never freed (a
-// reader may be using it), but grows by doubling, so at most twice the used size is allocated.
+// Two buffers alternate: a reader copies its result and checks whether the buffer may have been rewritten meanwhile. Memory is never freed (a reader
+// may be using it), but grows by doubling, so at most twice the used size is allocated.
 #pragma once
 #include "base/assertion.hpp"
 #include "base/sys.hpp"
@@ -23,7 +22,7 @@ class Snapshot {
       uint32_t version = version_.load(std::memory_order_acquire);
       bool found = search(buffers_[version & 1].load(std::memory_order_acquire), address, out);
       std::atomic_thread_fence(std::memory_order_acquire);
-      // The buffer just read is rewritten only after the next version is out.
+      // The buffer that was just read is rewritten only after the next version is published.
       if (version_.load(std::memory_order_relaxed) == version) return found;
     }
   }
@@ -38,7 +37,7 @@ class Snapshot {
     return block ? block->count : 0;
   }
 
-  // For the writer: room for the entries that publish() will show, sorted by `low`. nullptr when there is no memory.
+  // For the writer: room for the entries that publish() will show, sorted by `low`. nullptr if there is no memory.
   Entry* draft(size_t room) noexcept {
     // A reader that is still in that buffer, and sees a word of the draft in it, then also sees that another version is out.
     std::atomic_thread_fence(std::memory_order_release);

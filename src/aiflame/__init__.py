@@ -15,7 +15,7 @@ __all__ = ["AiflameError", "Profile", "__version__", "open", "record", "region"]
 
 
 def __getattr__(name: str) -> object:
-    """The Python interface is imported on first use: `aiflame record` needs none of it, and starts earlier."""
+    """The Python interface is imported at its first use: `aiflame record` does not need it, and starts earlier."""
     if name not in ("Profile", "open", "record"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from aiflame import api

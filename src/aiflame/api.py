@@ -30,7 +30,7 @@ MOST_EMBEDDED = 4 << 20
 
 @contextmanager
 def record(path: str | Path, options: RecordOptions | None = None, *, overwrite: bool = False) -> Iterator[Path]:
-    """Records the block into the profile `path`. Inside a program that is being recorded already, the block just runs."""
+    """Records the block into the profile `path`. If the program is being recorded already, the block just runs."""
     from aiflame.recorder.inside import recording
     from aiflame.recorder.options import RecordOptions
     from aiflame.region import listening
@@ -40,8 +40,8 @@ def record(path: str | Path, options: RecordOptions | None = None, *, overwrite:
 
 
 def open(path: str | Path | None = None, progress: Callable[[float], None] | None = None, ranks: Collection[int] | None = None) -> Profile:
-    """The profile at `path` (the newest one in the current folder without), sealed and resolved when it was not yet; of a parallel job
-    all ranks, or those named."""
+    """The profile at `path` (by default the newest one in the current folder), sealed and with names if it was not yet; for a parallel job,
+    all ranks or the given ones."""
     from aiflame.profile.opening import newest, open_profile
     from aiflame.profile.ranks.ranked import Ranked, some_ranks
     from aiflame.resolve.complete import complete
@@ -56,7 +56,7 @@ def open(path: str | Path | None = None, progress: Callable[[float], None] | Non
 
 
 class Profile:
-    """A profile to ask questions of."""
+    """A profile: its tables, trees, and first findings."""
 
     embed = MOST_EMBEDDED
     """The most bytes of report that go into the output of a notebook's cell, and so into its file."""
@@ -64,7 +64,7 @@ class Profile:
     def __init__(self, store: OpenedProfile) -> None:
         self.store = store
         self.cells: dict[str, str] = {}
-        """Names of a notebook's cells, by the files that IPython compiled them as."""
+        """Names of a notebook's cells, by the files as which IPython compiled them."""
 
     @property
     def path(self) -> Path:
@@ -83,9 +83,9 @@ class Profile:
         return self.store.sql(query)
 
     def tree(self, metric: str | None = None, by: str = "code", detail: str | None = None) -> Tree:
-        """The calling-context tree of one metric, grouped by code, its leaves functions, lines or instructions. The
-        defaults are a metric that the profile has, and the detail that suits the metric. Metrics: cpu-time, wall-time, gpu-time,
-        gpu-stalls (samples of warps), gpu-latency (those in whose cycle nothing was issued), bytes (copied)."""
+        """The calling-context tree of one metric, grouped by code; its leaves are functions, lines or instructions. By default the metric
+        is one that the profile has, and the detail is the metric's. Metrics: cpu-time, wall-time, gpu-time, gpu-stalls (samples of warps),
+        gpu-latency (those in whose cycle nothing was issued), bytes (copied)."""
         from aiflame.attribute.trees.build import default_metric, tree
 
         return tree(self.store, metric or default_metric(self.store), by, detail)
@@ -95,19 +95,19 @@ class Profile:
 
     @cached_property
     def _first_findings(self) -> Listing:
-        """IPython asks for HTML and for text."""
+        """The first findings. IPython asks for them twice, as HTML and as text."""
         from aiflame.render.report.inline import first_findings
 
         return first_findings(self.store)
 
     def _repr_html_(self) -> str:
-        """A notebook shows this: the first findings, and the report."""
+        """The first findings and the report, for a notebook."""
         from aiflame.render.report.inline import inline
 
         return inline(self.store, self._first_findings, self.embed, self.cells)
 
     def _repr_pretty_(self, printer: SupportsText, cycle: bool) -> None:
-        """IPython without a notebook shows this: the first findings."""
+        """The first findings, for IPython without a notebook."""
         from aiflame.render.report.inline import plain
 
         printer.text(plain(self.store, self._first_findings, self.cells))

@@ -1,4 +1,4 @@
-"""JSON that a terminal shows as it is: names in it may be a stranger's. And the versions of the documents that commands write."""
+"""JSON that is safe on a terminal (its names may come from a stranger), and the versions of the documents that commands write."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SCHEMAS = {
     **dict.fromkeys(("findings", "top"), 2),
     **dict.fromkeys(("report", "timeline", "export", "completion", "version"), 1),
 }
-"""Documents by their command, each with its version. It rises when a key is removed, renamed or gets another meaning."""
+"""The documents by command, each with its version. It rises when a key is removed, renamed or gets another meaning."""
 
 
 def schema(name: str) -> str:
@@ -21,7 +21,7 @@ def schema(name: str) -> str:
 
 
 def json_text(value: object, indent: int | None = None, separators: tuple[str, str] | None = None) -> str:
-    """Readable text beyond ASCII stays; control characters, and those that turn the direction of writing, are escaped. A reader of JSON
-    gets every text as it was."""
+    """JSON in which readable text stays; control characters, and those that change the direction of writing, are escaped. A reader of JSON
+    gets every text unchanged."""
     text = json.dumps(value, ensure_ascii=False, indent=indent, separators=separators)
     return re.sub(MOVES_THE_CURSOR, lambda match: match[0] if match[0] == "\n" else f"\\u{ord(match[0]):04x}", text)

@@ -28,10 +28,10 @@ _modules = sys.modules
 
 
 class Region:
-    """A region of this name in the calling thread, inside the regions that the thread is in already.
+    """A region of this name in the calling thread, inside the regions in which the thread is already.
 
-    One object may be used again and again, in several threads at once. A coroutine or a generator that is decorated lies in the region
-    whenever it runs, not while it waits: a `with` around an `await` would hold other tasks' work too.
+    One object may be used again and again, in several threads at once. A decorated coroutine or generator is in the region whenever it
+    runs, not while it waits: a `with` around an `await` would include other tasks' work.
     """
 
     __slots__ = ("category", "color", "domain", "name")
@@ -45,8 +45,8 @@ class Region:
         self.category = category
         self.color = color
 
-    # While nothing is recorded: functions in C that accept the arguments of a `with` and return nothing, since a single call of Python
-    # would use up the time that a region may cost. listen() puts the real ones in their place.
+    # While nothing is recorded, these are C functions that accept the arguments of a `with` and return nothing, since a single call of
+    # Python would use up the time that a region may take. listen() replaces them by the real ones.
     __enter__: Any = {}.clear
     __exit__: Any = "".format
 
@@ -71,7 +71,7 @@ def _exit(self: Region, *_: object) -> None:
         bridge.pop(self.domain)
 
 
-# Constructing a region costs more than entering and leaving it, so each name's region is constructed once. Type checkers see the class.
+# Constructing a region takes longer than entering and leaving it, so each name's region is constructed once. Type checkers see the class.
 region = Region if TYPE_CHECKING else functools.lru_cache(maxsize=1024)(Region)
 
 _NOTHING = Region.__enter__, Region.__exit__
@@ -86,7 +86,7 @@ def _listen(change: int) -> None:
 
 @contextmanager
 def listening() -> Iterator[None]:
-    """A recording from inside the program: regions are recorded meanwhile."""
+    """While the program records itself, regions are recorded."""
     _listen(1)
     try:
         yield
@@ -150,7 +150,7 @@ def _wrapped(where: Region, function: Any) -> Any:
 
 
 class _Resumed:
-    """A coroutine or generator that is in a region each time it goes on."""
+    """A coroutine or generator that is in a region each time it continues."""
 
     __slots__ = ("_inner", "_where")
 

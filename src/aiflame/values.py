@@ -1,8 +1,8 @@
 """`dataclass` for the modules that `aiflame record` imports before the program starts.
 
-The standard library's `dataclasses` imports `inspect`, which takes longer than all other imports of the recorder. This
-decorator has the parts that aiflame's classes use: `__init__` with defaults, `frozen`, `slots`, comparison, `repr`; and the
-standard library's `fields`, `replace` and `asdict` work on its classes, too. Type checkers see the standard library's.
+The standard library's `dataclasses` imports `inspect`, which takes longer than all other imports of the recorder. This decorator has the
+parts that aiflame's classes use: `__init__` with defaults, `frozen`, `slots`, comparison, `repr`; the standard library's `fields`,
+`replace` and `asdict` work on its classes, too. Type checkers see the standard library's.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ else:
         return decorate
 
     class _StandardFields:
-        """`__dataclass_fields__`, made by the standard library when somebody asks for it."""
+        """`__dataclass_fields__`, made by the standard library at its first use."""
 
         def __init__(self, names, types, defaults):
             self._names, self._types, self._defaults = names, types, defaults

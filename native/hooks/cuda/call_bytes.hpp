@@ -1,11 +1,11 @@
-// How many bytes a call of CUDA's moves, sets or asks for: by its parameters, as CUPTI hands them on.
+// The number of bytes that a call of CUDA moves, sets or requests, from its parameters as CUPTI passes them.
 #pragma once
 #include <cstdint>
 #include <string_view>
 
 namespace aiflame::cuda::bytes {
 
-// Number of a function by CUPTI's name for it, which also fixes the layout of its parameters; 0 when we know no bytes of the function.
+// The number of a function, by CUPTI's name for it, which also determines the layout of its parameters; 0 if no bytes are known for the function.
 uint8_t find(std::string_view name) noexcept;
 
 // `succeeded`: the memory that its parameters point to may be read.

@@ -12,15 +12,15 @@ namespace aiflame::cuda::tracing {
 
 bool wanted() noexcept;
 
-// A function that we are going to hear of.
+// Announces a function whose calls CUPTI will report.
 void learn(CUpti_CallbackDomain domain, CUpti_CallbackId id, std::string_view name) noexcept;
 
-// `subscription`: leave() ignores a call that began under another one, since only its beginning was recorded. `stack`: the stack that a
-// launching call has captured anyway; 0: a stack is captured if the recording has stacks of calls.
+// `subscription`: leave() ignores a call that began under another one, since only its beginning was recorded. `stack`: the stack that a launching
+// call has captured anyway; 0: a stack is captured if the recording has stacks of calls.
 void enter(uint32_t subscription, const Registers& from, uint32_t stack) noexcept;
 void leave(uint32_t subscription, CUpti_CallbackDomain domain, CUpti_CallbackId id, const CUpti_CallbackData& data) noexcept;
 
-// While it lives, calls that this thread makes are the collector's own and give no rows.
+// While it exists, calls that this thread makes are the collector's own, and are not recorded.
 class Ours {
  public:
   Ours() noexcept;

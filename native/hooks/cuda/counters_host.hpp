@@ -1,4 +1,4 @@
-// CUPTI's arithmetic about counters, which needs no device: the configuration that counts some of them, and their values in a sample.
+// CUPTI's computations about counters, which need no device: the configuration that counts some of them, and their values in a sample.
 #pragma once
 #include "hooks/cuda/counters_metrics.hpp"
 #include "hooks/cuda/cupti_api.hpp"
@@ -10,8 +10,8 @@ class Host {
   CUptiResult open(const char* chip, const Image& availability) noexcept;
   void close() noexcept;
 
-  // How often the same work would have to run for these to be counted; 0: the chip does not know one of them. `configuration`: where
-  // given, the bytes that count them, which the caller gives back. Once for each open().
+  // How often the same work would have to run to count all of these; 0: the chip does not know one of them. `configuration`, if given: the bytes that
+  // make the device count them, which the caller frees. Once for each open().
   size_t passes(const char** names, size_t count, Image* configuration) noexcept;
   CUptiResult evaluate(const Image& samples, size_t sample, const char** names, size_t count, double* values) noexcept;
 

@@ -1,4 +1,4 @@
-// Which of a device's counters are asked for, and how many of them it counts at once.
+// Chooses the counters of a device, as many as it can count at once.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -6,9 +6,9 @@
 namespace aiflame::cuda::counters {
 
 struct Metric {
-  const char* name;    // in our table
+  const char* name;    // our name
   const char* vendor;  // CUPTI's name: a counter and how it is summed over the device
-  uint32_t divisor;    // CUPTI's value is so many times ours
+  uint32_t divisor;    // CUPTI's value is this many times ours
 };
 
 constexpr uint32_t kMostMetrics = 32;
@@ -18,7 +18,7 @@ struct Metrics {
   Metric list[kMostMetrics];
 };
 
-// Bytes of CUPTI's: a configuration, or samples. CUPTI reads a configuration as long as it counts.
+// Memory of CUPTI's: a configuration, or samples. CUPTI reads a configuration as long as it counts.
 struct Image {
   uint8_t* bytes;
   size_t size;
@@ -26,8 +26,8 @@ struct Image {
 
 class Host;
 
-// Chooses, of the wanted counters, as many as the chip counts in one pass, the most useful first. `availability`: CUPTI's answer about the
-// device. `host` is left open, and knows them. False when the device can count none; a note says so.
+// Chooses, from the wanted counters, as many as the chip counts in one pass, the most useful first. `availability`: CUPTI's answer about the device.
+// `host` is left open, and knows them. False if the device can count none; a note says so.
 bool choose(const char* chip, const Image& availability, Metrics& chosen, Image& configuration, Host& host) noexcept;
 
 }  // namespace aiflame::cuda::counters

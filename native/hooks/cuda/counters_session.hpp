@@ -1,4 +1,4 @@
-// CUPTI's side of counting on one device: its configuration, and the samples that it hands out. One thread at a time.
+// CUPTI's side of counting on one device: its configuration and its samples. One thread at a time.
 #pragma once
 #include "hooks/cuda/counters_host.hpp"
 #include "hooks/cuda/counters_metrics.hpp"
@@ -11,23 +11,23 @@ namespace aiflame::cuda::counters {
 
 class Session {
  public:
-  // Nothing is counted when it fails; a note says why.
+  // If it fails, nothing is counted, and a note says why.
   bool start(uint32_t device, uint64_t interval_ns) noexcept;
 
   enum class Read : uint8_t {
     WHOLE,
     PART,        // there are more samples: read on
-    OVERFLOWED,  // the device's buffer was full: nothing comes any more
+    OVERFLOWED,  // the device's buffer was full: there will be no more samples
     FAILED,
   };
-  // The samples since the last time, as rows of `gpu_counters`.
+  // Writes the samples since the last time as rows of `gpu_counters`.
   Read read() noexcept;
 
   void stop() noexcept;
   bool started() const noexcept { return object_ != nullptr; }
-  // Gives memory back without a call to CUPTI: in a process where it does not run.
+  // Frees memory without a call to CUPTI: for a process in which CUPTI does not run.
   void release() noexcept;
-  // CUPTI may use the memory still.
+  // Leaks the memory, because CUPTI may still use it.
   void abandon() noexcept;
 
  private:
@@ -44,8 +44,8 @@ class Session {
   Metrics metrics_{};
   const char* vendors_[kMostMetrics]{};
   uint32_t texts_[kMostMetrics]{};
-  uint64_t until_ = 0;         // the end of the last sample, as CUPTI says it; 0: there was none
-  uint64_t clock_offset_ = 0;  // from that to our clock
+  uint64_t until_ = 0;         // the end of the last sample, as CUPTI gives it; 0: there was none
+  uint64_t clock_offset_ = 0;  // the difference between that and our clock
 };
 
 }  // namespace aiflame::cuda::counters

@@ -24,7 +24,7 @@
   F(ActivityGetNextRecord)         \
   F(ActivityGetNumDroppedRecords)  \
   F(ActivityFlushAll)
-// Not in every version.
+// Functions that some versions lack.
 #define AIFLAME_CUPTI_OPTIONAL(F)         \
   F(ActivityRegisterTimestampCallback)    \
   F(GetGraphNodeId)                       \
@@ -73,18 +73,18 @@ struct Cupti {
 // The functions that load_cupti() found. An optional function that this version lacks is null.
 const Cupti& cupti() noexcept;
 
-// Finds CUPTI: the copy that the process has, else one beside its CUDA runtime or in its Python packages, else the toolkit's. False
-// when there is none, or it is too old; a note says so.
+// Finds CUPTI: the copy in the process, otherwise one beside its CUDA runtime or in its Python packages, otherwise the toolkit's. False if there is
+// none, or it is too old; a note says so.
 bool load_cupti() noexcept;
 
 // CUPTI's name of an error.
 const char* reason(CUptiResult result) noexcept;
 
-// CUPTI's calls as expressions: false, and one note for each distinct failure, when it is not CUPTI_SUCCESS.
+// For CUPTI's calls as expressions: false, with one note for each distinct failure, if the result is not CUPTI_SUCCESS.
 bool worked(CUptiResult result, const char* what) noexcept;
 
-// Looks up the driver's functions that we call, if the driver is in the process. Only outside of callbacks: other threads may call the
-// driver with the loader's lock held, in constructors of libraries, so that a look-up inside a call of the driver may never end.
+// Looks up the driver's functions that we call, if the driver is in the process. Only outside of callbacks: other threads may call the driver with
+// the loader's lock held, in constructors of libraries, so that a look-up inside a call of the driver may never return.
 void find_driver() noexcept;
 
 // A function of the driver, of those that find_driver() knows; nullptr before it has found them. Takes no lock.

@@ -1,8 +1,8 @@
 // Decides whether sampling a device's stalls is worth its cost: arithmetic without a call to CUPTI.
 //
-// While a device's stalls are sampled, CUPTI takes about a microsecond more for every launch (0.9 µs of 9 on an H100). Where the device is busy,
-// launches run ahead of it and the program loses nothing. Where it waits for launches, the program slows down by that time, and the
-// stalls of its instructions matter least.
+// While a device's stalls are sampled, each launch takes CUPTI about a microsecond longer (0.9 µs of 9 on an H100). If the device is busy, launches
+// run ahead of it and the program loses nothing. If it waits for launches, the program slows down by that time, and the stalls of its instructions
+// matter least.
 #pragma once
 #include <cstdint>
 
@@ -10,20 +10,20 @@ namespace aiflame::cuda {
 
 // The work of a device in a stretch of time.
 struct Load {
-  uint64_t ns;       // how long the stretch was
-  uint64_t busy_ns;  // in which kernels ran
+  uint64_t ns;       // length of the stretch
+  uint64_t busy_ns;  // time in which kernels ran
   uint64_t launches;
 };
 
 class DeviceChoice {
  public:
-  // To be asked after every stretch. `samples`: the device's stalls are being sampled.
+  // Call it after every stretch. `samples`: the device's stalls are being sampled.
   constexpr bool should_sample(bool samples, const Load& load, uint64_t now_ns) noexcept {
     if (load.ns == 0) return samples;
     bool against = samples ? waits_for_launches(load) : is_busy(load);
     against_ = against ? against_ + 1 : 0;
     if (against_ < (samples ? kStretchesToEnd : kStretchesToBegin)) return samples;
-    // To begin and to end halts the program's launches for 0.05 to 0.2 s: at most a 150th of its time goes there.
+    // Beginning and ending halt the program's launches for 0.05 to 0.2 s: at most a 150th of its time may be lost to that.
     if (!samples && now_ns - changed_ns_ < kRest) return samples;
     return !samples;
   }
@@ -37,14 +37,14 @@ class DeviceChoice {
   static constexpr uint32_t kStretchesToEnd = 2, kStretchesToBegin = 4;
   static constexpr uint64_t kRest = 30'000'000'000;
 
-  // 5,000 launches a second: half a percent, at a microsecond each.
+  // 5,000 launches a second lose half a percent, at a microsecond each.
   static constexpr bool waits_for_launches(const Load& load) noexcept { return load.busy_ns * 10 < load.ns * 7 && launches_a_second(load) > 5'000; }
   static constexpr bool is_busy(const Load& load) noexcept {
     return load.busy_ns * 20 > load.ns * 17 || (load.launches && launches_a_second(load) < 2'500);
   }
   static constexpr uint64_t launches_a_second(const Load& load) noexcept { return load.launches * 1'000'000'000 / load.ns; }
 
-  uint32_t against_ = 0;  // stretches in a row that speak against the present choice
+  uint32_t against_ = 0;  // consecutive stretches that speak against the present choice
   uint64_t changed_ns_ = 0;
 };
 

@@ -1,4 +1,4 @@
-// How much each device has to do, from the records of its kernels.
+// The load of each device, from the records of its kernels.
 #pragma once
 #include "hooks/cuda/device_choice.hpp"
 
@@ -8,10 +8,10 @@ namespace aiflame::cuda {
 
 void count_kernel(uint32_t device, uint32_t correlation, uint64_t start_ns, uint64_t end_ns) noexcept;
 
-// Ends and begins the sampling of stalls where that pays (device_choice.hpp), and counting, which comes instead. From the worker, when it has
-// asked CUPTI for records.
+// Ends and begins the sampling of stalls where that pays (device_choice.hpp), and counting, which replaces it. For the worker, after it has asked
+// CUPTI for records.
 void choose_for_devices() noexcept;
-// A new recording chooses anew.
+// A new recording decides anew.
 void forget_loads() noexcept;
 
 }  // namespace aiflame::cuda

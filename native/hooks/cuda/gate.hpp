@@ -1,10 +1,10 @@
-// Keeps the program's threads out of launches for a moment.
+// Holds the program's threads before their launches for a moment.
 //
-// To begin or to end the sampling of stalls on a live context, while another thread launches kernels there, locks up the driver (seen on an
-// H100 and an H200). With every such thread held before its launch it worked each time, also with threads in blocking waits, copies and
-// allocations, and again and again on one context.
+// Beginning or ending the sampling of stalls on a live context, while another thread launches kernels there, locks up the driver (seen on an H100 and
+// an H200). With every such thread held before its launch it worked each time, also with threads in blocking waits, copies and allocations, and
+// repeatedly on one context.
 //
-// An open gate costs a launch two stores and a load of its own memory. The closing thread has the kernel order them.
+// An open gate costs a launch two stores and a load of its own memory. The thread that closes the gate has the kernel order them.
 #pragma once
 #include "sampler/threads.hpp"
 
@@ -15,7 +15,7 @@ namespace aiflame::cuda::gate {
 
 extern constinit std::atomic<uint32_t> closed;
 
-// Waits until the gate is open. False: it stays closed for so long that the thread that closed it must hang.
+// Waits until the gate is open. False: it has been closed for so long that the thread that closed it must hang.
 bool await() noexcept;
 
 // The calling thread is about to launch / has returned.
@@ -30,10 +30,10 @@ inline void enter(Thread& thread) noexcept {
 }
 inline void leave(Thread& thread) noexcept { thread.launching.store(0, std::memory_order_release); }
 
-// The gate is closed as long as one lives that is true.
+// The gate is closed as long as one of these exists that is true.
 class Closed {
  public:
-  // False when a launch that had begun takes longer than `patience`, or another thread has the gate.
+  // False if a launch that has begun takes longer than `patience`, or another thread has the gate.
   explicit Closed(uint64_t patience) noexcept;
   ~Closed() { open(); }
   Closed(const Closed&) = delete;

@@ -1,6 +1,6 @@
-// The order in which CUPTI may be called, without a single call to it: the next step is a value.
+// The order in which CUPTI may be called, without a call to it: the next step is a value.
 //
-// CUPTI serves one subscriber, crashes when a context is drained that is gone, and must not be called once the driver has shut down.
+// CUPTI serves one subscriber, crashes when a destroyed context is drained, and must not be called after the driver has shut down.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -28,11 +28,11 @@ enum class LifeStep : uint8_t {
   NONE,
   SUBSCRIBE,
   ENABLE_ACTIVITY,
-  START_SAMPLING,  // of contexts that exist already
+  START_SAMPLING,  // for contexts that exist already
   START_WORKER,
   STOP_WORKER,
-  STOP_SAMPLING,     // last drain of every context
-  DISABLE_ACTIVITY,  // first, so that no record comes into a buffer after the flush: the next tool would be given it
+  STOP_SAMPLING,     // after a last drain of every context
+  DISABLE_ACTIVITY,  // first, so that no record is written to a buffer after the flush: the next tool would get it
   FLUSH,
   UNSUBSCRIBE,
   FORGET,  // drop our state without a call to CUPTI
@@ -61,7 +61,7 @@ constexpr LifeChange life_change(LifeState state, LifeEvent event) noexcept {
     case LifeEvent::EXIT:
       return state == COLLECTING ? LifeChange{GONE, end} : LifeChange{GONE};
     case LifeEvent::FORK_CHILD:
-      // A child whose parent had not started CUDA may start it; all others cannot use it.
+      // If the parent had not started CUDA, the child may start it; other children cannot use it.
       return state == ABSENT ? LifeChange{ABSENT} : LifeChange{GONE, {FORGET}};
   }
   return {state};

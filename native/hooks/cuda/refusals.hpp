@@ -1,4 +1,4 @@
-// Advice for users where CUPTI refuses to sample or to count.
+// Notes with advice for users if CUPTI refuses to sample or to count.
 #pragma once
 #include "hooks/cuda/cupti_api.hpp"
 

@@ -1,4 +1,4 @@
-// CUPTI's side of sampling one context: its configuration, the memory that it writes samples into, and how we read that.
+// CUPTI's side of sampling one context: its configuration, and the memory into which it writes samples, which we read.
 #pragma once
 #include "hooks/cuda/cupti_api.hpp"
 #include "hooks/cuda/sampling_plan.hpp"
@@ -34,13 +34,13 @@ class Samples {
 
 class Session {
  public:
-  // Nothing is sampled when it fails; a note says why.
+  // If it fails, nothing is sampled, and a note says why.
   bool start(CUcontext context, const Plan& plan) noexcept;
-  // It began on this context, even if start() failed after that.
+  // True if sampling began on this context, even if start() failed after that.
   bool was_enabled() const noexcept { return enabled_; }
   // The samples since the last time, or a part of them (see has_more()).
   CUptiResult read() noexcept;
-  // Ends sampling. left_over() has the samples that were not read by then.
+  // Ends sampling. left_over() has the samples that were not read before.
   bool stop() noexcept;
 
   Samples samples() const noexcept { return {*fetched_, stride_}; }
@@ -48,9 +48,9 @@ class Session {
   bool has_more() const noexcept;
   const Reasons& reasons() const noexcept { return *reasons_; }
 
-  // Gives memory back: after stop(), or in a process where CUPTI does not run.
+  // Frees memory: after stop(), or in a process in which CUPTI does not run.
   void release() noexcept;
-  // CUPTI may be writing into it still.
+  // Leaks the memory, because CUPTI may still write to it.
   void abandon() noexcept { memory_ = nullptr; }
 
  private:
@@ -63,7 +63,7 @@ class Session {
   bool enabled_ = false;
   char* memory_ = nullptr;
   size_t stride_ = 0;
-  // Two buffers: CUPTI's own threads write the one that it was configured with at any time.
+  // Two buffers: CUPTI's own threads may write at any time to the one with which it was configured.
   CUpti_PCSamplingData* configured_ = nullptr;
   CUpti_PCSamplingData* fetched_ = nullptr;
   Reasons* reasons_ = nullptr;

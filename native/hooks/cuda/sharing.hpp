@@ -1,5 +1,5 @@
-// Other users of CUPTI in the program (torch.profiler, Proton). CUPTI serves one at a time: while they use it we step aside, and come
-// back when they have finished.
+// Other users of CUPTI in the program (torch.profiler, Proton). CUPTI serves one at a time: while another tool uses it we step aside, and come back
+// when the tool has finished.
 #pragma once
 #include <cupti.h>
 
@@ -8,7 +8,7 @@
 
 namespace aiflame::cuda::sharing {
 
-// The functions by which others begin and end, or that would disturb us.
+// The functions with which other tools begin and end, or which would disturb us.
 #define AIFLAME_SHARED_CUPTI(F)        \
   F(Subscribe)                         \
   F(Subscribe_v2)                      \
@@ -30,14 +30,14 @@ struct Real {
   const void* library;
 };
 
-// Another tool uses CUPTI, or is about to. If so, CUDA's collection begins when the tool has left.
+// True if another tool uses CUPTI, or is about to. Then CUDA's collection begins when the tool has left.
 bool in_use() noexcept;
 // Our functions for buffers are registered now.
 void registered_ours() noexcept;
 // The tool that came last, for messages.
 const char* user() noexcept;
 
-// A buffer that came back to us and is somebody else's goes to them. False: it is ours.
+// Passes a buffer that came back to us, but belongs to another tool, on to that tool. False: it is ours.
 bool give_back(CUcontext context, uint32_t stream, uint8_t* buffer, size_t bytes, size_t used) noexcept;
 
 // The clock that another tool has set; nullptr: none.
@@ -46,10 +46,10 @@ CUpti_TimestampCallbackFunc clock() noexcept;
 // Only the thread that forked lives on in the child.
 void after_fork_child() noexcept;
 
-// Without LD_PRELOAD: libraries that are linked with CUPTI by now call our wrappers from here on. Look-ups by dlsym() do not reach us.
+// Without LD_PRELOAD: from here on, libraries that are already linked with CUPTI call our wrappers. Look-ups by dlsym() do not reach us.
 void lead_callers() noexcept;
 
-// The copy of CUPTI that somebody has functions of since before ours was loaded, as dlopen() gives it; nullptr: none. It must be ours too.
+// The copy of CUPTI from which another tool got functions before ours was loaded, as dlopen() gives it; nullptr: none. We must use it, too.
 void* copy_of_others() noexcept;
 
 // A call that another tool makes, from `caller`.

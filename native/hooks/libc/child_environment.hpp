@@ -1,4 +1,4 @@
-// The environment of a new program, with the variables put back that bring us into it.
+// The environment of a new program, with the variables restored by which the collector is loaded into it.
 #pragma once
 #include <cstddef>
 #include <string_view>
@@ -7,22 +7,22 @@ namespace aiflame::hooks {
 
 class ChildEnvironment {
  public:
-  // Keeps the environment that this process was started with, and where our library is. Once, at load.
+  // Stores the environment with which this process was started, and the path of our library. Called once, at load.
   static void remember() noexcept;
-  // Paths may lead elsewhere soon: looks at once where the libraries lie that we need. The path of our own.
+  // Paths may soon lead elsewhere: finds the libraries that we need now. Returns the path of our own library.
   static const char* before_paths_change() noexcept;
 
-  // `child`: the new program runs in a process of its own even when this one is not a child itself. `first`: a library that it needs
-  // preloaded in front of us, empty for none; it must stay as long as this lives.
+  // `child`: the new program runs in a process of its own, even if this one is not a child itself. `first`: a library that it needs preloaded before
+  // ours, empty for none; the text must stay as long as this object.
   ChildEnvironment(char* const* environment, bool child, std::string_view first) noexcept;
 
-  // Memory for build(): the caller's stack when small, else this thread's own block, which is kept for the next time (a vfork child
-  // could not give it back).
+  // Memory for build(): the caller's stack if it is small, otherwise this thread's own block, which is kept for the next time (a vfork child could
+  // not free it).
   size_t bytes() const noexcept { return bytes_; }
   bool small() const noexcept { return bytes_ <= 32 * 1024; }
   void* large() const noexcept;
 
-  // The array to hand on. The caller's own when there is nothing to change or no memory.
+  // The array to pass on. It is the caller's own if there is nothing to change or no memory.
   void* build(void* memory) const noexcept;
 
  private:

@@ -1,4 +1,4 @@
-// libc's dlsym(), past the one that this library puts in front of it.
+// libc's dlsym(), bypassing ours.
 #pragma once
 
 namespace aiflame::hooks {

@@ -1,5 +1,5 @@
-// Calls after which paths lead elsewhere, or permissions are others: setuid() and its kind, chroot(), unshare(), setns(), clone() into
-// namespaces. Right before one, descriptors are opened that lead to the profile as long as they stay open (spool/reach).
+// Calls after which paths lead elsewhere, or permissions change: setuid() and its kind, chroot(), unshare(), setns(), clone() into namespaces. Right
+// before such a call, descriptors are opened that lead to the profile as long as they stay open (spool/reach).
 #pragma once
 #include <cstdint>
 

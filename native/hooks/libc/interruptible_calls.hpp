@@ -23,7 +23,7 @@ namespace aiflame::hooks {
 // Counts the signals that arrived in this thread since the call began.
 class Watch {
  public:
-  // True when the call was interrupted and only ticks of ours came.
+  // True if the call was interrupted, and only by our ticks.
   bool only_ticks(int error) noexcept {
     signals::Seen now = signals::seen();
     bool again = error == EINTR && now.others == since_.others && now.ticks != since_.ticks;

@@ -1,4 +1,4 @@
-// Properties of a program about to be executed, as far as they matter for loading our library into it.
+// Properties of a program about to be executed that matter for loading our library into it.
 #pragma once
 #include "base/sys.hpp"
 
@@ -6,19 +6,19 @@
 
 namespace aiflame::hooks {
 
-// Looks at the file once. Writes to no memory of the process but the tables, so a vfork child may use it.
+// Reads the file once. Writes only to our tables, so a vfork child may use it.
 class NewProgram {
  public:
-  // `search` is a PATH to find `file` in, nullptr for a path as it stands.
+  // `search` is a PATH in which `file` is looked up, nullptr if `file` is a path.
   NewProgram(const char* file, const char* search) noexcept;
   // An open file, as fexecve() takes it.
   explicit NewProgram(int fd) noexcept;
 
-  // Writes a note, once for each program, if it will not be recorded: it is statically linked, or set-user-id.
+  // Writes a note, once for each program, if it cannot be recorded: it is statically linked, or set-user-id.
   void tell_if_unreachable() const noexcept;
 
-  // The sanitizer's runtime that the program is linked with, as the dynamic linker looks it up; such a library ends the program unless it
-  // comes first. Empty: none.
+  // The sanitizer's runtime with which the program is linked, by the name that the dynamic linker looks up. Such a library ends the program unless it
+  // is loaded first. Empty: none.
   std::string_view first_library() const noexcept { return first_; }
 
  private:
@@ -33,7 +33,7 @@ class NewProgram {
   const char* obstacle_ = nullptr;
 };
 
-// The name of a library file is that of a sanitizer's runtime.
+// True if a library file has the name of a sanitizer's runtime.
 bool is_sanitizer(std::string_view library) noexcept;
 
 }  // namespace aiflame::hooks

@@ -3,7 +3,7 @@
 
 namespace aiflame::hooks {
 
-// Finds every real function and registers for fork and exit. From the collector's constructor, once.
+// Finds every real function, and registers handlers for fork and exit. Called once, from the collector's constructor.
 void resolve() noexcept;
 
 // Finds the real functions behind those of each file with hooks.

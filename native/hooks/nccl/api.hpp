@@ -1,5 +1,5 @@
-// NCCL's interface for profiler plugins, as far as we read it: versions 1 (NCCL 2.23) to 5 (2.28). A newer NCCL looks for older versions,
-// too. Layouts are facts of ext-profiler/example/nccl/profiler_v*.h.
+// The parts of NCCL's interface for profiler plugins that we use: versions 1 (NCCL 2.23) to 5 (2.28). A newer NCCL looks for older versions, too.
+// Layouts come from ext-profiler/example/nccl/profiler_v*.h.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -110,7 +110,7 @@ using Event3 = Event<uint8_t, Collective3, PeerToPeer2>;
 using Event4 = Event<uint8_t, Collective4, PeerToPeer4>;
 using Event5 = Event<uint64_t, Collective4, PeerToPeer4>;
 
-// Names for the numbers of version 1.
+// Names by their numbers in version 1.
 constexpr const char* kFunctions[] = {"Broadcast", "Reduce", "AllGather", "ReduceScatter", "AllReduce", "SendRecv", "Send", "Recv"};
 constexpr const char* kAlgorithms[] = {"TREE", "RING", "COLLNET_DIRECT", "COLLNET_CHAIN", "NVLS", "NVLS_TREE", "PAT"};
 constexpr const char* kProtocols[] = {"LL", "LL128", "SIMPLE"};

@@ -1,7 +1,7 @@
-// From an enqueued command to its rows: `launches` when it is enqueued, `kernels` or `copies` when it has completed.
+// Writes the rows of an enqueued command: `launches` when it is enqueued, `kernels` or `copies` when it has completed.
 //
-// A command's time stamps can be read once its event is complete. The event's callback reports that (on a thread of the runtime's own);
-// because a program may end right after its wait returned, and before the runtime got to the callback, waits collect as well.
+// A command's time stamps can be read once its event is complete, which the event's callback reports (on a thread of the runtime). A program may end
+// right after its wait returned, before the runtime has called back, so waits collect completed commands as well.
 #pragma once
 #include "hooks/opencl/api.hpp"
 #include "unwind/frames.hpp"
@@ -15,7 +15,7 @@ struct Work {
   Kernel kernel;
   schema::CopyKind copy;
   uint64_t bytes;
-  bool blocking;  // the enqueueing call returns when it has completed
+  bool blocking;  // the enqueueing call returns when the command has completed
   uint32_t grid[3], block[3];
 };
 
@@ -28,10 +28,10 @@ struct Launching {
 
 Launching launching(const Registers& caller) noexcept;
 
-// It has been enqueued. Takes over one reference to `event`.
+// The command has been enqueued. Takes over one reference to `event`.
 void launched(const Launching& launch, Queue queue, const Work& work, Event event) noexcept;
 
-// Writes the rows of completed commands: those of one queue, or all (nullptr).
+// Writes the rows of completed commands of one queue, or of all (nullptr).
 void collect(Queue queue) noexcept;
 
 }  // namespace aiflame::opencl

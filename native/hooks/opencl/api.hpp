@@ -1,7 +1,7 @@
-// The part of OpenCL that we use, so that building needs no OpenCL headers and the library no libOpenCL.
+// The part of OpenCL that we use, declared here so that building needs no OpenCL headers and the library no libOpenCL.
 //
-// An ICD loader layer is handed a table of functions and hands one back. The table's order is fixed for good: struct _cl_icd_dispatch in
-// CL/cl_icd.h of Khronos' OpenCL-Headers; new functions are only ever added at its end. Constants come from CL/cl.h.
+// An ICD loader passes a table of functions to a layer, and gets one back. The table's order never changes: struct _cl_icd_dispatch in CL/cl_icd.h of
+// Khronos' OpenCL-Headers; new functions are only added at its end. Constants come from CL/cl.h.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -91,17 +91,17 @@ inline constexpr Entry<int32_t(Queue, Bool, uint64_t flags, void*, size_t bytes,
 inline constexpr Entry<int32_t(Queue, void*, uint32_t, Waits, Event*)> kEnqueueSvmUnmap{132};
 inline constexpr Entry<int32_t(DeviceId, uint64_t* device, uint64_t* host)> kGetDeviceAndHostTimer{140};
 
-// The functions below us, and how many there are. Set once, before any other call.
+// The functions below us, and their number. Set once, before any other call.
 extern const void* const* next_table;
 extern uint32_t next_entries;
 
-// The function below us, nullptr when the loader has none.
+// The function below us, nullptr if the loader has none.
 template <class Function>
 Function* next(Entry<Function> entry) noexcept {
   return entry.index < next_entries ? reinterpret_cast<Function*>(const_cast<void*>(next_table[entry.index])) : nullptr;
 }
 
-// One fixed-size property of an object; `fallback` when it cannot be had.
+// A property of fixed size of an object; `fallback` if it cannot be read.
 template <class Value, class Object>
 Value get(Entry<Get<Object>> query, Object object, uint32_t name, Value fallback = {}) noexcept {
   Value value{};

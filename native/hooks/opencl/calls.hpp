@@ -6,7 +6,7 @@
 
 namespace aiflame::opencl {
 
-// Replaces entries of a table of functions by our tracing functions. Entries for which we have none stay.
+// Replaces entries of a table of functions by our tracing functions. Other entries stay.
 void trace_calls(const void** entries, uint32_t count) noexcept;
 
 // The registers at the program's call of OpenCL, if a tracing function was called by the program and called `here`; else `here`.

@@ -5,7 +5,7 @@
 
 namespace aiflame::opencl {
 
-// A new recording begins: launches of the last one refer to tables that are gone.
+// A new recording begins: launches of the last one refer to tables that no longer exist.
 void forget_rows() noexcept;
 
 }  // namespace aiflame::opencl

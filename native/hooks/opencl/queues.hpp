@@ -1,4 +1,4 @@
-// Command queues are made with profiling switched on, and the program does not see that they were.
+// Creates command queues with profiling enabled, and hides that from the program.
 #pragma once
 #include "hooks/opencl/api.hpp"
 

@@ -1,5 +1,5 @@
-// An OpenMP runtime's work, as traced calls (with Feature TRACE_OPENMP): parallel regions on the thread that began them, work and waits on
-// each thread. They nest on a thread, so that each end belongs to the innermost begin.
+// The work of an OpenMP runtime as traced calls (with Feature TRACE_OPENMP): parallel regions on the thread that began them, work and waits on each
+// thread. They nest on a thread, so each end belongs to the innermost begin.
 #pragma once
 #include "unwind/frames.hpp"
 
@@ -27,10 +27,10 @@ enum class Traced : uint32_t {
   TARGET_UPDATE,
 };
 
-// `bytes` of a later call say how much was moved since: target constructs have it.
+// `bytes` of a later call is how much was moved since: target constructs report it.
 void trace_begin(Traced what, const Registers& from) noexcept;
 void trace_end(Traced what) noexcept;
-// Inside of the innermost open construct.
+// For the innermost open construct.
 void trace_bytes(uint64_t bytes) noexcept;
 
 }  // namespace aiflame::openmp

@@ -15,16 +15,16 @@ __attribute__((always_inline)) inline uint64_t stack_pointer() noexcept {
   return sp;
 }
 
-// A runtime reports to us through OMPT, its waits included.
+// True if a runtime reports to us through OMPT, including its waits.
 bool reported_by_ompt() noexcept;
 
 // The stack of the region that libgomp's entry points are about to launch in this thread, 0: none.
 uint32_t& launching() noexcept;
 
-// The stack of a region that begins now; 0 when nothing is recorded.
+// The stack of a region that begins now; 0 if nothing is recorded.
 uint32_t region_stack(const Registers& from) noexcept;
 
-// While it lives, the thread's samples and launches belong under `stack`; its own frames at or above the address `at` are left out.
+// While it exists, the thread's samples and launches are placed under `stack`; its own frames at or above the address `at` are left out.
 class Under {
  public:
   Under(Thread* thread, uint32_t stack, uint64_t at) noexcept;
@@ -38,7 +38,7 @@ class Under {
   uint64_t before_at_;
 };
 
-// Makes libraries that were bound to an OpenMP runtime before we came call us: needed where we are not preloaded.
+// Makes libraries that were bound to an OpenMP runtime before we were loaded call us: needed if we are not preloaded.
 void patch_callers() noexcept;
 
 }  // namespace aiflame::openmp

@@ -1,5 +1,5 @@
-// The runtimes with libgomp's entry points in this process: a wheel may bring its own beside the system's, and a caller's calls must
-// go to the one that it was linked to.
+// The runtimes with libgomp's entry points in this process: a wheel may bring its own beside the system's, and a caller's calls must reach the one to
+// which it was linked.
 #pragma once
 #include <cstdint>
 
@@ -28,7 +28,7 @@ struct Runtime {
   bool llvm;           // LLVM's or Intel's, which may report more through OMPT
 };
 
-// The runtime behind a call that returns to `caller`; nullptr when there is none. A few ns when asked before.
+// The runtime behind a call that returns to `caller`; nullptr if there is none. Takes a few ns from the second time on.
 const Runtime* runtime_of(uint64_t caller) noexcept;
 
 }  // namespace aiflame::openmp

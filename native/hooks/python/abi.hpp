@@ -1,4 +1,4 @@
-// The part of CPython's stable C interface that Python in the program needs, looked up by name. All of it needs the GIL.
+// The part of CPython's stable C interface that our Python code in the program needs, looked up by name. All of it needs the GIL.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -21,15 +21,15 @@ struct Abi {
   Object (*current_interpreter)();  // not an object: PyInterpreterState
   Object (*main_interpreter)();
 
-  int (*is_ending)();  // nullptr: cannot be asked
+  int (*is_ending)();  // nullptr: cannot be queried
 
-  // From 3.11, else nullptr: the program's tracers and profilers (settrace) see no code that runs between the two.
+  // From 3.11, else nullptr: between the two calls the program's tracers and profilers (settrace) see no code.
   Object (*thread_state)();  // not an object: PyThreadState
   void (*enter_tracing)(Object);
   void (*leave_tracing)(Object);
 
   Object (*type_of)(Object);
-  void* (*vectorcall_of)(Object);  // how an object is called: not an object. nullptr: cannot be asked
+  void* (*vectorcall_of)(Object);  // how an object is called: not an object. nullptr: cannot be queried
 
   Object (*modules)();  // borrowed
   Object (*new_module)(const char*);
@@ -76,10 +76,10 @@ struct Abi {
   Object *type_error, *value_error, *exception;
 };
 
-// Filled before any function of ours can be called from Python.
+// Filled before Python can call any function of ours.
 extern Abi py;
 
-// False when something is missing.
+// False if something is missing.
 bool find_abi(void* library) noexcept;
 
 // A reference that we own.

@@ -1,4 +1,4 @@
-// The functions of `_aiflame`, and the objects that they leave for the bridge.
+// The functions of `_aiflame`, and the objects that they store for the bridge.
 #pragma once
 #include "hooks/python/abi.hpp"
 
@@ -6,7 +6,7 @@
 
 namespace aiflame::bridge {
 
-// A function as Python calls it: its arguments by place, then those by keyword.
+// A function as Python calls it: positional arguments first, then keyword arguments.
 using Function = Object(Object module, const Object* given, intptr_t count, Object keywords) noexcept;
 Method method(const char* name, Function* function) noexcept;
 

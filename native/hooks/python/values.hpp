@@ -1,4 +1,4 @@
-// Values that Python hands to a function of ours. A value of another type or range raises an exception there.
+// Values that Python passes to a function of ours. A value of another type or range raises an exception there.
 #pragma once
 #include "hooks/python/abi.hpp"
 
@@ -6,7 +6,7 @@
 
 namespace aiflame::bridge {
 
-// The arguments of a call, by place or by name: the first `required` must be there.
+// The arguments of a call, by position or by name: the first `required` must be given.
 template <size_t N>
 class Arguments {
  public:
@@ -23,7 +23,7 @@ class Arguments {
     return true;
   }
 
-  // nullptr when it was left out.
+  // nullptr if it was left out.
   Object operator[](size_t at) const noexcept { return values_[at]; }
 
  private:
@@ -48,7 +48,7 @@ class Arguments {
   Object values_[N] = {};
 };
 
-// The UTF-8 of a str, or the bytes of a bytes object; lives as long as this and the object.
+// The UTF-8 of a str, or the bytes of a bytes object; valid as long as this and the object exist.
 class Text {
  public:
   // Nothing (an argument that was left out) is the empty text.
@@ -88,7 +88,7 @@ class Text {
   bool good_ = true;
 };
 
-// An integer as `bits` bits hold it, signed or not. False: an exception is set.
+// An integer in `bits` bits, signed or not. False: an exception is set.
 inline bool read_number(Object object, unsigned bits, bool is_signed, uint64_t* out) noexcept {
   if (py.is_instance(object, py.number_type) != 1) {
     py.set_error(*py.type_error, "an integer is wanted");

@@ -6,9 +6,9 @@
 
 namespace aiflame::itt {
 
-// Handles. A client makes them itself until it asks for a collector; later it asks the collector.
+// Handles. A client makes them itself until it has a collector; then it gets them from the collector.
 struct Domain {
-  volatile int flags;  // 0: the client leaves its calls out
+  volatile int flags;  // 0: the client skips its calls
   const char* name;
   const void* wide_name;
   int extra1;
@@ -39,7 +39,7 @@ struct Counter {
 struct ApiInfo {
   const char* name;
   void** function;      // the pointer through which the client calls
-  void* init_function;  // its value before the client asked for a collector
+  void* init_function;  // its value before the client looked for a collector
   void* null_function;  // its value for a function without a collector
   int group;
 };
@@ -52,7 +52,7 @@ struct Global {
   void* library;
   void* error_handler;
   const char** library_path;
-  ApiInfo* functions;  // up to one without a name
+  ApiInfo* functions;  // ends with an entry without a name
   Global* next;
   void* threads;
   Domain* domains;

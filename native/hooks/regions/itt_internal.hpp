@@ -1,4 +1,4 @@
-// The parts of ITT: each gives the functions that it answers for.
+// The parts of ITT: each provides the functions that it serves.
 #pragma once
 #include "hooks/regions/itt_api.hpp"
 #include "hooks/regions/regions.hpp"
@@ -27,20 +27,20 @@ inline std::string_view view(const char* text) noexcept { return text ? std::str
 inline std::string_view name_of(const Domain* domain) noexcept { return domain ? view(domain->name) : std::string_view(); }
 inline std::string_view text_of(const StringHandle* string) noexcept { return string ? view(string->text) : std::string_view(); }
 
-// A client leaves out the calls of a domain that is switched off; but for the one that made it ask for a collector.
+// A client skips the calls of a domain that is switched off, except the one that made it look for a collector.
 inline bool is_off(const Domain* domain) noexcept { return domain && !domain->flags; }
 
 inline regions::Spec spec_of(const Domain* domain, std::string_view name, schema::RegionKind kind) noexcept {
   return {.api = schema::RegionApi::ITT, .kind = kind, .domain = name_of(domain), .name = name};
 }
 
-// Regions that are ended by their key, by any thread.
+// Regions that any thread ends, by their key.
 void begin_keyed(const regions::Spec& spec, uint64_t key) noexcept;
 void end_keyed(uint64_t key) noexcept;
-// The row of one that is open, 0: there is none.
+// The row of an open region, 0: there is none.
 uint32_t row_keyed(uint64_t key) noexcept;
 
-// A number for a thing with these parts, never 0.
+// A number for an object with these parts, never 0.
 uint64_t key_of(uint64_t what, uint64_t a, uint64_t b = 0, uint64_t c = 0) noexcept;
 // 0 for the null id.
 uint64_t key_of(const Domain* domain, const Id& id) noexcept;

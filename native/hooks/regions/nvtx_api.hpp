@@ -47,7 +47,7 @@ enum Core2 : uint32_t {
   INITIALIZE,
 };
 
-// Where a client keeps the pointers that it calls: each entry leads to one, or is null.
+// A client keeps the pointers that it calls here: each entry points to one, or is null.
 using Function = void (*)();
 struct Callbacks {
   size_t struct_size;
@@ -73,7 +73,7 @@ struct Attributes {
 static_assert(sizeof(Attributes) == 48 && offsetof(Attributes, payload) == 24 && offsetof(Attributes, message) == 40);
 
 using RangeId = uint64_t;
-// The answer of push and pop: we count no levels. The same as without any tool.
+// The result of push and pop: we count no levels. The same as without any tool.
 inline constexpr int kNoTracking = -2;
 
 }  // namespace aiflame::nvtx

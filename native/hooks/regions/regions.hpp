@@ -26,15 +26,15 @@ struct Spec {
 using Tag = uint64_t;
 inline constexpr Tag kAny = 0;
 
-// A region inside those that the calling thread has pushed with this api and domain. Its row; 0: nothing is recorded.
+// Begins a region inside those that the calling thread has pushed with this api and domain. Returns its row; 0: nothing is recorded.
 uint32_t push(const Spec& spec, Tag tag = kAny) noexcept;
-// Ends the innermost of them: the row it closed; 0: none was open (which is noted once), or it has no row.
+// Ends the innermost of them and returns its row; 0: none was open (which is noted once), or it has no row.
 uint32_t pop(schema::RegionApi api, std::string_view domain, Tag tag = kAny) noexcept;
 
-// A region that any thread may end, or a moment (MARK: it has no end).
+// Begins a region that any thread may end, or records a moment (MARK: it has no end).
 uint32_t begin(const Spec& spec) noexcept;
 void end(uint32_t row) noexcept;
-// A region in the past: the program reports it when it is over.
+// Records a region in the past, which the program reports when it is over.
 uint32_t submit(const Spec& spec, uint64_t begin_ns, uint64_t end_ns) noexcept;
 
 // The innermost open region that the calling thread has pushed with this api and domain, 0: none.
@@ -42,10 +42,10 @@ uint32_t innermost(schema::RegionApi api, std::string_view domain, Tag tag = kAn
 void tell(uint32_t row, std::string_view key, std::string_view value) noexcept;
 void count(std::string_view domain, std::string_view name, double value) noexcept;
 
-// Rows belong to one recording in one process: code that keeps a row keeps this number with it, and forgets both when it has changed.
+// Rows belong to one recording in one process: code that stores a row stores this number with it, and drops both when the number has changed.
 uint32_t recording_number() noexcept;
 
-// New tables: rows of the last ones mean nothing.
+// New tables: rows of the last ones are invalid.
 void forget_rows() noexcept;
 
 }  // namespace aiflame::regions

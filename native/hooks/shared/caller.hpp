@@ -1,4 +1,4 @@
-// Where a hook was called from.
+// The place from which a hook was called.
 #pragma once
 #include "unwind/frames.hpp"
 

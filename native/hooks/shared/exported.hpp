@@ -1,4 +1,4 @@
-// Functions of libc and of runtimes that the library stands in front of, under their own names.
+// Functions of libc and of runtimes that the library interposes, under their own names.
 #pragma once
 #include "base/own_process.hpp"
 #include "base/real.hpp"

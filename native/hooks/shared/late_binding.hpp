@@ -1,4 +1,4 @@
-// In a program that records itself, libraries were bound before our library was loaded: points their table entries for functions at ours.
+// In a program that records itself, libraries were bound before our library was loaded: makes their table entries point to our functions.
 #pragma once
 
 namespace aiflame::hooks {

@@ -1,4 +1,4 @@
-// Level Zero: calls of the program (hooks/stand_in), and the commands that its devices ran.
+// Level Zero: calls of the program (hooks/stand_in), and the commands that its devices executed.
 #pragma once
 
 namespace aiflame::level_zero {

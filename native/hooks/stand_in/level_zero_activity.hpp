@@ -24,7 +24,7 @@ struct Work {
 class Appending {
  public:
   Appending(const Api& api, Handle list, Handle event, const Registers& caller) noexcept;
-  // The event that the command shall signal: the program's, or ours.
+  // The event that the command will signal: the program's, or ours.
   Handle event() const noexcept { return event_; }
   void done(bool success, const Work& work) noexcept;
 
@@ -57,7 +57,7 @@ enum class Effort { ALL, SOME };
 void collect(const Api& api, Effort effort) noexcept;
 bool in_flight() noexcept;
 
-// With the lock held. Reads the time stamps of the program's event now, or they are lost.
+// With the lock held. Reads the time stamps of the program's event, which would be lost otherwise.
 void finish_event(const Api& api, Object& event) noexcept;
 void forget_commands(const Api& api, Object& list) noexcept;
 void forget_context(const Api& api, Handle context) noexcept;

@@ -11,8 +11,8 @@ using Handle = uint64_t;
 inline constexpr uint32_t kSuccess = 0, kNotReady = 1;
 
 inline constexpr uint32_t kDeviceProperties = 0x3, kEventPoolDescription = 0x10, kEventDescription = 0x11, kMemoryProperties = 0x17;
-// The same structure, whose resolution of the timer is in cycles a second, not in whole nanoseconds a cycle. Drivers older than it fail
-// or take it for the other.
+// The same structure, in which the timer's resolution is in cycles a second, not in whole nanoseconds for each cycle. Drivers older than it fail, or
+// take it for the other.
 inline constexpr uint32_t kDeviceProperties12 = 0x20006;
 
 inline constexpr uint32_t kHostVisible = 1, kIpc = 2, kTimestamps = 4, kMappedTimestamps = 8;

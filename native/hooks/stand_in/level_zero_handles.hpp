@@ -4,7 +4,7 @@
 
 namespace aiflame::level_zero {
 
-// Held for some lines, and for questions to the driver that do not wait.
+// Held for a few lines, and for queries to the driver that do not wait.
 struct Guard {
   Guard() noexcept;
   ~Guard();
@@ -46,26 +46,26 @@ struct Object {
   Kind kind;
   uint32_t flags;        // of a pool, as the program requested
   bool timestamps;       // of a pool and an event
-  uint32_t signaled_by;  // of an event: the command in flight that does
+  uint32_t signaled_by;  // for an event: the command in flight that signals it
   uint32_t stream;       // of a queue and of an immediate list: unique in the process
   uint32_t first, last;  // of a list: its commands
   bool immediate;        // a list that is a queue, too
-  bool synchronous;      // a thread that gives it work waits for the work
+  bool synchronous;      // a thread that submits work to it waits for the work
   Device* device;        // of a list
   Handle context;        // of a list
   uint32_t group[3];     // of a kernel
 };
-// The object of that kind; nullptr: we have not seen it made.
+// The object of that kind; nullptr: we have not seen its creation.
 Object* find(Kind kind, Handle handle) noexcept;
-// A new one, in place of one that had the handle; nullptr: there are too many.
+// A new object, which replaces one with the same handle; nullptr: there are too many.
 Object* add(Kind kind, Handle handle) noexcept;
 void remove(Object& object) noexcept;
 
-// Events of our own, for commands to which the program gives none. 0: there are none to be had.
+// Events of our own, for commands to which the program gives none. 0: none is left.
 Handle take_event(const Api& api, Handle context) noexcept;
-// The caller has reset it.
+// Returns an event, which the caller has reset.
 void give_back_event(Handle context, Handle event) noexcept;
-// The context is about to end, and all its events with it.
+// The context is about to be destroyed, with all its events.
 void end_events(const Api& api, Handle context) noexcept;
 
 }  // namespace aiflame::level_zero

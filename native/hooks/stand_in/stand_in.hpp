@@ -1,7 +1,7 @@
-// Functions of a runtime that a library of ours stands in for (native/stand_in): a library for each runtime, preloaded where its calls are
-// traced. Its functions are a few instructions each, which lead here: to the real function, and a row of `calls` about it.
+// The functions of a runtime that a library of ours stands in for (native/stand_in): a library for each runtime, preloaded where its calls are
+// traced. Its functions are a few instructions each, which call this code; it calls the real function and writes a row of `calls`.
 //
-// It has nothing but the functions' names: arguments are words. Calls of functions without a name here do not reach it.
+// It knows only the functions' names: arguments are words. Calls of functions without a name here do not reach it.
 #pragma once
 #include "records/calls.hpp"
 #include "unwind/frames.hpp"
@@ -39,13 +39,13 @@ enum class Answer : uint8_t {
 struct Fact {
   const char* name;
   Answer answer = Answer::CODE;
-  uint8_t watch = 0;              // a further action at its calls, defined by each backend's file. 0: none
-  int8_t bytes = -1, times = -1;  // which words say how many bytes are moved, multiplied with each other; -1: none
-  uint8_t scale = 1;              // and with this
+  uint8_t watch = 0;              // a further action at its calls, defined in each backend's file. 0: none
+  int8_t bytes = -1, times = -1;  // the words that give the number of bytes moved, multiplied with each other; -1: none
+  uint8_t scale = 1;              // a factor for that
 };
 
 inline constexpr size_t kEntryBytes = 16;
-inline constexpr uint64_t kForeign = 1ull << 63;  // of Library::behind: a function of that name which is not the runtime's
+inline constexpr uint64_t kForeign = 1ull << 63;  // a bit of Library::behind: a function of that name that does not belong to the runtime
 
 // A library's description of itself, and the state of the runtime behind it.
 struct Library {
@@ -54,10 +54,10 @@ struct Library {
   const char* prefix;  // of all names
   const char* file;    // the beginning of the runtime's file name
   uint64_t unknown;    // the result of a function that the runtime lacks
-  uint32_t not_ready;  // an error code that is no error: a later call may give another
+  uint32_t not_ready;  // an error code that is not a failure: a later call may succeed
   uint32_t count;
   const Fact* facts;    // ordered by name
-  const char* entries;  // of the first, the others follow
+  const char* entries;  // the first entry; the others follow
   calls::Function* functions;
   std::atomic<uint64_t>* behind;
   std::atomic<uint64_t> low, high;  // addresses of the runtime's library
@@ -66,7 +66,7 @@ struct Library {
   Real* real(const char* name) noexcept;
 };
 
-// A call that is watched, before it was made.
+// A call before it is made.
 struct Call {
   Library& library;
   const Fact& fact;
@@ -89,6 +89,6 @@ uint64_t watch_level_zero(Call& call);
 
 }  // namespace aiflame::stand_in
 
-// From the libraries. `at`: place of the function in Library::facts.
+// Called by the libraries. `at`: place of the function in Library::facts.
 extern "C" __attribute__((visibility("default"))) uint64_t aiflame_stand_in(aiflame::stand_in::Frame* frame, aiflame::stand_in::Library* library,
                                                                             uint32_t at);

@@ -1,4 +1,4 @@
-// Functions about whose calls more is to be done than to record them: Fact::watch.
+// Functions whose calls are not only recorded, but interpreted: Fact::watch.
 #pragma once
 #include <cstdint>
 

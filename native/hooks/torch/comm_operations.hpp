@@ -5,8 +5,8 @@
 
 namespace aiflame::torch_comm {
 
-// A call's arguments, as the registers and the first word on the stack hold them: the address for the c10d::Work that it returns, the
-// backend, then the function's own. Words beyond a function's last argument mean nothing.
+// A call's arguments, as the registers and the first word on the stack hold them: the address for the returned c10d::Work, the backend, then the
+// function's own. Words beyond a function's last argument are undefined.
 struct Arguments {
   uint64_t word[7];
 };
@@ -16,15 +16,15 @@ struct Operation {
   const char* name;            // as torch's own profiler calls it
   uint64_t (*bytes)(const Arguments& arguments) noexcept;
   uint32_t (*peer)(const Arguments& arguments) noexcept;
-  bool gives_work = true;  // false: it is over when it returns, and nothing comes before the backend
+  bool gives_work = true;  // false: it is complete when it returns, and no address precedes the backend
 
   uint64_t backend(const Arguments& arguments) const noexcept { return arguments.word[gives_work ? 1 : 0]; }
 };
 
-// A virtual function of a backend: `_ZN4c10d16ProcessGroupGloo9allreduce…` is an operation of `Gloo`. nullptr: it is none.
+// A virtual function of a backend: `_ZN4c10d16ProcessGroupGloo9allreduce…` is an operation of `Gloo`. nullptr: it is not an operation.
 const Operation* find_operation(std::string_view mangled, std::string_view* backend) noexcept;
 
-// Looks up torch's C interface, which gives the sizes of tensors. False: it is not there.
+// Looks up torch's C interface, which gives the sizes of tensors. False: it is missing.
 bool find_tensor_functions(void* library) noexcept;
 
 }  // namespace aiflame::torch_comm

@@ -1,4 +1,4 @@
-// Operations of torch.distributed that were begun and are not done: by the address of the c10d::Work that stands for each.
+// Operations of torch.distributed that have begun and are not complete, by the address of the c10d::Work of each.
 #pragma once
 #include "records/calls.hpp"
 
@@ -11,12 +11,12 @@ struct Pending {
   uint64_t handed_over_ns;
 };
 
-// False: too many are under way. An earlier operation at this address is put into `stale` (its `function` is nullptr otherwise): its end
-// was not reported before its memory was used again.
+// False: too many are pending. An earlier operation at this address is moved to `stale` (its `function` is nullptr otherwise): its end was not
+// reported before its memory was used again.
 bool add(uint64_t work, const Pending& pending, Pending* stale) noexcept;
-// If several threads ask at once, one gets the operation.
+// If several threads do this at once, one gets the operation.
 bool take(uint64_t work, Pending* pending) noexcept;
-// Its group, 0: unknown, or it is done.
+// Its group, 0: unknown, or it is complete.
 uint32_t group_of(uint64_t work) noexcept;
 
 }  // namespace aiflame::torch_comm

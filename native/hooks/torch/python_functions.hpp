@@ -1,4 +1,4 @@
-// Functions of `_aiflame` that concern torch alone.
+// The functions of `_aiflame` for torch.
 #pragma once
 #include "hooks/python/functions.hpp"
 

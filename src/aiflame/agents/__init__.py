@@ -1,4 +1,4 @@
-"""Answers for programs that reason: the tools of `aiflame mcp`, each bounded, with texts of a profile marked as untrusted.
+"""The tools of `aiflame mcp`: answers of limited size for agents, in which texts from a profile are marked as untrusted.
 
-`server.py` alone imports the package `mcp`; the other files answer without it.
+`server.py` alone imports the package `mcp`; the other files work without it.
 """

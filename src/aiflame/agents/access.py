@@ -1,4 +1,4 @@
-"""The rights of an agent, given by the person who starts the server: folders with profiles, and commands to record."""
+"""The rights that the user who starts the server gives an agent: folders with profiles, and commands that may be recorded."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from aiflame.profile.opening import newest
 @dataclass(frozen=True, slots=True)
 class Access:
     folders: tuple[Path, ...]
-    """Profiles below them may be opened. New ones are written into the first."""
+    """Profiles in these folders may be opened. New ones are written into the first folder."""
     any_command: bool = False
     commands: tuple[tuple[str, ...], ...] = ()
-    """Beginnings of command lines that may be recorded."""
+    """The beginnings of command lines that may be recorded."""
     sources: SourceFolder | None = None
 
     @staticmethod
@@ -37,10 +37,10 @@ class Access:
         return aiflame.open(self.path(name))
 
     def path(self, name: str) -> Path:
-        """The profile that a name means: the newest one without a name. Links that lead out of the folders are refused."""
+        """The path of the profile with this name; without a name, the newest. Links that lead out of the folders are refused."""
         if not name:
             return self._newest()
-        places = [self._real(folder / name) for folder in self.folders]  # an absolute name is itself
+        places = [self._real(folder / name) for folder in self.folders]  # an absolute name stays as it is
         inside = [place for place in places if place is not None]
         if not inside:
             raise AiflameError(f"{name} lies outside the folders of this server: {self._named()}; its user starts it with other folders")
@@ -65,7 +65,7 @@ class Access:
         raise AiflameError(f"nothing recorded: no profile (*.aiflame) in {self._named()}: record one with `aiflame record -- COMMAND`")
 
     def _real(self, path: Path) -> Path | None:
-        """The path without links, if it lies below a folder."""
+        """The path with links resolved, if it is in one of the folders."""
         try:
             real = path.resolve()
         except (OSError, ValueError, RuntimeError):

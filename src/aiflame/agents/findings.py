@@ -1,4 +1,4 @@
-"""The tools `findings` and its evidence: the largest avoidable costs of a profile, and the rows that prove one of them."""
+"""The tools `findings` and `evidence`: the largest avoidable costs of a profile, and the rows behind one of them."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def findings_answer(profile: Profile, rows: int, *, whole_run: bool = False) -> 
 
 
 def evidence_answer(profile: Profile, id: str, rows: int, *, whole_run: bool = False) -> Answer:
-    """The rows that prove the finding with this id."""
+    """The rows behind the finding with this id."""
     listed = listing(profile.store, MOST, whole_run=whole_run)
     one = next((one for one in listed.findings if one.id == id), None)
     if one is None:
@@ -86,7 +86,7 @@ def evidence_answer(profile: Profile, id: str, rows: int, *, whole_run: bool = F
 
 
 def _of_table(profile: Profile, one: Listed, *, whole_run: bool) -> pl.DataFrame:
-    """The rows of a table of the report that the finding is about."""
+    """The rows of a table of the report that the finding refers to."""
     view = one.finding.view
     table = next((table for table in tables(analysis_of(profile.store, whole_run=whole_run)) if table.name == view.table), None)
     if table is None:

@@ -22,7 +22,7 @@ _STALLS = frozenset(MEANINGS) - {SELECTED, "not_selected"}
 def kernel_answer(
     profile: Profile, kernel: str, rows: int, sources: SourceFolder | None, more: Mapping[str, Value] | None = None
 ) -> Answer:
-    """The kernel's lines and instructions with the most samples, each with its reasons to wait."""
+    """The kernel's lines and instructions with the most samples, each with its stall reasons."""
     every = kernels(profile.store)
     if not every:
         nothing = "nothing recorded: no GPU kernel ran; record a program that uses a GPU, with --gpu-sampling auto"
@@ -57,7 +57,7 @@ def kernel_answer(
 
 
 def source_answer(profile: Profile, file: str, line: int, around: int, sources: SourceFolder | None) -> Answer:
-    """The text of a file around a line: as the profile holds it, else from the folder of sources that the server was given."""
+    """The text of a file around a line: from the profile, otherwise from the server's folder of sources."""
     place, _, number = file.rpartition(":")
     if place and number.isdecimal():
         file, line = place, line or int(number)
@@ -85,7 +85,7 @@ def _line(line: Line, whole: int) -> Row:
 
 
 def _stalls(shown: Annotation) -> list[Row]:
-    """The kernel's main reasons to wait, each with its meaning and a remedy. An unknown name is a profile's text."""
+    """The kernel's main stall reasons, each with its meaning and a remedy. An unknown name counts as a text from the profile."""
     stalls = [(reason, count) for reason, count in shown.reasons.items() if reason in _STALLS and count.samples]
     whole = max(shown.count.samples, 1)
     return [

@@ -1,4 +1,4 @@
-"""The tool `query`: SQL over a profile's tables, run by a process of its own that is ended when it takes too long."""
+"""The tool `query`: SQL over a profile's tables, run in a separate process that is ended if it takes too long."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MOST_ROWS = 2000
 LONGEST_QUERY = 20_000
 PACKAGES = str(Path(__file__).absolute().parents[2])
 _PROGRAM = f"import sys; sys.path[:1] = []; sys.path.append({PACKAGES!r}); from aiflame.agents.query_child import main; main()"
-"""Nothing is imported from the current folder."""
+"""The current folder is not searched for modules."""
 _THREADS = "2"
 _RECORD_WITH: Mapping[str, str] = {
     "gpu_": "--gpu-sampling auto, and a program that uses a CUDA GPU",
@@ -39,7 +39,7 @@ _RECORD_WITH: Mapping[str, str] = {
     "kept_files": "--keep-ir",
     "cpu_samples": "--wall, or for longer",
 }
-"""Beginnings of tables' names, and options of `aiflame record` that fill them."""
+"""Beginnings of tables' names, and the options of `aiflame record` that fill them."""
 
 
 def query_answer(profile: Profile, sql: str, rows: int, seconds: float = SECONDS) -> Answer:
@@ -87,7 +87,7 @@ def _tables(profile: Profile) -> Answer:
 
 
 def _empty(profile: Profile, sql: str) -> str:
-    """Names tables of the query that recorded nothing, and the way to fill the first of them."""
+    """The tables in the query without rows, and how to fill the first of them."""
     empty = [name for name in TABLE if re.search(rf"\b{name}\b", sql) and not profile.store.has(name)]
     if not empty:
         return "no row matches"

@@ -1,4 +1,4 @@
-"""The process that answers one query: it opens the tables, gives up the right to open anything else, and then runs the SQL."""
+"""The process that answers one query: it opens the tables, gives up the right to open any other file, and then runs the SQL."""
 
 from __future__ import annotations
 

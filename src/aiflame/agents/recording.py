@@ -1,4 +1,4 @@
-"""The tool `record`: runs a command that the server's user allowed under `aiflame record`, for a bounded time."""
+"""The tool `record`: runs a command that the server's user has allowed under `aiflame record`, for a limited time."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _PROGRAM = (
     "import ctypes, sys; ctypes.CDLL(None).prctl(1, 15); "
     f"sys.path[:1] = []; sys.path.append({PACKAGES!r}); from aiflame.cli.main import main; sys.exit(main())"
 )
-"""PR_SET_PDEATHSIG: the recorder gets SIGTERM when the server is gone. Nothing is imported from the current folder."""
+"""PR_SET_PDEATHSIG: the recorder gets SIGTERM when the server ends. The current folder is not searched for modules."""
 _TAIL = 2000
 """Bytes of the program's output that an answer shows."""
 _PIECE = 4096
@@ -38,7 +38,7 @@ class Recorded:
     status: int
     seconds: float
     cut: bool
-    """It was interrupted because its time was over."""
+    """It was interrupted because its time was up."""
     output: str
     """The end of the program's output."""
 
@@ -76,7 +76,7 @@ def record(access: Access, command: Sequence[str], name: str, seconds: float, *,
 
 
 def _profile_name(name: str, program: str) -> str:
-    """A name without a folder."""
+    """The profile's name, without a folder."""
     chosen = name.removesuffix(SUFFIX) or f"{Path(program).name}-{time.strftime('%Y%m%d-%H%M%S')}"
     if not re.fullmatch(r"\w[\w.-]{0,99}", chosen):
         if name:
@@ -93,7 +93,7 @@ def _read(stream: IO[bytes], tail: bytearray) -> None:
 
 
 def _wait(child: subprocess.Popen[bytes], seconds: float) -> bool:
-    """Waits for the end; True where the child had to be interrupted."""
+    """Waits for the end; True if the child had to be interrupted."""
     try:
         child.wait(seconds)
         return False

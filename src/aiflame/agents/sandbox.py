@@ -1,6 +1,6 @@
-"""Limits that the kernel enforces on this process for the rest of its life: memory, CPU time, no file opened, no network.
+"""Limits that the kernel enforces on this process for the rest of its life: memory, CPU time, no opening of files, no network.
 
-The filter of system calls is for Linux on x86-64 and AArch64. Elsewhere, and where it is not permitted, the other limits hold.
+The filter of system calls is for Linux on x86-64 and AArch64. On other systems, or if it is not permitted, the other limits hold.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _MACHINES = {
 
 
 def limit(memory: int, cpu_seconds: int) -> None:
-    """Allows at most this much more memory in bytes, and this many seconds of CPU time in all. No file may grow."""
+    """Allows at most this many more bytes of memory, and this many seconds of CPU time in all. No file may grow."""
     size = int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
     _lower(resource.RLIMIT_AS, size + memory)
     _lower(resource.RLIMIT_CPU, cpu_seconds)
@@ -36,7 +36,7 @@ def limit(memory: int, cpu_seconds: int) -> None:
 
 
 def shut() -> bool:
-    """No thread of this process opens a file or a connection any more, or starts a program. False where the kernel has no such filter."""
+    """From now on no thread of this process can open a file or a connection, or start a program. False if the kernel has no such filter."""
     if platform.machine() not in _MACHINES:
         return False
     architecture, seccomp, refused = _MACHINES[platform.machine()]

@@ -57,7 +57,7 @@ _DESCRIPTIONS = {
 
 
 def serve(access: Access) -> None:
-    """Answers until stdin ends."""
+    """Answers requests until stdin ends."""
     server(access).run("stdio")
 
 
@@ -72,7 +72,7 @@ def server(access: Access) -> MCPServer[Any]:
 
 
 def _tool(method: Callable[..., str]) -> Callable[..., str]:
-    """The method with a description of each argument, its errors as errors of the protocol."""
+    """The method with a description of each argument; its errors become errors of the protocol."""
 
     @functools.wraps(method)
     def tool(**arguments: Any) -> str:

@@ -1,4 +1,4 @@
-"""Values of tables and trees for an answer: texts quoted, numbers short."""
+"""Values of tables and trees for an answer: texts are quoted, numbers are short."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def text_rows(rows: pl.DataFrame) -> list[Row]:
 
 
 def value_of(value: object) -> Value:
-    """A cell of a table."""
+    """The value of a table's cell."""
     if value is None or isinstance(value, bool | int):
         return value
     if isinstance(value, float):

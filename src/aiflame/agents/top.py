@@ -91,5 +91,5 @@ def diff_answer(base: Profile, new: Profile, by: str, metric: str, rows: int) ->
 
 
 def _without_gaps(row: Row) -> Row:
-    """Without the columns of an interval that is not known."""
+    """Without the columns of an interval that is unknown."""
     return {name: value for name, value in row.items() if value is not None and value != ""}

@@ -1,1 +1,1 @@
-"""Questions about a profile: pure functions from trees and tables to frames and frozen dataclasses. Nothing here draws."""
+"""Answers questions about a profile: pure functions from trees and tables to frames and frozen dataclasses. Nothing here draws."""

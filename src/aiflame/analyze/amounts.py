@@ -1,4 +1,4 @@
-"""Amounts as a person reads them, in sentences and in tables."""
+"""Formats amounts for people, in sentences and in tables."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def share(part: int, whole: int) -> str:
 
 
 def _three(value: float) -> str:
-    """Three digits that count."""
+    """The value with three significant digits."""
     digits = max(0, 2 - (len(str(int(abs(value)))) - 1))
     text = f"{value:,.{digits}f}"
     return text.rstrip("0").rstrip(".") if "." in text else text

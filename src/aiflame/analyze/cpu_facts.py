@@ -1,4 +1,4 @@
-"""CPU samples joined once with their function, their line in the program's source, and their meaning."""
+"""CPU samples joined with their function, their line in the program's source, and their meaning."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ class CpuFacts:
     """The metric of CPU samples: one of CLOCK."""
     rows: pl.DataFrame
     """process, thread, stack, step (-1: none), steady (1: in steady steps), phase, layer, op, waits ("" or `[OpenMP wait]` …), function,
-    function_kind and module (of the innermost function), file, line, caller (innermost line of the program's own source, and its
-    function), own (its author wrote the innermost Python function, too, in that file), value (ns)."""
+    function_kind and module (of the innermost function), file, line, caller (innermost line of the program's own source, and its function),
+    own (the program's author wrote the innermost Python function, too, in that file), value (ns)."""
     steps: pl.DataFrame
     """The steps, with the columns of `DeviceJoin.steps`."""
     fused: bool
-    """Time of compiled code was divided over its source ops: an estimate."""
+    """True if time of compiled code was divided over its source ops: an estimate."""
     samples: int
     steady_samples: int
-    """Those in steady steps."""
+    """The number of samples in steady steps."""
 
     @property
     def total(self) -> int:
@@ -55,7 +55,7 @@ def cpu_facts(profile: Tables, metric: str) -> CpuFacts:
     trie, own_lines = functions(profile), places(profile)
     meaning = of_samples(profile, CLOCK[metric])
     weight = sample_ns()
-    steady_steps(profile)  # by devices, where there are some
+    steady_steps(profile)  # from launches, if there are any
     placed = in_steps(profile, meaning.samples)
     samples = placed.lazy()
     measured = samples.group_by(_KEY).agg(value=weight.sum().cast(pl.Int64)).sort(_KEY).collect()
@@ -66,7 +66,7 @@ def cpu_facts(profile: Tables, metric: str) -> CpuFacts:
     leaf = trie.of_stacks(process, stack)
     innermost = trie.frames[trie.frame[leaf]]
     python = trie.frames[trie.frame[nodes.nearest(trie.parent, trie.frames["kind"].eq(int(Kind.PYTHON)).to_numpy()[trie.frame])[leaf]]]
-    # A stack may end with a mark for the reason of a wait; else the sample's state has it.
+    # A stack may end with a mark for the reason of a wait; otherwise the sample's state shows it.
     marked = pl.when(innermost["kind"] == int(Kind.WAIT)).then(innermost["name"])
     waits = pl.select(pl.coalesce(marked, states["name"].gather(measured["ending0"]), pl.lit(""))).to_series()
     rows = (

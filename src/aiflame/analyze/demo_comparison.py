@@ -20,7 +20,7 @@ class Way:
     value: int
     """Value of the function and its callees."""
     line: str
-    """The line with the largest part, "" when there is no line."""
+    """The line with the largest part, "" if there is none."""
 
 
 def ways(tree: Tree, metric: str, functions: Sequence[str]) -> list[Way]:
@@ -37,10 +37,10 @@ def ways(tree: Tree, metric: str, functions: Sequence[str]) -> list[Way]:
 
 
 def sentence(tree: Tree, metric: str, compared: Sequence[Way]) -> str:
-    """The comparison as a sentence; "" when there is nothing to compare."""
+    """The comparison as a sentence; "" if there is nothing to compare."""
     if len(compared) < 2:
         return ""
-    # The part of a label after a comma is for pictures.
+    # The part of a label after a comma is for flame graphs.
     whole, label = tree.total(metric), tree.metric(metric).label.partition(",")[0]
     parts = [f"{way.name} {100 * way.value / whole:.1f}%{f' (most at {way.line})' if way.line else ''}" for way in compared]
     parts[0] = parts[0].replace("%", f"% of the {label}", 1)
@@ -50,7 +50,7 @@ def sentence(tree: Tree, metric: str, compared: Sequence[Way]) -> str:
 
 
 def _inside(tree: Tree, functions: Sequence[str]) -> list[int]:
-    """For each node, which of the functions it is in; -1 for none."""
+    """For each node, the function that it is in, by its place in `functions`; -1 for none."""
     number = {name: index for index, name in enumerate(functions)}
     of_frame = [number.get(name, -1) for name in tree.frames["name"]]
     inside: list[int] = []

@@ -1,4 +1,4 @@
-"""A finding: one sentence about a cost in time, its number, and where to look."""
+"""A finding: one sentence about a cost in time, its number, and the view that shows it."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Literal
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """The view that proves the finding; unused fields are ""."""
+    """The view that shows the finding; unused fields are ""."""
 
     view: Literal["flame", "kernels", "tables", "timeline", "scope", "ranks"]
     metric: str = ""
     by: str = ""
     """Grouping, as `--by` has it."""
     search: str = ""
-    """A regular expression: for names of frames that the flame graph highlights, or for texts of rows that a table shows."""
+    """A regular expression: for names of frames that the flame graph highlights, or for texts in rows that a table shows."""
     kernel: str = ""
     """The kernel's name as compiled."""
     table: str = ""
@@ -23,22 +23,22 @@ class Evidence:
     place: str = ""
     """`file:line`, with its folders."""
     column: str = ""
-    """The table's column in which `names` are looked for."""
+    """The column of the table that contains `names`."""
     names: tuple[str, ...] = ()
-    """The finding's rows: each has one of these names in the column, or a name below one of them (`layers.3.attn` below `layers.3`)."""
+    """The finding's rows: in the column, each has one of these names, or a name below one of them (`layers.3.attn` below `layers.3`)."""
     stall: str = ""
-    """The reason for which the kernel's warps wait most."""
+    """The kernel's most frequent stall reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
     sentence: str
     share: float
-    """The number in the sentence: of GPU time, of the time, of CPU time, as the sentence says."""
+    """The number in the sentence: a share of GPU time, of elapsed time or of CPU time, as the sentence says."""
     view: Evidence
     kind: str = ""
-    """The sort of finding: `idle`, `hot-kernel` …"""
+    """The kind of finding: `idle`, `hot-kernel` …"""
     recoverable: float = 0.0
-    """The largest share of the whole time that better code might win: findings come in this order."""
+    """The largest share of the whole time that better code might win: findings are sorted by it."""
     of_whole_run: bool = False
-    """Its number and its evidence are those of the whole run, also where steps are the scope; the sentence says so."""
+    """Its number and its evidence cover the whole run, even if the scope is only some steps; the sentence says so."""

@@ -1,4 +1,4 @@
-"""How much of a tree of GPU time is time in which GPUs had nothing to do."""
+"""The share of idle time in a tree of GPU time."""
 
 from __future__ import annotations
 
@@ -7,6 +7,6 @@ from aiflame.profile.schema.kinds import Kind
 
 
 def idle_share(tree: Tree, metric: str) -> float:
-    """The share of the metric's total that lies in idle frames."""
+    """The share of the metric's total in idle frames."""
     total = tree.total(metric)
     return int(tree.values[metric][tree.kinds() == Kind.GPU_IDLE].sum()) / total if total else 0.0

@@ -1,4 +1,4 @@
-"""Numbers of phases, layers and ops as their names."""
+"""Turns numbers of phases, layers and ops into their names."""
 
 from __future__ import annotations
 

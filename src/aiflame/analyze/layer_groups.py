@@ -1,4 +1,4 @@
-"""Layers that are built alike: paths that differ in their indices alone."""
+"""Groups layers that are built alike: their paths differ only in indices."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ def around(path: str) -> list[str]:
 
 
 def within(path: str, layers: Sequence[str]) -> bool:
-    """Whether it is one of these layers, or inside of one."""
+    """True if the path is one of these layers, or inside of one."""
     return any(f"{path}.".startswith(f"{layer}.") for layer in layers)
 
 
 def layer_classes(profile: Tables, layers: pl.Series) -> dict[str, str]:
-    """The class of each layer, and of those around it, as far as it is known. Where several models run, a path begins with its model."""
+    """The class of each layer and of the layers around it, where known. If several models run, a path begins with its model."""
     of_paths: dict[str, str] = dict(profile.table("layer_names").select("path", "type").rows())
     paths = {path for layer in layers.unique() if layer for path in around(layer)}
     return {path: of_paths.get(path, of_paths.get(path.partition(".")[2], "")) for path in paths}
 
 
 def search(group: str) -> str:
-    """A regular expression that finds the frames of a group's innermost layers: of `layers.*.attn` frames are named `attn`, of `layers.*`
-    and of `layers.3` they are `layers.3`."""
+    """A regular expression that finds the frames of a group's innermost layers: for `layers.*.attn` the frames named `attn`, for `layers.*`
+    and `layers.3` those named `layers.3`."""
     names = group.split(".")
     last = ".".join(names[-2:]) if names[-1] == "*" or names[-1].isdecimal() else names[-1]
     return f"^{escaped(last).replace(escaped('*'), '[0-9]+')}$"

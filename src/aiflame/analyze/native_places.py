@@ -1,4 +1,5 @@
-"""Where stacks are in the program's own code, without Python, too: the innermost function that is none of a language's runtime."""
+"""Finds the place of stacks in the program's own code, including native code: the innermost function that does not belong to a language's
+runtime."""
 
 from __future__ import annotations
 
@@ -33,7 +34,7 @@ _PRIMITIVES = {
     "a read-write lock": pl.col("name").str.contains(r"^_*pthread_rwlock_|^std::(__)?shared_(timed_)?mutex"),
 }
 HELD = "a read-write lock"
-"""The only one of them that a thread holds."""
+"""The only one of these primitives that a thread holds."""
 
 
 def own_places(profile: Analysis, process: Ints, thread: Ints, stack: Ints) -> pl.DataFrame:
@@ -45,7 +46,7 @@ def own_places(profile: Analysis, process: Ints, thread: Ints, stack: Ints) -> p
 
 
 def primitives(trie: Functions, leaf: Ints) -> pl.Series:
-    """The primitive that C and C++ code waits for; "" for a mutex, and in Python, whose locks are made of others."""
+    """The synchronization primitive for which C and C++ code waits; "" for a mutex, and in Python, whose locks are built from others."""
     names = pl.Series(["", *_PRIMITIVES])
     row = np.zeros(len(leaf), dtype=np.int64)
     for number, frames in enumerate(_PRIMITIVES.values(), 1):
@@ -62,13 +63,13 @@ class NativePlaces:
     _place: Ints
 
     def of_stacks(self, process: Ints, stack: Ints) -> Ints:
-        """The row of each stack's place, 0 where it has none."""
+        """The row of each stack's place, 0 if it has none."""
         return self._stacks.at(self._place, process, stack)
 
 
 @once
 def native_places(profile: Analysis) -> NativePlaces:
-    """Functions with a source file of the program's own count first: others may be libraries that it uses."""
+    """Functions with a source file of the program's own are preferred: others may belong to libraries that it uses."""
     words = word_trie(profile)
     none = pl.DataFrame([("", 0, "", "")], schema=_SCHEMA, orient="row")
     without_python = profile.table("processes").filter(pl.col("python") == 0)["process"].to_list()
@@ -81,7 +82,7 @@ def native_places(profile: Analysis) -> NativePlaces:
     place = np.zeros(0, dtype=np.int64)
     rows = none
     for candidates in (native.with_columns(file=pl.lit(""), line=pl.lit(0)), sourced):
-        # The deepest of those that were inlined into each other.
+        # The innermost of several inlined functions.
         frames = candidates.sort("process", "frame", "depth", descending=[False, False, True]).unique(["process", "frame"], keep="first")
         frames = frames.select("process", "frame", "file", pl.col("line").cast(pl.Int64), "module", function="name")
         here = words.distinct.join(frames, on=["process", "frame"], how="left", maintain_order="left")

@@ -16,8 +16,8 @@ _COLUMNS = {"process": pl.String, "step": pl.Int64, "phase": pl.String, "value":
 
 
 def phase_times(tree: Tree, metric: str | None = None) -> pl.DataFrame:
-    """Of a tree grouped by step: process (its frame's name), step (null: outside of all), phase, value; one row for each that has a value,
-    in the order of processes and steps. Values without a phase, such as idle time of a GPU, are left out."""
+    """From a tree grouped by step: process (its frame's name), step (null: outside of all), phase, value; a row for each phase with a
+    value, in the order of processes and steps. Values without a phase, such as idle time of a GPU, are left out."""
     values = tree.values[metric or tree.metrics[0].name]
     carrying = np.flatnonzero(values)
     names = tree.frames["name"]
@@ -35,7 +35,7 @@ def phase_times(tree: Tree, metric: str | None = None) -> pl.DataFrame:
 
 
 def over_steps(times: pl.DataFrame) -> pl.DataFrame:
-    """phase, total, min, median, max over all steps of all processes; first those of whole steps (phase WHOLE), then phases, longest first.
+    """phase, total, min, median, max over all steps of all processes; first for whole steps (phase WHOLE), then for phases, longest first.
     A step without a phase counts as 0 for it."""
     inside = times.filter(pl.col("step").is_not_null())
     every = inside.select("process", "step").unique()
@@ -50,6 +50,6 @@ def over_steps(times: pl.DataFrame) -> pl.DataFrame:
 
 
 def _named(tree: Tree, names: pl.Series, kind: Kind, at: NDArray[np.int64]) -> pl.Series:
-    """The name of the nearest frame of a kind around each of these nodes, null where there is none."""
+    """The name of the nearest frame of a kind around each of these nodes, null if there is none."""
     node = nodes.nearest(tree.parent, tree.kinds() == kind)[at]
     return pl.select(pl.when(pl.Series(node >= 0)).then(names.gather(tree.frame[np.maximum(node, 0)]))).to_series()

@@ -1,4 +1,4 @@
-"""Where in the program's own source each stack is: the innermost Python line that its author wrote."""
+"""Finds the place of each stack in the program's own source: the innermost Python line that the program's author wrote."""
 
 from __future__ import annotations
 
@@ -19,43 +19,43 @@ from aiflame.profile.tables.interface import Tables
 from aiflame.resolve.python.packages import package
 
 _SCRIPT = r"(^|/)bin/[^/.]+$"
-"""The script of a tool, such as pytest, beside its interpreter: its module only calls the tool."""
+"""The script of a tool such as pytest, beside its interpreter: it only calls the tool's module."""
 NOWHERE = ("", 0, "")
 _BY_EXEC = "<string>"
-"""Mostly methods that `dataclasses` and `collections` write: the author's line is the one that called them."""
+"""Mostly methods that `dataclasses` and `collections` generate; the author's line is the one that called them."""
 _IMPORTS = pl.col("file").str.contains(IMPORT_FILES)
 _SCHEMA = {"file": pl.String, "line": pl.Int64, "function": pl.String}
 
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """The lines of a program, and the one that each of its stacks is at."""
+    """The lines of a program, and the line of each of its stacks."""
 
     rows: pl.DataFrame
-    """file, line, function, and `own`: its author wrote it, not a library's. Row 0 is nowhere."""
+    """file, line, function, and `own`: the program's author wrote it. Row 0 means none."""
     _stacks: StackKeys
     _place: Ints
-    """For each row of the stacks."""
+    """The place of each row of the stacks."""
     _words: WordTrie
     _of_word: Ints
-    """The row of each distinct word, 0 where it is no Python."""
+    """The row of each distinct word, 0 if it is not Python."""
 
     def under(self, file: str, line: int, process: Ints, stack: Ints) -> Mask:
-        """Which stacks have this line in them, at any depth."""
+        """True for the stacks that contain this line, at any depth."""
         rows = ((self.rows["file"] == file) & (self.rows["line"] == line)).to_numpy()
         here: Ints = np.where(rows[self._of_word], self._of_word, 0)
         held: Mask = self._stacks.at(self._words.nearest(self._words.of_nodes(here))[1:], process, stack) > 0
         return held
 
     def importing(self, process: Ints, stack: Ints) -> Mask:
-        """Which stacks are in an import that a line of the program's own asked for."""
+        """True for the stacks in an import that a line of the program's own started."""
         own, imports = (self.rows.select(mask).to_series().to_numpy()[self._of_word] for mask in ("own", _IMPORTS))
         nearest = self._words.nearest(self._words.of_nodes(np.where(own, 1, np.where(imports, 2, 0)).astype(np.int64)))[1:]
         imported: Mask = self._stacks.at(nearest, process, stack) == 2
         return imported
 
     def of_stacks(self, process: Ints, stack: Ints) -> Ints:
-        """The row of each stack's place, 0 where it has none."""
+        """The row of each stack's place, 0 if it has none."""
         return self._stacks.at(self._place, process, stack)
 
 
@@ -64,12 +64,12 @@ def place_text(file: str, line: int) -> str:
 
 
 def short_place(place: str) -> str:
-    """The place without its folders, as sentences name it."""
+    """The place without its folders, for sentences."""
     return place.rpartition("/")[2]
 
 
 def hottest(rows: pl.DataFrame) -> tuple[str, str]:
-    """The line with the largest sum of values, as `place_text`, and its function. Columns file, line, caller, value."""
+    """The line with the largest sum of values, as `place_text`, and its function. Columns: file, line, caller, value."""
     lines = rows.filter(pl.col("file") != "").group_by("file", "line").agg(pl.col("value").sum(), pl.col("caller").first())
     lines = lines.sort("value", "file", "line", descending=[True, False, False])
     return (place_text(lines["file"][0], lines["line"][0]), lines["caller"][0]) if len(lines) else ("", "")
@@ -77,8 +77,8 @@ def hottest(rows: pl.DataFrame) -> tuple[str, str]:
 
 @once
 def places(profile: Analysis) -> Places:
-    """Innermost line of the program's own files; of a library's where a stack has none of the program's. Threads that native code has
-    started stand where they were started."""
+    """The innermost line in the program's own files; if a stack has none, in a library's. Threads that native code has started have the
+    place where they were started."""
     words = word_trie(profile)
     symbols = profile.table("symbols") if profile.has("symbols") else None
     none = pl.DataFrame([NOWHERE], schema=_SCHEMA, orient="row")
@@ -110,17 +110,18 @@ def _own() -> pl.Expr:
 
 
 def is_foreign(file: str, function: str) -> bool:
-    """Not the program's own source."""
+    """True for code that is not the program's own."""
     return not pl.DataFrame({"file": [file], "function": [function]}).select(_own()).item()
 
 
 def begins_a_tool(file: str, function: str) -> bool:
-    """It is where a library's own program begins, such as mypy: all of it is below."""
+    """True where a library's own program begins, such as mypy: everything is below it."""
     return is_foreign(file, function) and (function == "<module>" or file.endswith("/__main__.py"))
 
 
 def place_of(profile: Tables, process: Ints, thread: Ints, stack: Ints) -> Ints:
-    """Where stacks are in the program's source, as rows of `places`; a stack without Python, where its thread was started."""
+    """The places of stacks in the program's source, as rows of `places`; for a stack without Python, the place where its thread was
+    started."""
     own_lines = places(profile)
     place = own_lines.of_stacks(process, stack)
     if (place > 0).all():
@@ -130,8 +131,8 @@ def place_of(profile: Tables, process: Ints, thread: Ints, stack: Ints) -> Ints:
 
 
 def _of_threads(profile: Tables, own_lines: Places) -> tuple[Ints, Ints]:
-    """Keys (process << 32 | thread, sorted) of threads, and the place where each was started: nowhere if that was during an import, as of
-    the threads of BLAS, whose work other lines ask for."""
+    """Keys (process << 32 | thread, sorted) of threads, and the place where each was started. Threads that were started during an import
+    have none: threads of BLAS, for instance, then work for other lines."""
     threads = (
         profile.table("threads").select(pl.col("process", "id", "creator").cast(pl.Int64)).unique(["process", "id"]).sort("process", "id")
     )

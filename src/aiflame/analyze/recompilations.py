@@ -14,7 +14,7 @@ from aiflame.analyze.spans import union
 from aiflame.attribute.analysis import Analysis
 
 LEAST_TIMES = 3
-"""Twice is usual: the second time, Dynamo makes a size that has changed dynamic by itself; a last batch is smaller."""
+"""Twice is usual: the second time, Dynamo makes a changed size dynamic by itself; a last batch is smaller."""
 
 
 class Changed(Enum):
@@ -30,20 +30,20 @@ class Changed(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Recompiled:
-    """The function that took longest to compile, of those whose arguments changed in the same way."""
+    """Of the functions whose arguments changed in the same way, the one that took longest to compile."""
 
     function: str
     place: str
     times: int
     changed: Changed
     because: str
-    """Follows "because"."""
+    """Text after "because"."""
     functions: int
-    """The number of functions that were compiled again, this one included."""
+    """The number of functions that were compiled again, including this one."""
     ns: int
     """Time of all compilations of these functions."""
     traced: bool
-    """By JAX."""
+    """JAX traced them."""
 
     @property
     def kind(self) -> str:
@@ -99,7 +99,7 @@ def sentence(of: Recompiled) -> str:
 
 
 def _read(reason: str) -> tuple[Changed, str, str]:
-    """The change, in words, and the value before it."""
+    """The change in words, and the earlier value."""
     guard = _LOCAL.sub(r"\1", reason.partition(": ")[2] or reason).partition("#")[0].partition("\n")[0].strip()
     if match := _SIZE.search(guard):
         return Changed.SIZE, f"dimension {match['at']} of {match['name'][:_LONGEST]} changes", match["was"]

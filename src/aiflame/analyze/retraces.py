@@ -12,8 +12,8 @@ _LONGEST = 60
 
 
 def retraces(profile: Analysis) -> pl.DataFrame:
-    """process, function, file, line, changed (a value of `Changed`), change (follows "because"), was (the value before), and begin_ns and
-    end_ns: of the call that traced and compiled, or of the trace alone where no call was recorded around it."""
+    """process, function, file, line, changed (a value of `Changed`), change (text after "because"), was (the earlier value), and begin_ns
+    and end_ns of the call that traced and compiled, or only of the trace if no call around it was recorded."""
     names = ("begin_ns", "end_ns")
     times = [pl.col(name).clip(upper_bound=LATEST).cast(pl.Int64) for name in names]
     rows = profile.table("jit_traces").with_columns(*times, pl.col("line").cast(pl.Int64)).filter(pl.col("change") != "other")
@@ -30,7 +30,8 @@ def retraces(profile: Analysis) -> pl.DataFrame:
     )
     if not profile.has("jit_calls"):
         return rows
-    # Recorded calls of one thread do not overlap: the last that began before a trace is the one around it, or another thread's is.
+    # Recorded calls of one thread do not overlap: the last one that began before a trace is either the call around it, or a call of another
+    # thread.
     calls = profile.table("jit_calls").select("process", "thread", *times).rename({"begin_ns": "call", "end_ns": "returned"}).sort("call")
     of_threads = rows.with_row_index("row").join(calls.select("process", "thread").unique(), on="process").sort("begin_ns")
     around = of_threads.join_asof(calls, left_on="begin_ns", right_on="call", by=["process", "thread"], check_sortedness=False)

@@ -1,4 +1,4 @@
-"""The kernel's account of the recorded processes: threads with a CPU and without one, page faults, a quota."""
+"""The kernel's accounts of the recorded processes: threads with and without a CPU, page faults, quota."""
 
 from __future__ import annotations
 
@@ -16,56 +16,57 @@ from aiflame.attribute.meaning.events import LATEST
 
 Floats = NDArray[np.float64]
 _Values = tuple[Ints, Floats]
-"""Moments, and the values read then."""
+"""Moments, and the values read at them."""
 PAGE = 4096
 MOST_PARTS = 100_000
 """The most parts: in a recording of more than half a day, parts are longer."""
 PART_NS = 500_000_000
-"""Values of several processes, which are read at different moments, are averages over parts of this length."""
+"""Values of several processes, which are read at different moments, are means over parts of this length."""
 
 LEAST_LOOKS = 20
 OWN = 0.5
-"""Of the CPUs, used by the program itself while its threads want one: they wait for one another. With less, other programs have them."""
+"""A share of the CPUs: if the program itself uses this much while its threads want a CPU, they wait for one another; if less, other
+programs have the CPUs."""
 CROWDED = 0.3
-"""Of the time in which a thread could run. Beside four busy programs on two processors a server's shares were up to 7 points off, with a
-processor of its own at most 1.5 (benchmarks/cpu/own_clock.py)."""
+"""A share of the time in which a thread could run. Beside four busy programs on two processors a server's shares were up to 7 points off,
+with a processor of its own at most 1.5 (benchmarks/cpu/own_clock.py)."""
 SHORT_TURN_S = 0.002
-"""Half of a tick with HZ=250. Turns of 5 to 25 ms were sampled right; those of threads that only compute end with a tick."""
+"""Half of a tick with HZ=250. Turns of 5 to 25 ms were sampled correctly; those of threads that only compute end with a tick."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scheduling:
-    """Sums over the recorded processes, for each part of the time in which the kernel was asked."""
+    """Sums over the recorded processes, for each part of the time."""
 
     running: Floats
-    """Threads that ran, on average."""
+    """The mean number of threads that ran."""
     ready: Floats
-    """Threads that were ready to run, and had no CPU."""
+    """The mean number of threads that were ready to run, but had no CPU."""
     faults: Floats
     """Page faults a second."""
     from_disk: Floats
-    """Those of them that had to wait for a disk."""
+    """Page faults a second that had to wait for a disk."""
     kernel: Floats
-    """Threads that ran in the kernel."""
+    """The mean number of threads that ran in the kernel."""
     turns: Floats
-    """How often a second a thread was given a CPU."""
+    """How often a thread was given a CPU, per second."""
     seconds: float
-    """From the first look to the last."""
+    """From the first reading to the last."""
     resident: float
-    """Pages of memory that they had at most."""
+    """The most pages of memory that they had."""
     cpus: float
-    """Those that the processes may use, by affinity and quota."""
+    """The CPUs that the processes may use, by affinity and quota."""
     looks: int
-    """Looks at the process that was looked at most often."""
+    """The number of readings of the process that was read most often."""
 
 
 @dataclass(frozen=True, slots=True)
 class Quota:
     cpus: float
     used: float
-    """CPUs, on average; NaN where it is unknown."""
+    """The mean number of CPUs used; NaN if unknown."""
     held_up: float
-    """CPUs that it would have used, had the kernel let it."""
+    """The number of CPUs that the quota kept it from using."""
     looks: int
 
 
@@ -82,7 +83,7 @@ _CPUS, _RESIDENT = "usable CPUs", "resident memory"
 
 @once
 def scheduling(profile: Analysis) -> Scheduling | None:
-    """None where the kernel was not asked."""
+    """None if the kernel's accounts were not recorded."""
     by_process: dict[str, dict[str, _Values]] = {}
     for (device, name), values in _series(profile, "process", (*_OF_PROCESSES, _CPUS, _RESIDENT)).items():
         by_process.setdefault(device, {})[name] = values
@@ -108,7 +109,7 @@ def scheduling(profile: Analysis) -> Scheduling | None:
 
 @once
 def quota(profile: Analysis) -> Quota | None:
-    """None without one."""
+    """None if there is no quota."""
     series = _series(profile, "cgroup", ("limit", "used", "held up"))
     if ("", "limit") not in series or ("", "held up") not in series:
         return None
@@ -121,7 +122,7 @@ def quota(profile: Analysis) -> Quota | None:
 
 
 def others_have_cpus(profile: Analysis) -> bool:
-    """Threads were ready to run for a good part of their time, while the program itself used less than half of the CPUs."""
+    """True if threads were ready to run for a good part of their time, while the program itself used less than half of the CPUs."""
     seen = scheduling(profile)
     if seen is None or seen.looks < LEAST_LOOKS:
         return False
@@ -130,16 +131,16 @@ def others_have_cpus(profile: Analysis) -> bool:
 
 
 def ready_share(profile: Analysis) -> float:
-    """The part of the time in which a thread was ready to run and had no CPU, where the program hardly has more than one that runs."""
+    """The part of the time in which a thread was ready to run and had no CPU, in a program that seldom runs more than one thread."""
     seen = scheduling(profile)
     return min(float(seen.ready.mean()), 1.0) if seen is not None else 0.0
 
 
 def uneven_samples(profile: Analysis) -> str:
-    """A note on shares of CPU time of a program that ran in short turns while others had the CPUs; "" where they are right.
+    """A note on shares of CPU time for a program that ran in short turns while other programs had the CPUs; "" if the shares are right.
 
-    The kernel looks at timers of CPU time when its clock ticks, and that is also when it takes a CPU from one program and gives it to
-    another: where turns are shorter than a tick, samples meet some parts of them more often than others.
+    The kernel checks timers of CPU time when its clock ticks, and that is also when it moves a CPU from one program to another: if turns
+    are shorter than a tick, samples hit some parts of them more often than others.
     """
     seen = scheduling(profile)
     if seen is None or seen.looks < LEAST_LOOKS or not seen.turns.any():
@@ -158,14 +159,14 @@ def uneven_samples(profile: Analysis) -> str:
 
 @once
 def memory_pressure(profile: Analysis) -> float:
-    """The part of the time in which some program of the machine waited for memory; 0 where it is unknown."""
+    """The part of the time in which some program on the machine waited for memory; 0 if unknown."""
     moments, values = _series(profile, "pressure", ("some waited",)).get(("memory", "some waited"), (np.zeros(0), np.zeros(0)))
     lasted = np.diff(moments)
     return float((values[:-1] * lasted).sum() / lasted.sum()) / 100 if lasted.sum() > 0 else 0.0
 
 
 def by_series(profile: Analysis) -> pl.DataFrame:
-    """device, name, unit, mean, most: the kernel's account of processes and of their control group."""
+    """device, name, unit, mean, most: the kernel's accounts of processes and of their control group."""
     if not profile.has("telemetry_series") or not profile.has("telemetry"):
         return pl.DataFrame()
     series = profile.table("telemetry_series").filter(pl.col("source").is_in(["process", "cgroup"]))
@@ -186,7 +187,7 @@ def _series(profile: Analysis, source: str, names: tuple[str, ...]) -> Mapping[t
 
 
 def _means(edges: Floats, looks: Ints, rate: _Values | None) -> Floats:
-    """The mean of a rate in each part of the time. A value of it holds until the next look."""
+    """The mean of a rate in each part of the time. A value holds until the next reading."""
     if rate is None or len(looks) < 2:
         return np.zeros(len(edges) - 1)
     value = np.zeros(len(looks))

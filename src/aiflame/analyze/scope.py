@@ -1,7 +1,7 @@
-"""The scope of a profile: the time that its first screen, its tables, its findings and `top` speak of.
+"""The scope of a profile: the time that its first screen, its tables, its findings and `top` cover.
 
-That is its steady steps, where it has some. Warm-up, start-up and all else outside of them are left out, with a line that says so
-(`overview.scope_line`). Without such steps, or where a person asks for it, it is the whole run.
+It is the profile's steady steps, if it has some. Warm-up, start-up and everything else outside of them are left out, with a line that says
+so (`overview.scope_line`). Without steady steps, or if the user asks for it, it is the whole run.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from aiflame.profile.schema.kinds import Kind
 from aiflame.profile.tables.interface import Tables
 
 FEW_SAMPLES = 50
-"""Least number of samples in steady steps of a program without a device: fewer say nothing about the steps."""
+"""Smallest number of samples in steady steps of a program without a device: fewer show nothing about the steps."""
 
 
 def analysis_of(profile: Tables, *, whole_run: bool) -> Analysis:
-    """An analysis of the profile; `whole_run`: everything is in its scope."""
+    """An analysis of the profile; `whole_run`: its scope is the whole run."""
     analysis = Analysis(profile)
     if whole_run:
         analysis.keep(asked_for_all, True)
@@ -33,13 +33,13 @@ def analysis_of(profile: Tables, *, whole_run: bool) -> Analysis:
 
 @once
 def asked_for_all(profile: Analysis) -> bool:
-    """A person asked for the whole run."""
+    """True if the user asked for the whole run."""
     return False
 
 
 @once
 def steady_scope(profile: Analysis) -> Steady | None:
-    """The steps that are its scope; None: the whole run is."""
+    """The steps in its scope; None: the scope is the whole run."""
     return steady_steps(profile) if has_steady_steps(profile) and not asked_for_all(profile) else None
 
 
@@ -50,13 +50,13 @@ def whole_run_text(profile: Analysis) -> str:
 
 @once
 def has_steady_steps(profile: Analysis) -> bool:
-    """It has steps that may be its scope: a person may choose between them and the whole run."""
+    """True if it has steps that may be its scope: then the user may choose between them and the whole run."""
     return bool(steady_steps(profile).first) and not too_short(profile)
 
 
 @once
 def steady_steps(profile: Analysis) -> Steady:
-    """The steady steps, by how long they took on devices; on hosts where they used none."""
+    """The steady steps, judged by their duration on devices, or on hosts if they used none."""
     rows = profile_steps(profile).rows
     if not len(rows) or is_empty(profile, "kernels"):
         return steady(profile)
@@ -78,7 +78,7 @@ def steady_steps(profile: Analysis) -> Steady:
 
 @once
 def too_short(profile: Analysis) -> bool:
-    """A program that uses no device has too few samples in its steady steps."""
+    """True for a program without devices that has too few samples in its steady steps."""
     steady_steps(profile)
     clock = CLOCK.get(default_metric(profile))
     if clock is None:
@@ -87,7 +87,7 @@ def too_short(profile: Analysis) -> bool:
 
 
 def kernels_in_steps(profile: Analysis) -> pl.DataFrame | None:
-    """name, launches, time of kernels in the steps that are its scope; None where the whole run is."""
+    """name, launches, time of kernels in the steps of the scope; None if the scope is the whole run."""
     if steady_scope(profile) is None:
         return None
     sites = work(profile, in_steady_steps(None)).sites.filter(pl.col(STEADY) == 1, pl.col("kind") == int(Kind.GPU_KERNEL))
@@ -95,7 +95,7 @@ def kernels_in_steps(profile: Analysis) -> pl.DataFrame | None:
 
 
 def in_scope(profile: Tables, steps: pl.DataFrame) -> pl.DataFrame:
-    """Those of these steps (process, step, …) that are the scope; none where the whole run is."""
+    """Those of these steps (process, step, …) that are in the scope; none if the scope is the whole run."""
     scope = steady_scope(Analysis.of(profile))
     first = scope.first if scope is not None else {}
     least = pl.col("process").replace_strict(first, default=None, return_dtype=pl.Int64)

@@ -1,4 +1,4 @@
-"""Waiting in the scope of a profile: of its steady steps, where these are the scope."""
+"""Waiting in the scope of a profile: in its steady steps, if these are the scope."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from aiflame.attribute.meaning.steady import Steady
 
 @once
 def scoped_waiting(profile: Analysis) -> Waiting | None:
-    """None where waits were not recorded."""
+    """None if waits were not recorded."""
     of, steps = waiting(profile), steady_scope(profile)
     return of if of is None or steps is None else _within(of, steps)
 
 
 def scoped_threads(profile: Analysis) -> pl.DataFrame:
-    """`waiting.threads_of`, with the time that each elapsed in the scope."""
+    """`waiting.threads_of`, with the elapsed time of each in the scope."""
     threads, steps = threads_of(profile), steady_scope(profile)
     return threads if steps is None else _threads_within(threads, steps)
 
@@ -52,8 +52,8 @@ def _of_process(steps: Steady, process: int) -> Spans:
 
 
 def inside_steps(rows: pl.DataFrame, begin: str, end: str, steps: Steady) -> pl.DataFrame:
-    """Adds a column `inside`: how much of each row's time lies in the steps. A process without steps works for those that have some: it
-    counts during all of them."""
+    """Adds a column `inside`: how much of each row's time is in the steps. A process without steps works for those that have some, and
+    counts during all of their steps."""
     every = union(steps.begin, steps.end)
     own = {process: _of_process(steps, process) for process in steps.first}
     begins, ends, process = (rows[name].cast(pl.Int64).to_numpy() for name in (begin, end, "process"))

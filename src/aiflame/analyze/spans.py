@@ -1,4 +1,4 @@
-"""Arithmetic on intervals of time that may overlap. Whole numbers, each moment counted once."""
+"""Arithmetic on intervals of time. Whole numbers; each moment counts once."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from aiflame.attribute.arrays.types import Ints
 
 @dataclass(frozen=True, slots=True)
 class Spans:
-    """Intervals [begin, end) in the order of time that neither overlap nor touch."""
+    """Intervals [begin, end), in the order of time, that neither overlap nor touch."""
 
     begin: Ints
     end: Ints
@@ -38,7 +38,7 @@ class Spans:
 
 
 def union(begin: Ints, end: Ints) -> Spans:
-    """The time that intervals, in any order, cover together; those without length cover nothing."""
+    """The union of intervals in any order; those without length cover nothing."""
     long = end > begin
     if not long.all():
         begin, end = begin[long], end[long]
@@ -69,7 +69,7 @@ def both(one: Spans, other: Spans) -> Spans:
 
 
 def without(one: Spans, other: Spans) -> Spans:
-    """The time that the first alone covers."""
+    """The time that only the first covers."""
     moment = np.concatenate([one.begin, one.end, other.begin, other.end])
     step = np.concatenate([np.repeat([1, -1], len(one)), np.repeat([-1, 1], len(other))])
     order = np.argsort(moment, kind="stable")

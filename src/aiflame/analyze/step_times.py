@@ -1,4 +1,4 @@
-"""How long each step took by the clock: on the device where it launched work, else on the host; and which one stands out."""
+"""The duration of each step: on the device where it launched work, otherwise on the host; and the longest step."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ class Steps:
     median_ns: int
     max_ns: int
     slowest: int
-    """Number of the longest step; the first step of a process, which warms up, counts only where there is no other."""
+    """Number of the longest step; the first step of a process, which warms up, counts only if there is no other."""
     slowest_ns: int
 
 
 def step_times(on_host: pl.DataFrame, on_device: pl.DataFrame) -> pl.DataFrame:
     """STEP_TIMES in the order of processes and steps. `on_host`: `DeviceJoin.steps`; `on_device`: `occupancy.per_step`. With several
-    devices, a step lasts from the first beginning to the last end."""
+    devices, a step lasts from the first begin to the last end."""
     device = on_device.group_by("process", "step").agg(pl.col("begin_ns").min(), pl.col("end_ns").max())
     host = on_host.select(pl.col("process", "step", "begin_ns", "end_ns").cast(pl.Int64))
     both = host if device.is_empty() else pl.concat([device, host.join(device, on=["process", "step"], how="anti")])
@@ -35,12 +35,12 @@ def step_times(on_host: pl.DataFrame, on_device: pl.DataFrame) -> pl.DataFrame:
 
 
 def steady(times: pl.DataFrame) -> pl.DataFrame:
-    """Without the first step of each process: that one compiles, allocates and fills caches. One step alone is no step that repeats."""
+    """Without the first step of each process, which compiles, allocates and fills caches. A single step does not count as a step."""
     return times.filter(pl.col("step") > pl.col("step").min().over("process"))
 
 
 def over_all(times: pl.DataFrame) -> Steps | None:
-    """None where there are no steps."""
+    """None if there are no steps."""
     if times.is_empty():
         return None
     took: NDArray[np.int64] = times["took"].to_numpy()

@@ -1,4 +1,4 @@
-"""Calls of runtimes, kernels and bytes added up: how often, how long, how much, how many failed."""
+"""Adds up calls of runtimes, kernels and bytes: how often, how long, how much, how many failed."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Section:
     threads: int
     """Threads of a HOST section, or devices of another one."""
     rows: pl.DataFrame
-    """name, calls, total, mean, min, max (ns; of TRAFFIC bytes), share (of the section's total), failed; `owner`, if asked for."""
+    """name, calls, total, mean, min, max (ns; for TRAFFIC bytes), share (of the section's total), failed; `owner`, if asked for."""
 
     @property
     def total(self) -> int:
@@ -65,7 +65,7 @@ def to_json(sections: list[Section]) -> list[dict[str, object]]:
 
 
 def _hosts(profile: Tables, extended: bool) -> Iterator[Section]:
-    """Traced calls; of runtimes whose calls are not traced, those that gave a device work or waited for it."""
+    """Traced calls; for runtimes whose calls are not traced, those that launched work or waited for it."""
     calls = _calls(profile)
     traced = set(calls.select(pl.col("backend").unique()).collect()["backend"].to_list())
     every = pl.concat([calls, _launches(profile).filter(~pl.col("backend").is_in(list(traced)))])
@@ -90,7 +90,7 @@ def _devices(profile: Tables, extended: bool) -> Iterator[Section]:
 def _traffic(profile: Tables, extended: bool) -> Iterator[Section]:
     copied = profile.scan("copies").select("process", "api", "device", time=_bytes(), name=_copy_name())
     copied = _on_devices(copied).with_columns(thread=pl.lit(0, pl.UInt32))
-    # Copies are the traffic of a device's runtime: its calls only ask for them, and for memory.
+    # Copies are the traffic of a device's runtime; its calls only request them, or allocate memory.
     sends = (pl.col("bytes") > 0) & ~pl.col("backend").is_in([int(backend) for backend in _OF_API.values()])
     sent = _calls(profile).filter(sends).with_columns(time=_bytes(), device=pl.lit(""))
     columns = ["process", "backend", "device", "thread", "name", "time", "failed"]
@@ -109,7 +109,7 @@ def _calls(profile: Tables) -> pl.LazyFrame:
 
 
 def _launches(profile: Tables) -> pl.LazyFrame:
-    """Calls that gave a device work, and those in which a thread waited for one."""
+    """Calls that launched work on a device, and those in which a thread waited for it."""
     waits = profile.scan("syncs").select(*JOIN, "kind", "start_ns", "end_ns")
     calls = profile.scan("launches").select(*_joined(), "thread", "begin_ns", "end_ns")
     named = calls.join(waits.select(*_joined(), "kind").unique(JOIN), on=JOIN, how="left")
@@ -141,7 +141,7 @@ def _copy_name() -> pl.Expr:
 
 
 def _took(begin: str) -> pl.Expr:
-    """Damaged records may end before they begin, or never."""
+    """The duration; damaged records may end before they begin, or never."""
     took = (pl.col("end_ns") - pl.col(begin)).clip(upper_bound=LONGEST_NS)
     return pl.when(pl.col("end_ns") > pl.col(begin)).then(took.cast(pl.Int64)).otherwise(0)
 

@@ -41,7 +41,7 @@ def top(tree: Tree, by: str = "function", metric: str | None = None, *, alike: b
     metric = metric or tree.metrics[0].name
     asked = np.isin(tree.kinds(), listed.kinds)
     if by == RANK:
-        asked &= tree.parent == 0  # processes that a rank has started belong to it
+        asked &= tree.parent == 0  # processes that a rank has started belong to the rank
     at = nodes.nearest(tree.parent, asked)
     frames, frame = _whole_paths(tree, listed.kinds[0], listed.path) if listed.path else (tree.frames, tree.frame)
     alike &= by == "layer"
@@ -53,7 +53,7 @@ def top(tree: Tree, by: str = "function", metric: str | None = None, *, alike: b
     own = nodes.gather(item, tree.values[metric], len(items))
     total = totals_once(tree, item, at == np.arange(len(tree)), metric, len(items))
     total[0] = own[0]  # values outside of all items have no callees
-    if by == "line":  # a function stands in this list for its time without a known line, and for nothing else
+    if by == "line":  # a function is in this list only for its time without a known line
         total[~items["kind"].is_in(LINE_KINDS).to_numpy() & (own == 0)] = 0
     whole = max(tree.total(metric), 1)
     counts = []
@@ -121,7 +121,7 @@ def _group_of_layers() -> pl.Expr:
 
 
 def _class_of_layer() -> pl.Expr:
-    """`layers.3.mlp (app.Mlp)` → `(app.Mlp)`: the path in front differs from layer to layer."""
+    """`layers.3.mlp (app.Mlp)` → `(app.Mlp)`: the path before it differs from layer to layer."""
     layer = pl.col("kind") == int(Kind.LAYER)
     return pl.when(layer).then(pl.col("full_name").str.extract(r"(\([^ ()]*\))$").fill_null("")).otherwise("full_name")
 
@@ -147,7 +147,7 @@ def _whole_paths(tree: Tree, kind: Kind, between: str) -> tuple[pl.DataFrame, ND
 
 
 def _items(frames: pl.DataFrame, by: str) -> tuple[pl.DataFrame, NDArray[np.int64]]:
-    """The distinct items, row 0 for values outside all of them, and for each frame its item."""
+    """The distinct items, row 0 for values outside of all, and for each frame its item."""
     none = frame_table([Frame("[reason unknown]" if by == "stall" else f"[no {by}]", Kind.UNATTRIBUTED)])[1:]
     if by == "module":
         module = pl.when(pl.col("kind") == int(Kind.PYTHON)).then(pl.lit("Python")).when(pl.col("module") != "").then("module")
@@ -169,11 +169,12 @@ def _items(frames: pl.DataFrame, by: str) -> tuple[pl.DataFrame, NDArray[np.int6
 
 
 def totals_once(tree: Tree, item: NDArray[np.int64], decides: NDArray[np.bool_], metric: str, size: int) -> NDArray[np.int64]:
-    """For each item the totals of its outermost nodes: those with no node of the same item above them."""
+    """For each item the sum over its outermost nodes: those with no node of the same item above them."""
     place, count = nodes.preorder(tree.parent)
     own_nodes = np.flatnonzero(decides)
     order = own_nodes[np.lexsort((place[own_nodes], item[own_nodes]))]
-    # A node's subtree is the run [place, place + count); within an item, a node lies in an earlier one's run or begins after it.
+    # A node's subtree is the run [place, place + count); among the nodes of an item, a node is inside the run of an earlier one or begins
+    # after it.
     base = item[order] * (len(tree) + 1)
     reach = np.maximum.accumulate(base + place[order] + count[order]) if len(order) else base
     outermost = np.ones(len(order), dtype=np.bool_)

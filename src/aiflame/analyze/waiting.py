@@ -1,7 +1,8 @@
-"""Waiting as parts of elapsed time, by its reason.
+"""Waiting as a part of elapsed time, by its reason.
 
-Waits are seen by wall-clock samples (`--wall`), else by the recorder's looks (the table `waits`). A thread that waits for work to come, as
-workers of a pool and event loops do, is idle; one that waits for other threads or processes has the time that these have.
+Waits come from wall-clock samples (`--wall`), otherwise from the recorder's looks (the table `waits`). A thread that waits for work to
+come, such as a worker of a pool or an event loop, is idle; the time of a thread that waits for other threads or processes is divided as
+theirs.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from aiflame.attribute.arrays.types import Ints
 from aiflame.attribute.meaning.events import LATEST
 from aiflame.attribute.metrics import CLOCK
 from aiflame.attribute.stacks.functions import Functions, functions
-from aiflame.attribute.stacks.process_frames import given_names
+from aiflame.attribute.stacks.process_frames import names_from_python
 from aiflame.attribute.stacks.sample_time import sample_ns
 from aiflame.attribute.stacks.waiting import state_frames
 from aiflame.attribute.tree import WALL_TIME
@@ -39,18 +40,18 @@ class Why(Enum):
     IO = "io"
     SLEEP = "sleep"
     DATA = "data"
-    """batches of a DataLoader"""
+    """it waits for batches of a DataLoader"""
     OTHER = "other"
     THREADS = "threads"
-    """other threads of its process"""
+    """it waits for other threads of its process"""
     PROCESSES = "processes"
-    """its child processes"""
+    """it waits for child processes"""
     IDLE = "idle"
-    """work to come"""
+    """it waits for work to come"""
 
 
 COSTS = (Why.LOCK, Why.GIL, Why.IO, Why.SLEEP, Why.DATA, Why.OTHER)
-"""Better code might win this time."""
+"""Reasons of waits whose time better code might win."""
 
 _PYTHON = pl.col("kind") == int(Kind.PYTHON)
 _NATIVE = pl.col("kind").is_in([int(Kind.C), int(Kind.CPP)])
@@ -71,9 +72,9 @@ _PROCESSES = (
     | (_NATIVE & pl.col("name").str.contains(r"^(__)?(wait4|waitid|waitpid)(@|$)"))
 )
 _EVENTS = _NATIVE & pl.col("name").str.contains(r"^(_*(GI|libc)_*)?_*(p?select(64)?(_syscall)?|p?poll)(@|$)")
-"""Programs without Python that have started others, such as make, hear so of their ends."""
+"""Programs without Python that have started others, such as make, learn of their ends in such calls."""
 _POOL = _standard(r"concurrent[/\\]futures[/\\]thread\.py", "_worker")
-"""Idle as the innermost Python function; otherwise it runs a task."""
+"""Idle if it is the innermost Python function; otherwise it runs a task."""
 _IDLE = (
     _standard(r"concurrent[/\\]futures[/\\]process\.py", "run", "wait_result_broken_or_wakeup")
     | _standard(r"multiprocessing[/\\]pool\.py", r"_handle_\w+", r"_wait_for_updates")
@@ -92,7 +93,7 @@ _THREADS = (
         & pl.col("name").str.contains(r"SimpleQueue_get|ThreadHandle_join|thread_pthread_join|^_*(pthread_cond_\w*wait|pthread_\w*join\w*)")
     )
 )
-"""A thread that waits so for others is idle …"""
+"""A thread that waits for others in such a function is idle …"""
 _JOINS = (
     _standard(r"threading\.py", "join", "_wait_for_tstate_lock", "_shutdown", "_join_thread")
     | _standard(
@@ -100,7 +101,7 @@ _JOINS = (
     )
     | (_NATIVE & pl.col("name").str.contains(r"ThreadHandle_join|thread_pthread_join|^_*pthread_\w*join"))
 )
-"""… but a main thread that waits so for their end has the time that they have."""
+"""… but if a main thread waits for the end of others in such a function, their time counts for it."""
 LOOP = _standard(r"asyncio[/\\]events\.py", "_run") | (_PYTHON & pl.col("name").str.contains(r"^(Loop|Handle)\._(run|on_\w+)$"))
 """Under these frames a callback of an event loop runs."""
 _OF_LABELS = {GIL: Why.GIL, LOCK: Why.LOCK, IO: Why.IO, SLEEP: Why.SLEEP, OPENMP: Why.IDLE}
@@ -108,7 +109,7 @@ _OF_LABELS = {GIL: Why.GIL, LOCK: Why.LOCK, IO: Why.IO, SLEEP: Why.SLEEP, OPENMP
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """All samples of threads, and the threads."""
+    """All samples or looks of threads, and the threads."""
 
     seen: pl.DataFrame
     """process, thread, begin_ns, end_ns, ns, why (null: it ran), looped (a callback of an event loop is on the
@@ -117,9 +118,9 @@ class Waiting:
     threads: pl.DataFrame
     """process, thread, main, name, parent (process), began_ns, elapsed_ns, cpu_ns (0: unknown)"""
     sampled: bool
-    """By wall-clock samples."""
+    """True if it comes from wall-clock samples."""
     ready_ns: int = 0
-    """Of samples: in which threads could have run and had no CPU, by the kernel's account. Part of it is in `seen` as waits."""
+    """Part of the samples' time: threads were ready to run and had no CPU, by the kernel's accounts. Some of it is in `seen` as waits."""
 
     def of(self, process: int, thread: int | None = None) -> pl.DataFrame:
         here = self.seen.filter(pl.col("process") == process)
@@ -128,7 +129,7 @@ class Waiting:
 
 @once
 def waiting(profile: Analysis) -> Waiting | None:
-    """None where neither was recorded."""
+    """None if neither was recorded."""
     samples = profile.scan("cpu_samples")
     sampled = bool(samples.filter(pl.col("clock") == CLOCK[WALL_TIME.name]).head(1).collect().height)
     columns = [*(pl.col(name).cast(pl.Int64) for name in ("process", "thread", "stack")), pl.col("time_ns").clip(0, LATEST).cast(pl.Int64)]
@@ -178,8 +179,8 @@ def _placed(profile: Analysis, seen: pl.DataFrame, threads: pl.DataFrame) -> pl.
 
 
 def _reasons(trie: Functions, leaf: Ints, rows: pl.DataFrame) -> pl.Series:
-    """Of `rows` with label, main and waits. The innermost known function decides, except that frames of a DataLoader and of child processes
-    decide from anywhere."""
+    """The reason for each of `rows` (with label, main and waits). The innermost known function decides, but frames of a DataLoader and of
+    child processes decide at any depth."""
 
     def under(frames: pl.Expr) -> pl.Series:
         return pl.Series(nodes.nearest(trie.parent, trie.matching(frames))[leaf])
@@ -210,7 +211,7 @@ def _reasons(trie: Functions, leaf: Ints, rows: pl.DataFrame) -> pl.Series:
 
 
 def _has_children(seen: pl.DataFrame, threads: pl.DataFrame) -> pl.Series:
-    """Whether a child process of its process was there during more than half of each row."""
+    """True for rows during more than half of which the process had a child process."""
     there = np.zeros(len(seen), dtype=np.bool_)
     begin, end, process = (seen.select(value).to_series().to_numpy() for value in (pl.col("time_ns") - pl.col("ns"), "time_ns", "process"))
     for (parent,), children in threads.filter("main", pl.col("parent").is_not_null()).partition_by("parent", as_dict=True).items():
@@ -234,7 +235,7 @@ def threads_of(profile: Analysis) -> pl.DataFrame:
         .collect()
     )
     threads = profile.table("threads")
-    given = given_names(threads, profile.table("thread_names")).select(
+    given = names_from_python(threads, profile.table("thread_names")).select(
         pl.col("process").cast(pl.Int64), pl.col("id").cast(pl.Int64).alias("thread"), "given"
     )
     parents = processes.select(parent="process", ppid="pid").unique("ppid", keep="first")
@@ -277,15 +278,15 @@ def idle_share(of: Waiting) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """A part of elapsed time that is waited away."""
+    """A part of elapsed time that is lost by waiting."""
 
     share: float
     rows: pl.DataFrame
-    """Of `Waiting.seen`: where it was."""
+    """Its rows of `Waiting.seen`."""
 
 
 def costs(of: Waiting) -> Mapping[Why, Cost]:
-    """Shares of the elapsed time of the first main thread. Where it waits for threads and processes, their waits count instead."""
+    """Shares of the elapsed time of the first main thread. If it waits for threads and processes, their waits count instead."""
     mains = of.threads.filter("main")
     if mains.is_empty():
         return {}
@@ -315,7 +316,7 @@ def _of_process(of: Waiting, process: int, above: set[int]) -> tuple[dict[Why, f
     if away > 0 and others:
         busy = sum(others.values())
         worked = seen.filter(pl.col("thread").is_in(list(others)))
-        # A thread that sleeps now and then beside one that waits for work holds nobody up.
+        # A thread that sometimes sleeps, beside one that waits for work, delays nothing.
         for why, at_most in ((why, shares[Why.THREADS] if why is Why.SLEEP else away) for why in COSTS):
             scale = min(busy / elapsed, at_most) / busy
             _add(shares, rows, why, scale * _sum(worked, why), [worked.filter(pl.col("why") == why.value)])
@@ -330,7 +331,7 @@ def _of_process(of: Waiting, process: int, above: set[int]) -> tuple[dict[Why, f
 
 
 def _threads_that_work(seen: pl.DataFrame, threads: pl.DataFrame) -> dict[int, int]:
-    """For each thread the time in which it was not idle; without threads that nearly always are."""
+    """For each thread the time in which it was not idle; without threads that are nearly always idle."""
     idle = seen.filter(pl.col("why").is_in([Why.IDLE.value, Why.THREADS.value])).group_by("thread").agg(pl.col("ns").sum())
     not_working = dict(idle.rows())
     spans = threads.filter(pl.col("thread").is_in(seen["thread"].unique().to_list())).select("thread", "elapsed_ns").rows()
@@ -349,8 +350,8 @@ def _sum(rows: pl.DataFrame, why: Why) -> int:
 
 
 def holders(of: Waiting, waits: pl.DataFrame, why: Why) -> pl.DataFrame:
-    """process, thread, caller, file, module, line, ns, ns_squared (the sum of each sample's): the work, and the sleep, of other threads
-    during these waits. The longest come first."""
+    """process, thread, caller, file, module, line, ns, ns_squared (the sum of each sample's square): the work, and the sleep, of other
+    threads during these waits. The longest come first."""
     others_in = [of.seen.clear().with_columns(inside=pl.lit(0, pl.Int64))]
     for (process,), here in waits.partition_by("process", as_dict=True).items():
         waited = union(here["begin_ns"].to_numpy(), here["end_ns"].to_numpy())
@@ -371,12 +372,12 @@ def holders(of: Waiting, waits: pl.DataFrame, why: Why) -> pl.DataFrame:
 
 
 def blocked_loop(rows: pl.DataFrame) -> pl.DataFrame:
-    """Those of waits in which a callback of an event loop waits itself."""
+    """The waits in which a callback of an event loop itself waits."""
     return rows.filter("looped")
 
 
 def loaders(of: Waiting, processes: list[int]) -> tuple[int, float]:
-    """How many workers load data for these processes, and the part of their time in which they do not wait for work."""
+    """The number of workers that load data for these processes, and the part of their time in which they do not wait for work."""
     of_workers = of.seen.filter("loads")
     pairs = set(of_workers.select("process", "thread").unique().rows())
     workers = of.threads.filter("main", pl.col("parent").is_in(processes))

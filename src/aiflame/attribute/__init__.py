@@ -1,5 +1,5 @@
-"""Turns the tables of a profile into trees, tables of sites and timelines, and classifies time by step, phase, layer, op and region.
+"""Turns the tables of a profile into trees, tables of sites and timelines, and finds the step, phase, layer, op and region of all work.
 
-All sub-packages build on the files of this folder: the Tree, the forest that a tree grows from, the analysis that caches parts of a
-profile, and the lists of metrics and groupings.
+All sub-packages build on the files of this folder: the Tree, the forest from which a tree is built, the analysis that caches results, and
+the lists of metrics and groupings.
 """

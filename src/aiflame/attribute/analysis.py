@@ -37,7 +37,7 @@ class Analysis:
 
     @staticmethod
     def of(profile: Tables) -> Analysis:
-        """The profile itself if it is an analysis; else a new analysis that nobody shares."""
+        """The profile itself if it is an analysis; otherwise a new analysis, which nobody else uses."""
         if isinstance(profile, Analysis):
             return profile
         analysis = Analysis(profile)

@@ -1,4 +1,4 @@
-"""Builds a tree: adds stacks, kernels and the frames inside them under the nodes that are there already."""
+"""Builds a tree by adding stacks, kernels and the frames inside them under existing nodes."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from aiflame.attribute.arrays import nodes
 from aiflame.attribute.tree import FRAME_COLUMNS, ROOT, Metric, Tree, assemble, frame_table, merged
 
 NodeIds = NDArray[np.int64]
-"""Numbers of nodes of a tree in the making."""
+"""Numbers of nodes in a tree that is being built."""
 
 
 @dataclass(frozen=True, slots=True)
 class Forest:
-    """Frames to add under a node: stacks as one trie, callers first and level by level. Node 0 adds nothing."""
+    """Frames to be added under a node: stacks as one trie, in which callers come first, level by level. Node 0 adds no frame."""
 
     frames: pl.DataFrame
     """FRAME_COLUMNS"""
@@ -29,13 +29,13 @@ class Forest:
 
     @staticmethod
     def of_frames(frames: pl.DataFrame) -> Forest:
-        """Each frame on its own: the node of row n is n + 1."""
+        """A forest of single frames: the node of row n is n + 1."""
         rows = np.arange(-1, len(frames))
         return Forest(frames, np.where(rows < 0, -1, 0).astype(np.int32), np.maximum(rows, 0).astype(np.uint32))
 
     @staticmethod
     def of_chains(parent: NDArray[np.int64], frames: pl.DataFrame) -> tuple[Forest, NDArray[np.int64]]:
-        """A forest of loose nodes, `parent` of each as the number of another, -1 for none, and its frame; and the node of each."""
+        """Builds a forest from unordered nodes, given by their parents' numbers (-1: none) and frames; and returns the node of each."""
         size = len(parent)
         columns = list(FRAME_COLUMNS)
         distinct = frames.select(columns).unique(maintain_order=True)
@@ -45,7 +45,7 @@ class Forest:
         return Forest(distinct, merged, frame), place[1 : size + 1].astype(np.int64)
 
     def with_roots(self, frames: pl.DataFrame) -> Forest:
-        """With a node more for each of these frames, which stand for themselves; the other nodes keep their numbers."""
+        """The forest with a node for each of these frames added, as outermost frames; the other nodes keep their numbers."""
         return Forest(
             pl.concat([self.frames.select(frames.columns), frames]),
             np.append(self.parent, np.zeros(len(frames), dtype=np.int32)),
@@ -53,7 +53,7 @@ class Forest:
         )
 
     def paths(self) -> list[str]:
-        """For each node the names of its frames from the outermost on, `layers.3.attn`; "" for node 0."""
+        """The path of each node as text, from the outermost frame on: `layers.3.attn`; "" for node 0."""
         names = self.frames["name"].to_list()
         paths = [""]
         for above, frame in zip(self.parent[1:].tolist(), self.frame[1:].tolist(), strict=True):
@@ -61,8 +61,8 @@ class Forest:
         return paths
 
     def within(self, outer: NDArray[np.int64], inner: NDArray[np.int64]) -> tuple[Forest, NDArray[np.int64]]:
-        """Each `inner` path put on top of its `outer` one, without the beginning that both share: a forest that has these too, and their
-        nodes."""
+        """Adds each `inner` path on top of its `outer` path, without the beginning that both share: a forest with these paths too, and
+        their nodes."""
         result = np.where(inner > 0, inner, outer)
         both = (inner > 0) & (outer > 0) & (inner != outer)
         wanted = inner[both] << 32 | outer[both]
@@ -101,15 +101,15 @@ class TreeBuilder:
         return self._size
 
     def add(self, place: NodeIds, forest: Forest, leaf: NDArray[np.int64]) -> NodeIds:
-        """Puts the stacks that end at the forest's nodes `leaf` on the nodes `place`; where each ends then. Equal stacks on one node are
-        put there once a call, and leaf 0 stays where it is."""
+        """Adds the stacks that end at the forest's nodes `leaf` to the nodes `place`, and returns where each ends. Equal stacks on one node
+        are added once in a call; leaf 0 adds nothing."""
         ended = place.astype(np.int64, copy=True)
         has = leaf > 0
         if not has.any():
             return ended
         ground, which = np.unique(ended[has], return_inverse=True)
         wanted = leaf[has].astype(np.int64) << 32 | which
-        # A pair is a node of the forest as it stands on one node of ours. Pairs sort callers first, as forests do.
+        # A pair is a node of the forest and the node of ours under which it is added. Pairs sort callers first, as forests do.
         pairs = nodes.with_callers(forest.parent, nodes.distinct(wanted))
         node, on = pairs >> 32, pairs & 0xFFFFFFFF
         caller = forest.parent[node].astype(np.int64)
@@ -121,12 +121,12 @@ class TreeBuilder:
         return ended
 
     def finish(self, metrics: tuple[Metric, ...], values: Mapping[str, tuple[NodeIds, NDArray[np.int64]]]) -> Tree:
-        """The Tree; for each metric, values and the nodes that they belong to."""
+        """The Tree, with values for each metric and the nodes to which they belong."""
         gathered = {name: nodes.gather(place, value.astype(np.int64), self._size) for name, (place, value) in values.items()}
         return assemble(*self._loose(), gathered, metrics)
 
     def build(self) -> tuple[Tree, NodeIds]:
-        """The Tree without any metric, and the node that each place became."""
+        """The Tree without metrics, and the final node of each place."""
         tree, place = merged(*self._loose())
         return tree, place.astype(np.int64)
 
@@ -134,7 +134,7 @@ class TreeBuilder:
         return pl.concat(self._frames), np.concatenate(self._parent).astype(np.int32), np.concatenate(self._frame).astype(np.uint32)
 
     def _first_row(self, forest: Forest) -> int:
-        """Where the forest's frames begin among all: a forest that is used again has them there already."""
+        """The first row of the forest's frames among all frames; a forest that is added again reuses its rows."""
         key = id(forest.frames)
         if key not in self._known:
             self._known[key] = forest.frames, self._frame_count

@@ -1,4 +1,4 @@
-"""The groupings: one row for each thing that time can be grouped or listed by.
+"""The groupings: a row for each property by which time can be grouped or listed.
 
 A new grouping is a new row. Its columns say in which views it exists: trees (`flame`, `export`, the Python interface), lists (`top`), the
 report's flame graph on devices and on CPUs, and comparisons (`diff`).
@@ -27,29 +27,29 @@ _FUNCTIONS = (Kind.PYTHON, Kind.C, Kind.CPP, Kind.OS_KERNEL, *_GPU, Kind.WAIT, K
 
 @dataclass(frozen=True, slots=True)
 class Regroup:
-    """A tree's stacks under a frame for each group: a value belongs to the nearest frame at or above it of these kinds."""
+    """Puts a tree's stacks under a frame for each group: a value belongs to the nearest frame of these kinds at or above it."""
 
     kinds: tuple[Kind, ...]
     name: pl.Expr
-    """The group of a frame."""
+    """The group's name, from a frame."""
 
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """How `top` lists by it."""
+    """How `top` lists by this grouping."""
 
     kinds: tuple[Kind, ...]
     """Kinds of the frames that values are grouped by: a value belongs to the nearest such frame at or above it."""
     needed: tuple[Kind, ...] = ()
-    """The tree must have a frame of one of these; (): any will do."""
+    """The tree must have a frame of one of these kinds; (): any tree will do."""
     lacking: str = ""
-    """Reason to name where a profile has no such frame."""
+    """The reason to give if a profile has no such frame."""
     grouped: bool = False
-    """The tree must be grouped so."""
+    """The tree must be grouped by it."""
     heading: str = ""
-    """Heading of the column of names, where it differs from the label."""
+    """Heading of the column of names, if it differs from the label."""
     path: str = ""
-    """Listed by whole paths of frames of the first kind, with this between two names."""
+    """Lists whole paths of frames of the first kind, joined by this text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +65,9 @@ class GroupingRow:
     on_devices: tuple[str, ...] = ()
     """The report: segments of a site on devices, from the outermost."""
     on_cpus: tuple[str, ...] = ()
-    """The same of CPU samples."""
+    """The same for CPU samples."""
     compared: Mapping[Compared, int] = field(default_factory=dict)
-    """Comparisons: its place among the groupings of each kind of metric, the most useful first."""
+    """In comparisons: its rank among the groupings of each kind of metric, the most useful first."""
 
     @property
     def heading(self) -> str:
@@ -188,7 +188,7 @@ LISTS: Mapping[str, Listed] = {row.name: row.listed for row in GROUPING_ROWS if 
 
 
 def compared_by(metric: str) -> Sequence[str]:
-    """The groupings by which the values of a metric are compared, the most useful first; () where they are not compared step by step."""
+    """The groupings by which the values of a metric are compared, the most useful first; () if they are not compared step by step."""
     kind = METRIC_ROWS[metric].compared
     rows = [row for row in GROUPING_ROWS if kind in row.compared]
     return tuple(row.name for row in sorted(rows, key=lambda row: row.compared[kind])) if kind is not None else ()

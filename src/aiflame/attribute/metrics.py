@@ -25,13 +25,13 @@ from aiflame.attribute.tree import (
 )
 
 FUNCTION, LINE, INSTRUCTION, CALL_LINE = DETAILS = ("function", "line", "instruction", "call-line")
-"""How deep the leaves of a tree go. `call-line`: to lines, and each caller has the line of its call below it, on CPUs."""
+"""The depth of a tree's leaves. `call-line` on CPUs: lines, and each caller has the line of its call below it."""
 WITH_IDLE = ", with idle time"
-"""The end of a metric's label, where idle time of devices is counted in."""
+"""The end of a metric's label if idle time of devices is included."""
 
 
 class Compared(Enum):
-    """The work on which a metric is measured, where two runs are compared step by step."""
+    """The kind of work whose values are compared, step by step, between two runs."""
 
     DEVICES = "kernels and copies"
     SAMPLES = "samples of warps, which record only their window of time: their place within a step is an estimate"
@@ -43,17 +43,17 @@ class Compared(Enum):
 class MetricRow:
     metric: Metric
     record: str = ""
-    """How to record it; "" where that depends on the machine (`how_to_record`)."""
+    """How to record it; "" if that depends on the machine (`how_to_record`)."""
     clock: int | None = None
     """The clock of a metric of CPU samples."""
     on_devices: bool = True
-    """Its values lie in kernels and copies; energy does where kernels ran, and else lies in CPU samples."""
+    """Its values belong to kernels and copies. Energy has them where kernels ran, otherwise in CPU samples."""
     compared: Compared | None = None
-    """None: not step by step."""
+    """None: not compared step by step."""
     moments: Metric | None = None
-    """In the report, the metric by which values are placed in time. None: the metric itself."""
+    """In the report, the metric that places values in time. None: the metric itself."""
     detail: str = FUNCTION
-    """The default depth of its leaves: into kernels where there are samples."""
+    """The default depth of its leaves: inside kernels if there are samples."""
 
 
 _STALLS = "record a CUDA program that runs for longer, without --gpu-sampling off; `aiflame doctor` lists the requirements"
@@ -76,6 +76,6 @@ OF_GPU = frozenset(name for name, row in METRIC_ROWS.items() if row.on_devices)
 CLOCK: Mapping[str, int] = {name: row.clock for name, row in METRIC_ROWS.items() if row.clock is not None}
 """The metrics of CPU samples."""
 SAMPLED = tuple(name for name, row in METRIC_ROWS.items() if row.compared is Compared.SAMPLES)
-"""Samples of warps."""
+"""Metrics that count samples of warps."""
 COMPARED = tuple(sorted((name for name, row in METRIC_ROWS.items() if row.compared), key=lambda name: name in CLOCK))
 """Metrics by which two runs can be compared step by step; metrics of devices first."""

@@ -1,4 +1,4 @@
-"""Groupings by meaning: frames between a process and its code, or in place of its code."""
+"""Groupings by meaning: they put frames between a process and its code, or in place of its code."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from aiflame.attribute.tree import Frame, frame_table
 from aiflame.profile.schema.kinds import Kind
 
 STEADY = "steady"
-"""A column: 1 in steady steps (`meaning.steady`), else 0."""
+"""A column: 1 in steady steps (`meaning.steady`), otherwise 0."""
 STEADY_FRAME = Frame("steady steps", Kind.UNATTRIBUTED)
 
 
 @dataclass(frozen=True, slots=True)
 class Prefix:
     columns: tuple[str, ...]
-    """From the outermost: columns of `context.CONTEXT`, `family` or STEADY."""
+    """Columns of `context.CONTEXT`, `family` or STEADY, from the outermost."""
     code: bool = False
-    """Threads, Python and native functions follow; else only the kernel, or the innermost function."""
+    """Threads, Python and native functions follow; otherwise only the kernel, or the innermost function."""
 
 
 BY_CODE_AND_MEANING = Prefix(("phase", "layer", "op"), code=True)
-"""Not by step: a step's number belongs to each launch, and would repeat every site once a step."""
+"""Without the step: each launch has a step, and every site would be repeated in each of them."""
 
 
 def in_steady_steps(by: Prefix | None) -> Prefix:
-    """The same grouping with work in steady steps apart: `trees.steady_part` takes it out."""
+    """The same grouping, with work in steady steps separated, so that `trees.steady_part` can extract it."""
     return Prefix((STEADY, *(by.columns if by is not None else ())), by is None or by.code)
 
 
@@ -55,7 +55,7 @@ _STEADY = Forest.of_frames(frame_table([STEADY_FRAME])[1:])
 
 
 def _steps(step: Ints) -> tuple[Forest, Ints]:
-    """Frames of the steps that occur, since millions may not; and the node of each row, 0 without a step."""
+    """Frames of the steps that occur (there may be millions), and the node of each row, 0 without a step."""
     there = nodes.distinct(step[step >= 0])
     forest = Forest.of_frames(frame_table([Frame(f"Step.{number}", Kind.STEP) for number in there.tolist()])[1:])
     return forest, np.where(step >= 0, np.searchsorted(there, step) + 1, 0)

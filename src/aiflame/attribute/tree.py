@@ -1,7 +1,7 @@
-"""The calling-context tree: the one value that every view, table and export derives from.
+"""The calling-context tree, from which views, tables and exports are made.
 
-Columns, not objects: node `i` has `parent[i] < i`, a row of `frames`, and for each metric its own ("self") value. Node 0 is the
-root. Values are integers, so totals are exact under every transform.
+It consists of columns, not objects: node `i` has `parent[i] < i`, a row of `frames`, and for each metric its own ("self") value. Node 0 is
+the root. Values are integers, so totals are exact under every transform.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ NVLINK_BYTES = Metric("nvlink-bytes", "bytes", "bytes over NVLink")
 TENSOR = Metric("tensor", "ns", "time at the full rate of tensor cores")
 SM_ACTIVITY = Metric("sm-activity", "ns", "time with work on multiprocessors, averaged over them")
 LAUNCHES = Metric("launches", "launches", "launches")
-"""Beside GPU time, bytes and energy: how often each kernel or copy ran."""
+"""Used beside GPU time, bytes and energy: how often each kernel or copy ran."""
 OF_LIMITS = tuple(
     Metric(f"limits-{name}", "ns", label)
     for name, label in (
@@ -54,15 +54,15 @@ OF_LIMITS = tuple(
         ("waited", "time in which the device waited for their launch"),
     )
 )
-"""Beside GPU time, where hardware counters were recorded."""
+"""Used beside GPU time if hardware counters were recorded."""
 
 FRAME_COLUMNS: Mapping[str, type[pl.DataType]] = {
-    "name": pl.String,  # short, for reading
+    "name": pl.String,  # short name, for people
     "kind": pl.UInt8,  # Kind
-    "file": pl.String,  # source file, "" when unknown
-    "line": pl.UInt32,  # line, 0 when unknown
+    "file": pl.String,  # source file, "" if unknown
+    "line": pl.UInt32,  # line, 0 if unknown
     "module": pl.String,  # library or executable, "" for Python
-    "full_name": pl.String,  # untouched, "" when equal to name
+    "full_name": pl.String,  # original name, "" if equal to name
     "approximate": pl.Boolean,  # reached by scanning the stack
 }
 
@@ -83,7 +83,7 @@ ROOT = Frame("all", Kind.ROOT)
 
 
 def frame_table(frames: Iterable[Frame]) -> pl.DataFrame:
-    """Frames as a table, the root's first."""
+    """Frames as a table, with the root's first."""
     columns = list(zip(ROOT, *frames, strict=True))
     return pl.DataFrame(dict(zip(FRAME_COLUMNS, columns, strict=True)), schema=FRAME_COLUMNS)
 
@@ -93,7 +93,7 @@ class Tree:
     frames: pl.DataFrame
     """Distinct frames, FRAME_COLUMNS; row 0 is the root's."""
     parent: NDArray[np.int32]
-    """Parent of each node; -1 for node 0, else smaller than the node."""
+    """Parent of each node: -1 for node 0, otherwise smaller than the node."""
     frame: NDArray[np.uint32]
     values: Mapping[str, NDArray[np.int64]]
     """Metric name → self value of each node."""
@@ -106,11 +106,11 @@ class Tree:
         return next(metric for metric in self.metrics if metric.name == name)
 
     def depths(self) -> NDArray[np.int32]:
-        """Distance of each node from the root."""
+        """The distance of each node from the root."""
         return nodes.depths(self.parent)
 
     def totals(self, metric: str) -> NDArray[np.int64]:
-        """Self value and everything below, for each node."""
+        """For each node its own value and all values below it."""
         return nodes.sum_up(self.parent, self.values[metric])
 
     def total(self, metric: str) -> int:
@@ -131,24 +131,25 @@ def assemble(
     values: Mapping[str, NDArray[np.int64]],
     metrics: tuple[Metric, ...],
 ) -> Tree:
-    """A Tree from loose nodes: equal frames become one row, unused ones go, equal siblings become one node with their values' sum.
+    """A Tree from unordered nodes: equal frames become one row, unused ones are removed, and equal siblings become one node with the sum of
+    their values.
 
-    Every transform ends here. Nodes come out level by level, siblings beside each other, both they and frames in an order that does not
-    depend on how they came.
+    Every transform ends here. Nodes come out level by level, siblings beside each other; nodes and frames have an order that does not
+    depend on the input's.
     """
     tree, place = merged(frames, parent, frame)
     return tree.with_values({name: nodes.gather(place, value, len(tree)) for name, value in values.items()}, metrics)
 
 
 def merged(frames: pl.DataFrame, parent: NDArray[np.int32], frame: NDArray[np.uint32]) -> tuple[Tree, NDArray[np.int32]]:
-    """The Tree of loose nodes, without any metric, and the node that each of them became."""
+    """The Tree of unordered nodes, without any metric, and the final node of each."""
     frames, row = _distinct_frames(frames, frame)
     parent, frame, place = nodes.merge_siblings(parent, row[frame])
     return Tree(frames, parent, frame, {}, ()), place
 
 
 def from_stacks(stacks: Iterable[tuple[Sequence[Frame], int]], metric: Metric) -> Tree:
-    """A Tree from stacks written outermost first, each with its value: for tests, and for formats that hold stacks."""
+    """A Tree from stacks, each a sequence of frames from the outermost on with a value: for tests, and for formats that hold stacks."""
     rows: dict[Frame, int] = {ROOT: 0}
     children: dict[tuple[int, int], int] = {}
     parent, frame, value = [-1], [0], [0]
@@ -173,7 +174,7 @@ def from_stacks(stacks: Iterable[tuple[Sequence[Frame], int]], metric: Metric) -
 
 
 def _distinct_frames(frames: pl.DataFrame, frame: NDArray[np.uint32]) -> tuple[pl.DataFrame, NDArray[np.uint32]]:
-    """The frames in use, each once, sorted, the root's first; and for each old row its new one."""
+    """The frames in use, each once, sorted, with the root's first; and for each old row its new one."""
     used = np.bincount(frame, minlength=len(frames)) > 0
     used[0] = True
     old = np.flatnonzero(used)

@@ -101,7 +101,7 @@ def run(options: Namespace) -> None:
 
 
 def _source(profile: Analysis, name: str, every: Sequence[Kernel], scope: ScopeLine) -> tuple[SourceLines, str] | None:
-    """The CPU time of lines in the scope, and the file of that name: where kernels ran, only one that is named as a file."""
+    """The CPU time of lines in the scope, and the file with that name: if kernels ran, only for names of files."""
     clock = next((metric for metric in metrics(profile) if metric in CLOCK), None)
     if clock is None or (every and not Path(name).suffix):
         return None
@@ -113,7 +113,7 @@ def _source(profile: Analysis, name: str, every: Sequence[Kernel], scope: ScopeL
 
 
 def _offered(profile: Profile, of: str) -> str:
-    """The names that a person can ask for: kernels, else source files."""
+    """The names that can be given: kernels, otherwise source files."""
     behind = f" of {of}" if of else ""
     if every := kernels(profile.store):
         return f"kernel{behind}? {hottest(every)}"

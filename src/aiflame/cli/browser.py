@@ -18,7 +18,7 @@ SCREENS = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
 
 
 def show(address: str) -> Iterator[str]:
-    """Opens the browser, or yields instructions for the user. Without a screen the standard library would start a terminal browser."""
+    """Opens the browser, or prints instructions. Without a screen the standard library would start a terminal browser."""
     if any(map(os.environ.get, SCREENS)):
         threading.Thread(target=webbrowser.open, args=(_redirecting(address).as_uri(),), daemon=True).start()
         return
@@ -27,7 +27,7 @@ def show(address: str) -> Iterator[str]:
 
 
 def _redirecting(address: str) -> Path:
-    """A page, readable by this user only, that redirects to the address: it has the token, and all users can see command lines."""
+    """A page, readable by this user only, that redirects to the address: the address has the token, and all users can see command lines."""
     folder = Path(tempfile.mkdtemp(prefix="aiflame-"))  # 0700
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     page = folder / "open.html"

@@ -1,4 +1,5 @@
-"""The table of commands. Their modules are imported when they are called, so that `aiflame -h` and `aiflame record` start at once."""
+"""The table of commands. A command's module is imported when the command is called, so that `aiflame -h` and `aiflame record` start at
+once."""
 
 from __future__ import annotations
 
@@ -42,7 +43,7 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
         "completion": "print the completion of commands and options for your shell",
     },
 }
-"""Each command and its line of help. The order is that of `aiflame -h`."""
+"""Each command and its line of help, in the order of `aiflame -h`."""
 COMMANDS: Mapping[str, str] = {name: help for group in GROUPS.values() for name, help in group.items()}
 
 
@@ -69,7 +70,7 @@ def run(arguments: list[str]) -> int:
 def load(name: str) -> Command:
     try:
         command: Command = import_module(f"aiflame.cli.{name}")
-    except ModuleNotFoundError as error:  # on a machine that only records
+    except ModuleNotFoundError as error:  # on a machine that only records, packages are missing
         package = (error.name or "aiflame").partition(".")[0]
         if package == "aiflame":
             raise

@@ -76,7 +76,7 @@ def run(options: Namespace) -> None:
 
 
 def _nothing(text: str) -> None:
-    """Says nothing: stdout is for one document."""
+    """Prints nothing: stdout is for one document."""
 
 
 def _show(path: Path, chosen: DemoDevice, *, as_json: bool) -> None:
@@ -102,7 +102,7 @@ def _show(path: Path, chosen: DemoDevice, *, as_json: bool) -> None:
 
 
 def _best_device(tell: Callable[[str], None]) -> DemoDevice:
-    """The first device that can do the work. Prints why the devices before it cannot."""
+    """The first device that can run the workload. Prints why the devices before it cannot."""
     for device in (DemoDevice.CUDA, DemoDevice.OPENCL):
         reason = _refusal(device)
         if not reason:
@@ -112,7 +112,7 @@ def _best_device(tell: Callable[[str], None]) -> DemoDevice:
 
 
 def _refusal(device: DemoDevice) -> str:
-    """Why the device cannot do the work, "" when it can: tries a tiny run in a child process, since drivers may crash."""
+    """Why the device cannot run the workload, "" if it can: tries a tiny run in a child process, since drivers may crash."""
     command = [sys.executable, "-m", "aiflame.demo.matmul", "--device", device.value, "--size", "128", "--seconds", "0"]
     try:
         with _clean_environment():
@@ -125,7 +125,7 @@ def _refusal(device: DemoDevice) -> str:
 
 @contextlib.contextmanager
 def _stdout_as_stderr() -> Iterator[None]:
-    """The workload's own lines go to stderr: stdout is for one document."""
+    """Redirects the workload's own lines to stderr: stdout is for one document."""
     before = os.dup(1)
     try:
         os.dup2(2, 1)

@@ -26,7 +26,7 @@ PAGES: Mapping[str, tuple[str, ...]] = {
     "report": ("report",),
     "timeline": ("timeline",),
 }
-"""Pages of docs/ with more about a command."""
+"""Pages of docs/ about each command."""
 
 
 def renewed(page: str) -> str:

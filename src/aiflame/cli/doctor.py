@@ -1,4 +1,4 @@
-"""`aiflame doctor`: checks this machine, and names the one command that mends each problem."""
+"""`aiflame doctor`: checks this machine, and names a command that repairs each problem."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def add_arguments(parser: Parser) -> None:
 
 
 def run(options: Namespace) -> int:
-    """Returns 1 when something that recording needs is broken."""
+    """Returns 1 if something that recording needs is broken."""
     findings = checkup()
     if options.json:
         say_json(json_text([asdict(finding) for finding in findings], indent=1))

@@ -37,7 +37,7 @@ def run(options: Namespace) -> None:
 
 
 def print_first(path: Path, rows: int, *, as_json: bool) -> None:
-    """The first findings of a profile that was just recorded, on stderr: stdout is the program's."""
+    """Prints the first findings of a profile that was just recorded on stderr: stdout belongs to the program."""
     answer = listing(opened(path).store, rows)
     if as_json:
         print(to_json(answer), file=sys.stderr, flush=True)

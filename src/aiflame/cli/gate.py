@@ -1,4 +1,4 @@
-"""`aiflame gate`: fails where the newer of two versions of a program is slower, for CI."""
+"""`aiflame gate`: fails in CI if the newer of two versions of a program is slower."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ EXAMPLES = (
     "aiflame gate before-*.aiflame now.aiflame --threshold step=2% --margin 30%",
 )
 REGRESSION = 3
-"""Exit status."""
+"""The exit status for regressions."""
 T = TypeVar("T")
 
 
@@ -82,7 +82,7 @@ def run(options: Namespace) -> int:
 
 
 def _print(answer: Gate, options: Namespace) -> None:
-    """A reader that leaves early (`| head`) does not change the exit status."""
+    """If the reader of the output leaves early (`| head`), the exit status stays the same."""
     try:
         if options.json:
             say_json(to_json(answer))
@@ -105,7 +105,7 @@ def _sides(profiles: Sequence[Path], new: Sequence[Path]) -> tuple[Sequence[Path
 
 
 def _names(paths: Sequence[Path]) -> list[str]:
-    """Names of profiles; whole paths where two have the same name."""
+    """Names of profiles; whole paths if two have the same name."""
     counts = Counter(path.name for path in paths)
     return [path.name if counts[path.name] == 1 else str(path) for path in paths]
 
@@ -127,7 +127,7 @@ def _write(place: str | None, answer: Gate, render: Callable[[Gate], str]) -> No
 
 
 def _argument(parse: Callable[[str], T]) -> Callable[[str], T]:
-    """Errors of a parser as argparse has them."""
+    """Turns errors of a parser into argparse's."""
 
     def parsed(text: str) -> T:
         try:

@@ -10,7 +10,7 @@ from aiflame.errors import AiflameError, harmless
 
 
 def main() -> int:
-    """Runs the command that the arguments name; the one place where errors are printed."""
+    """Runs the command that the arguments name. It is the one place where errors are printed."""
     return guarded(_run, sys.argv[1:])
 
 
@@ -21,7 +21,7 @@ def guarded(run: Callable[[list[str]], int], arguments: list[str]) -> int:
         print(f"aiflame: {harmless(str(error))}", file=sys.stderr)
         return getattr(error, "status", 1)
     except BrokenPipeError:
-        # The reader of our output has left (`| head`): nothing is wrong.
+        # The reader of our output has left (`| head`): this is not an error.
         sys.stdout = None
         return 0
     except KeyboardInterrupt:
@@ -31,7 +31,7 @@ def guarded(run: Callable[[list[str]], int], arguments: list[str]) -> int:
 
 def _run(arguments: list[str]) -> int:
     if arguments[:1] == ["record"]:
-        gc.disable()  # until the program runs: starting it leaves no garbage
+        gc.disable()  # until the program runs: starting it makes no garbage
     from aiflame.cli.commands import run
 
     return run(arguments)

@@ -1,4 +1,4 @@
-"""`aiflame mcp`: answers a coding agent's questions about profiles, by the Model Context Protocol on stdin and stdout."""
+"""`aiflame mcp`: answers a coding agent's questions about profiles, with the Model Context Protocol on stdin and stdout."""
 
 from __future__ import annotations
 

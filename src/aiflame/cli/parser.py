@@ -18,16 +18,16 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
 _WIDEST = 100
-"""Columns of help. Longer lines are hard to read."""
+"""Columns of help: longer lines are hard to read."""
 _NO_TERMINAL = 80
-"""Columns of help that is written into a file."""
+"""Columns of help that is written to a file."""
 _MOST_NEAR = 3
 _ALIKE = 0.6
-"""difflib's own bound for words that are alike."""
+"""difflib's own threshold for similar words."""
 
 
 class UsageError(AiflameError):
-    """The command line is wrong: nothing was done."""
+    """The command line is wrong; nothing was done."""
 
     status = 2
 
@@ -41,14 +41,14 @@ class Parser(argparse.ArgumentParser):
         self.examples = examples
 
     def add_choice(self, *flags: str, choices: Iterable[str], metavar: str, help: str, default: str | None = None) -> None:
-        """An option that takes one of these values. The error of another value names the nearest of them."""
+        """An option with a choice of values. The error for another value names the nearest of them."""
         values = tuple(choices)
         self.add_argument(*flags, type=_one_of(values), choices=values, metavar=metavar, help=help, default=default)
 
     def parse(self, arguments: Sequence[str]) -> argparse.Namespace:
         if any(action.nargs == argparse.REMAINDER for action in self._actions):
             options, unknown = self.parse_known_args(arguments)
-        else:  # before CPython 3.12 the other way refuses `intra PROFILE --rows 3 KERNEL`
+        else:  # before CPython 3.12 the other order refuses `intra PROFILE --rows 3 KERNEL`
             options, unknown = self.parse_known_intermixed_args(arguments)
         for word in unknown:
             if word.startswith("-") and word.strip("-"):
@@ -84,7 +84,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def near(word: str, names: Collection[str]) -> list[str]:
-    """The names that a person may have meant: those that begin with the word, else those that are spelt most like it."""
+    """The names that the user may have meant: those that begin with the word, otherwise those with the most similar spelling."""
     bare = word.lower().strip("-")
     if begin := [name for name in names if bare and name.lstrip("-").startswith(bare)]:
         return begin[:_MOST_NEAR]
@@ -127,7 +127,7 @@ def number(least: float, most: float | None = None, of: Callable[[str], float] =
 
 
 def _columns() -> int:
-    """How wide the terminal is. argparse asks at each option, by a module that takes longer to import than all of this file."""
+    """The width of the terminal. argparse asks for it at each option, with a module that takes longer to import than this whole file."""
     if (given := os.environ.get("COLUMNS", "")).isdecimal() and int(given) > 0:
         return int(given)
     try:
@@ -137,7 +137,7 @@ def _columns() -> int:
 
 
 class _NoColors:
-    """Stands for a theme of CPython 3.14: every colour is an empty text."""
+    """Replaces a theme of CPython 3.14: every colour is an empty text."""
 
     def __getattr__(self, name: str) -> str:
         return ""
@@ -145,18 +145,18 @@ class _NoColors:
 
 class _Formatter(argparse.HelpFormatter):
     def _set_color(self, color: object, **others: object) -> None:
-        """CPython 3.14 imports its themes here, `dataclasses` and `inspect` with them, for each parser: 12 ms before the program starts."""
+        """CPython 3.14 would import its themes here, with `dataclasses` and `inspect`, for each parser: 12 ms before the program starts."""
         self._theme = _NoColors()
         self._decolor = str
 
     def _format_action_invocation(self, action: argparse.Action) -> str:
-        """`-o, --output FILE`, as CPython 3.13 and later write it; before, FILE stood behind each of the two."""
+        """`-o, --output FILE`, as CPython 3.13 and later write it; earlier versions put FILE behind both."""
         if not action.option_strings or action.nargs == 0:
             return super()._format_action_invocation(action)
         return f"{', '.join(action.option_strings)} {self._format_args(action, action.dest.upper())}"
 
     def _split_lines(self, text: str, width: int) -> list[str]:
-        """`--base-ranks` stays whole."""
+        """Keeps `--base-ranks` in one piece."""
         import textwrap
 
         return textwrap.wrap(" ".join(text.split()), width, break_on_hyphens=False)

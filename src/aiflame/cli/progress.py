@@ -9,11 +9,11 @@ from pathlib import Path
 from aiflame.errors import harmless
 
 _AT_ONCE_S = 0.5
-"""No line is shown for work that takes less."""
+"""No line is shown for work that takes less time."""
 
 
 class SealingLine:
-    """Called with the finished share, 0 to 1. Prints nothing unless stderr is a terminal."""
+    """Called with the share done, 0 to 1. Prints nothing unless stderr is a terminal."""
 
     def __init__(self, profile: Path | None) -> None:
         self._name = harmless(profile.name) if profile is not None else "the profile"

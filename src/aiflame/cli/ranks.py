@@ -1,4 +1,4 @@
-"""`aiflame ranks`: how the ranks of a parallel job spend their time, and which ranks they wait for."""
+"""`aiflame ranks`: how the ranks of a parallel job spend their time, and for which ranks they wait."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def _bound(memory: str) -> int:
 
 
 def _with_progress(work: Callable[[Callable[[float], None]], Partial]) -> Partial:
-    """Runs `work` with a progress bar, shown on a terminal only."""
+    """Runs `work` with a progress bar, which is shown only on a terminal."""
     console = Terminal(stderr=True)
     with Progress(console=console, transient=True, disable=not console.is_terminal) as shown:
         task = shown.add_task("Ranks", total=1.0)

@@ -1,4 +1,4 @@
-"""`aiflame record`. It imports only the standard library, and little of it before the program starts, so that the start is not delayed."""
+"""`aiflame record`. It imports only the standard library, and little of that before the program starts, so as not to delay the start."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ def summarize(recording: Recording, seconds: float, *, quiet: bool, as_json: boo
 
 
 def _print_json(recording: Recording, seconds: float, seen: Glance) -> None:
-    """One line on stderr."""
+    """Prints the document as one line on stderr."""
     from aiflame.json_text import json_text, schema
 
     rank = recording.place.rank
@@ -67,7 +67,7 @@ def _of_living(pids: list[int]) -> str:
 
 
 def hand_over(recording: Recording) -> None:
-    """Starts a background process that seals, so that the prompt is back at once. If it fails, the next command seals."""
+    """Starts a background process that seals, so that the prompt is back at once. If that fails, the next command seals."""
     if not can_seal():
         recording.place.tell(f"{recording.profile} is recorded; open it where polars is installed to seal it")
     else:
@@ -94,7 +94,7 @@ def show_findings(recording: Recording, *, as_json: bool = False) -> None:
 
 
 def _of_ranks(place: ProfileLocation) -> str:
-    """The summary's prefix with the rank, in a parallel job."""
+    """In a parallel job, the rank at the beginning of the summary."""
     if place.rank is None:
         return ""
     return f"rank {place.rank.rank}{f' of {place.rank.size}' if place.rank.size else ''}: "

@@ -15,7 +15,7 @@ from aiflame.render.report.document import write
 DESCRIPTION = "How do I show this profile to somebody else? Writes the report as one HTML file, which opens without a network."
 EXAMPLES = ("aiflame report -o run.html", "aiflame report after.aiflame --baseline before.aiflame")
 LARGE = 64 << 20
-"""Bytes. Browsers take seconds to open files beyond it."""
+"""In bytes. Browsers take seconds to open larger files."""
 
 
 def add_arguments(parser: Parser) -> None:

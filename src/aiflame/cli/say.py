@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def say(text: object = "", *, err: bool = False) -> None:
-    """Prints a line. Control characters are replaced on a terminal; a program that reads our output gets paths unchanged."""
+    """Prints a line. On a terminal control characters are replaced; a program that reads our output gets paths unchanged."""
     file = sys.stderr if err else sys.stdout
     if file is not None:
         line = str(text)
@@ -21,10 +21,10 @@ def say(text: object = "", *, err: bool = False) -> None:
 
 
 def say_json(text: str) -> None:
-    """A document of `aiflame.json_text`, which has escaped control characters."""
+    """Prints a document from `aiflame.json_text`, which has escaped control characters."""
     print(text, flush=True)
 
 
 def say_written(command: str, file: Path, **facts: object) -> None:
-    """The document of a command that wrote a file: its path and size, and facts about it."""
+    """Prints the document of a command that wrote a file: its path and size, and facts about it."""
     say_json(json_text({"schema": schema(command), "file": str(file), "bytes": file.stat().st_size, **facts}, indent=1))

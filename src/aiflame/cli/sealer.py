@@ -13,7 +13,7 @@ from aiflame.profile.folder.meta import boot_id
 from aiflame.profile.ranks.job import FOLDER as RANKS
 
 _NICE = 10
-"""Not the lowest: a command that waits for it on a busy machine would wait for ever."""
+"""Not the lowest priority: otherwise a command on a busy machine would wait for ever."""
 _IOPRIO_SET, _IOPRIO_WHO_PROCESS, _IOPRIO_IDLE = 251, 1, 3 << 13
 
 
@@ -40,7 +40,7 @@ def main(profile: str, *held: str) -> None:
 def _turn(profile: Path) -> Iterator[None]:
     """Waits for the host's other ranks, which are sealed one after the other: all at once would take too much memory and processor time.
 
-    A command that opens the profile does not wait for ranks that are queued here: it seals them itself."""
+    A command that opens the profile does not wait for ranks in this queue: it seals them itself."""
     if profile.parent.name != RANKS:
         yield
         return

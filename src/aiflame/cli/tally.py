@@ -1,4 +1,4 @@
-"""`aiflame tally`: calls of runtimes, kernels and bytes, added up."""
+"""`aiflame tally`: adds up calls of runtimes, kernels and bytes."""
 
 from __future__ import annotations
 

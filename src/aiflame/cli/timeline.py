@@ -32,7 +32,7 @@ def run(options: Namespace) -> None:
     keep_freed_memory()
     shown = opened(options.profile, options.ranks)
     try:
-        with new_file(options.output) as file:  # half a trace opens, and misleads
+        with new_file(options.output) as file:  # half a trace can be opened, and would mislead
             slices = perfetto.write_profile(shown.store, shown.meta.started, file, samples=not options.no_samples)
     except OSError as error:
         reason = (error.strerror or str(error)).lower()

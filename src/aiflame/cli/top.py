@@ -82,7 +82,7 @@ def run(options: Namespace) -> None:
 
 
 def _with_activity(answer: pl.DataFrame, shown: View, question: str, *, alike: bool) -> pl.DataFrame:
-    """The rows with columns of hardware counters, where there are some."""
+    """The rows with columns of hardware counters, if these were recorded."""
     if shown.scoped is None or shown.metric not in OF_GPU or shown.scoped.analysis.activity is None:
         return answer
     analysis = shown.scoped.analysis
@@ -90,7 +90,7 @@ def _with_activity(answer: pl.DataFrame, shown: View, question: str, *, alike: b
 
 
 def _by_clock(shown: View) -> Steps | None:
-    """The times of all steps, as in the report."""
+    """The wall-clock times of all steps, as in the report."""
     if shown.scoped is None:
         return None
     analysis = shown.scoped.analysis
@@ -98,7 +98,7 @@ def _by_clock(shown: View) -> Steps | None:
 
 
 def _empty(shown: View, question: str, by_clock: Steps | None) -> str:
-    """Why there is nothing to list: a sentence, with a way to see more; "" where there is something."""
+    """Why there is nothing to list: a sentence, with a way to see more; "" if there is something."""
     if shown.scoped is None:
         return ""
     label = shown.tree.metric(shown.metric).label

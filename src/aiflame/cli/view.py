@@ -41,7 +41,7 @@ class View:
 
     @property
     def steps(self) -> str:
-        """The end of a title; "" of a whole run."""
+        """The end of a title; "" for a whole run."""
         return f" in {self.scoped.line.steps_text}" if self.scoped is not None and not self.scoped.line.whole_run else ""
 
     @property
@@ -73,7 +73,7 @@ def source_folder(path: Path | None) -> SourceFolder | None:
 
 
 def of_ranks(profile: Profile, ranks: str) -> str:
-    """The name of a profile, with the chosen ranks."""
+    """The name of a profile, with the selected ranks."""
     name = profile.path.name + (" (still being recorded)" if profile.store.unfinished() else "")
     if not ranks:
         return name
@@ -97,7 +97,7 @@ def selected(options: Namespace, by: str) -> View:
 
 
 def scoped_view(options: Namespace, by: str, *, keep_idle: bool = False) -> View:
-    """The view of `selected`, for the profile's scope (`analyze.scope`), and without idle time. `keep_idle`: with it in a whole run; steps
+    """The view of `selected`, for the profile's scope (`analyze.scope`), and without idle time. `keep_idle`: keeps it in a whole run; steps
     have none of their own."""
     if options.profile is not None and options.profile.is_file():
         return selected(options, by)

@@ -8,8 +8,8 @@ from ctypes import POINTER, byref, c_char_p, c_int, c_size_t, c_uint, c_uint64, 
 from dataclasses import dataclass
 from typing import Any
 
-# From NVIDIA's cuda.h. A CUdeviceptr is 64 bits wide, handles are pointers, a CUdevice is an int; the names are those that the header's
-# macros stand for. Every function returns a CUresult.
+# From NVIDIA's cuda.h. A CUdeviceptr is 64 bits wide, handles are pointers, a CUdevice is an int; the header's macros give the functions
+# these names. Every function returns a CUresult.
 _CAPABILITY_MAJOR, _CAPABILITY_MINOR = 75, 76
 _SIGNATURES: dict[str, tuple[Any, ...]] = {
     "cuGetErrorString": (c_int, POINTER(c_char_p)),

@@ -23,7 +23,7 @@ class CudaDevice:
             cuda = Cuda()
             self._device = Device(cuda)
             compiler = nvrtc.find(cuda.version(), self._device.architecture)
-            # Line tables have the file's absolute path, so that a reader of the profile finds the file.
+            # Line tables have the file's absolute path, so that readers of the profile find the file.
             self._module = self._device.module(compiler.compile(_SOURCE, self._device.architecture))
         except (CudaError, nvrtc.NvrtcError) as error:
             raise SystemExit(str(error)) from None

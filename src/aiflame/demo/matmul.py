@@ -28,7 +28,7 @@ class Device(Protocol):
     def blocked(self) -> None: ...
     def tiled(self) -> None: ...
     def synchronize(self) -> None:
-        """Returns when all work has been done."""
+        """Returns when all work is complete."""
 
     def results(self) -> tuple[array[float], array[float], array[float]]: ...
 
@@ -101,7 +101,7 @@ def step(network: Network) -> None:
 
 
 def check(left: array[float], right: array[float], product: array[float]) -> None:
-    """Checks a thousand numbers of each result against the inputs: the comparison makes sense only if all are right."""
+    """Checks a thousand numbers of each result against the inputs: the comparison is meaningful only if all are right."""
     size = math.isqrt(len(product))
     for _ in range(1000):
         row, column = randrange(size), randrange(size)

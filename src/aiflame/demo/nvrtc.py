@@ -104,12 +104,12 @@ def _opened(path: str) -> Nvrtc | None:
         for builtins in sorted(Path(path).parent.glob("libnvrtc-builtins.so.*")) if "/" in path else ():
             ctypes.CDLL(str(builtins))
         return Nvrtc(path)
-    except (OSError, AttributeError, NvrtcError):  # not there, or older than 11.2: without cubins
+    except (OSError, AttributeError, NvrtcError):  # missing, or older than 11.2, which cannot make cubins
         return None
 
 
 def _candidates() -> Iterator[str]:
-    """Where the loader, the toolkit and the wheels have a copy."""
+    """The places where the loader, the toolkit and the wheels may have a copy."""
     yield from _SONAMES
     homes = [os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), "/usr/local/cuda"]
     folders = [Path(home) / "lib64" for home in homes if home]

@@ -44,11 +44,11 @@ _OFFSET = re.compile(r"^\+0x[0-9a-f]+$")
 _STALL = re.compile(r"^[a-z][a-z0-9_]+$")
 _WRITE_LINES = 10_000
 _MOVES_THE_CURSOR = "[\\x00-\\x1f\\x7f-\\x9f\\u061c\\u200e\\u200f\\u2028-\\u202e\\u2066-\\u2069]"
-"""Line ends among them. As `errors.MOVES_THE_CURSOR`: the stacks may be printed."""
+"""As `errors.MOVES_THE_CURSOR`, including line ends: the stacks may be printed."""
 
 
 def write(tree: Tree, metric: str, file: TextIO) -> None:
-    """One line for each distinct stack with a value, callers first, siblings in the order of their names."""
+    """One line for each distinct stack with a value; callers come first, siblings in the order of their names."""
     named = _by_written_name(tree)
     names = named.frames["name"].to_list()
     rank = named.frames["name"].rank("ordinal").to_numpy().astype(np.int64)[named.frame]
@@ -69,7 +69,7 @@ def write(tree: Tree, metric: str, file: TextIO) -> None:
 
 
 def read(path: str | Path) -> Tree:
-    """The tree of a file of collapsed stacks; kinds by their marks, the metric is samples."""
+    """The tree from a file of collapsed stacks: marks give the kinds, and the metric is samples."""
     try:
         with Path(path).open("rb") as file:
             return _parsed(file, path)
@@ -78,7 +78,7 @@ def read(path: str | Path) -> Tree:
 
 
 def _by_written_name(tree: Tree) -> Tree:
-    """The tree with frames that are written alike made one."""
+    """The tree in which frames that are written alike are merged."""
     name = pl.col("name").str.replace_all(r"[;]", ":").str.replace_all(_MOVES_THE_CURSOR, " ")
     mark = pl.col("kind").replace_strict({int(kind): mark for kind, mark in MARKS.items()}, default="", return_dtype=pl.String)
     before = pl.when(pl.col("kind") == int(Kind.PYTHON)).then(pl.lit(PYTHON_MARK)).otherwise(pl.lit(""))
@@ -96,7 +96,7 @@ def _by_written_name(tree: Tree) -> Tree:
 
 
 def _parsed(file: BinaryIO, path: str | Path) -> Tree:
-    """Nodes are made by comparing each stack with the one before it; equal siblings that are far apart are merged at the end."""
+    """Builds nodes by comparing each stack with the previous one; equal siblings that are far apart are merged at the end."""
     rows: dict[bytes, int] = {ROOT.name.encode(): 0}
     parent, frame = array("i", [-1]), array("I", [0])
     ends, counts = array("i"), array("q")

@@ -1,4 +1,4 @@
-"""speedscope's file format (https://www.speedscope.app/file-format-schema.json): one sampled profile, written as it is walked."""
+"""speedscope's file format (https://www.speedscope.app/file-format-schema.json): one sampled profile, written piece by piece."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _WRITE_STACKS = 2_000
 
 
 def write(tree: Tree, metric: str, file: TextIO) -> None:
-    """Each stack with a value is one sample, the value its weight; siblings come in the order of their names."""
+    """Each stack with a value is one sample, with the value as its weight; siblings come in the order of their names."""
     kind = tree.metric(metric)
     dump = partial(json_text, separators=(",", ":"))
     file.write(f'{{"$schema":{dump(SCHEMA)},"exporter":{dump(f"aiflame {VERSION}")},"name":{dump(kind.label)},"activeProfileIndex":0,')
@@ -38,12 +38,12 @@ def write(tree: Tree, metric: str, file: TextIO) -> None:
 
 
 def _write_samples(tree: Tree, metric: str, file: TextIO) -> list[int]:
-    """The stacks as lists of frames, outermost first; the weights are returned."""
+    """Writes the stacks as lists of frames, outermost first, and returns the weights."""
     rank = tree.frames["name"].rank("ordinal").to_numpy().astype(np.int64)[tree.frame]
     place, _ = nodes.preorder(tree.parent, rank)
     walk = np.argsort(place)
     depths = tree.depths()[walk].tolist()
-    numbers = [str(row - 1) for row in range(len(tree.frames))]  # the root is not a frame there
+    numbers = [str(row - 1) for row in range(len(tree.frames))]  # speedscope has no frame for the root
     stack = [""] * (max(depths) + 1)
     weights: list[int] = []
     waiting: list[str] = []

@@ -26,7 +26,7 @@ from aiflame.intra.names import (
 )
 from aiflame.intra.ops import Op
 from aiflame.intra.passes import Kernel, label, pass_
-from aiflame.intra.presets import first_user, leaves_one_going, may_move, parts, roles
+from aiflame.intra.presets import first_user, leaves_one_in_flight, may_move, parts, roles
 
 MOST_IN_LOOPS = 3
 MOST_OUTSIDE = 2
@@ -42,14 +42,14 @@ _NOT_COPIES = tuple(name for name in _HEAVY if name not in COPIES)
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """A candidate for a scope."""
+    """A possible scope."""
 
     first: Op
     last: Op
     name: str
     kind: str
     apart: bool = False
-    """Two scopes, one at the issue and one at the wait, since other work lies between."""
+    """True for two scopes, one at the issue and one at the wait, because other work is between them."""
     needs: tuple[Op, ...] = ()
 
 
@@ -98,7 +98,7 @@ def _of_loop(kernel: Kernel, ops: Sequence[Op]) -> list[_Part]:
 
 
 def _of_role(kernel: Kernel, ops: Sequence[Op]) -> list[_Part]:
-    """Candidates of a warp-specialized role: of a producer, its waits for room and its copies; of a consumer, only its first wait for
+    """Candidates of a warp-specialized role: for a producer, its waits for room and its copies; for a consumer, only its first wait for
     copied data, since each of its records delays all roles."""
     waits = [part for block in _blocks(ops) for part in _waits(block, [])]
     copies = [op for op in ops if op.name in COPIES]
@@ -171,7 +171,7 @@ def _dots(kernel: Kernel, block: Sequence[Op]) -> Iterator[_Part]:
     for wait in waits:
         dot = kernel.from_source(wait, *ASYNC_DOTS)
         own = dot is not None and dot.siblings is wait.siblings and _until(dot)[-1] is wait
-        if dot is not None and own and not leaves_one_going(kernel, wait):
+        if dot is not None and own and not leaves_one_in_flight(kernel, wait):
             yield _Part(dot, wait, label(dot), "wait")
         else:
             yield _Part(wait, wait, f"wait {label(wait)}", "wait")
@@ -199,13 +199,13 @@ def _blocks(ops: Sequence[Op]) -> list[list[Op]]:
 
 
 def _until(op: Op, names: tuple[str, ...] = _HEAVY) -> list[Op]:
-    """From an operation to the next separating operation of its block (or `names`), inclusive."""
+    """From an operation to the next separating operation of its block (or the next of `names`), inclusive."""
     following = op.siblings[op.index :]
     end = next((at for at, one in enumerate(following[1:], 1) if one.name in names or one.regions), len(following) - 1)
     return following[: end + 1]
 
 
 def _does_something(ops: Sequence[Op]) -> bool:
-    """Whether there is more than arithmetic on indices."""
+    """True if there is more than arithmetic on indices."""
     heavy = (*_HEAVY, *_LOADS, *COPIES, *BARRIERS, "ttng.tensormap_create")
     return any(one.name in heavy or one.regions for op in ops for one in (op, *op.inside()))

@@ -39,5 +39,5 @@ class CaptureWriter:
 
 
 def _private(path: str, flags: int) -> int:
-    """Readable only by its owner, like all files of a profile."""
+    """Makes the file readable only by its owner, like all files of a profile."""
     return os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)

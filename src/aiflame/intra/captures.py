@@ -32,9 +32,9 @@ MOST_SCOPES = 256
 _NAME = re.compile(rf"(0|[1-9][0-9]{{0,9}}){re.escape(SUFFIX)}")
 _LARGEST_JSON = 16 << 20
 _MOST_VALUES = 1 << 16
-"""Values in the JSON of a frame: a few dozen per scope."""
+"""Values in the JSON of a frame: a few dozen for each scope."""
 _LONGEST = 4096
-"""Letters of a name."""
+"""Characters of a name."""
 _KINDS = ("load", "mma", "barrier", "wait", "store", "loop", "region", "role", "user", "async")
 _PHASES = ("span", "issue", "wait")
 
@@ -54,22 +54,22 @@ class Scope:
     file: str
     line: int
     loop: int
-    """The loop that it lies in, -1: none."""
+    """The loop that contains it, -1: none."""
     phase: str
-    """`issue`: asynchronous work is started here, `wait`: it is awaited here, `span`: all work lies between begin and end"""
+    """`issue`: asynchronous work is started here; `wait`: it is awaited here; `span`: all work is between begin and end"""
     pair: int
-    """For a wait: the scope that issued the awaited work; -1: none or not known."""
+    """For a wait: the scope that issued the awaited work; -1: none or unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Build:
-    """The resources of a compiled kernel; -1: not known."""
+    """The resources of a compiled kernel; -1: unknown."""
 
     registers: int = -1
     shared: int = -1
     spills: int = -1
     ns: int = -1
-    """How long a launch takes, where that was measured."""
+    """The duration of a launch, if it was measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ class Kernel:
     recorded: tuple[int, ...]
     """The warps that record."""
     scratch_bytes: int
-    """Bytes of memory per CTA."""
+    """Bytes of memory for each CTA."""
     clock_bits: int
     triton: str
     arch: str
@@ -110,13 +110,13 @@ class Launch:
     """Number of this launch among all launches of the kernel, from 1."""
     dropped_launches: int
     ring_bytes: int
-    """Size of the ring that CTAs shared (`cta_ring`), 0: each CTA had its own memory."""
+    """Size of the ring that CTAs shared (`cta_ring`), 0: each CTA had memory of its own."""
     data: Bytes
-    """`ctas` times the kernel's scratch memory; or the ring, where that is smaller."""
+    """`ctas` times the kernel's scratch memory; or the ring, if that is smaller."""
 
     @property
-    def went_round(self) -> bool:
-        """Whether CTAs overwrote earlier ones, so that only the last are left."""
+    def overwrote_ctas(self) -> bool:
+        """True if CTAs overwrote earlier ones, so that only the last are left."""
         return self.ring_bytes > 0
 
 
@@ -186,7 +186,7 @@ def _frames(data: Bytes, captures: Captures) -> Iterator[tuple[dict[str, Any], B
 
 
 def _after(data: Bytes, end: int, data_bytes: int) -> int:
-    """Where the next frame begins: behind the padding."""
+    """The beginning of the next frame, behind the padding."""
     return min(end + -data_bytes % 8, len(data))
 
 
@@ -208,7 +208,7 @@ def _add(captures: Captures, head: dict[str, Any], raw: Bytes) -> None:
             launch = _launch(head, raw)
             kernel = captures.kernels[launch.key]
             whole = len(raw) // kernel.scratch_bytes
-            if (launch.ctas <= whole or len(raw) != launch.ring_bytes) if launch.went_round else launch.ctas != whole:
+            if (launch.ctas <= whole or len(raw) != launch.ring_bytes) if launch.overwrote_ctas else launch.ctas != whole:
                 raise ValueError("the size of the data does not fit the number of CTAs")
             captures.launches.append(launch)
         # Other kinds of frames, from a newer aiflame, are ignored.

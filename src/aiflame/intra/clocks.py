@@ -1,9 +1,9 @@
-"""Cycles of a launch's multiprocessors → nanoseconds of the device's globaltimer, and the cost of a record.
+"""Converts cycles of a launch's multiprocessors to nanoseconds of the device's globaltimer, and estimates the cost of a record.
 
-A record has only its multiprocessor's clock; a CTA has the globaltimer at its begin and end. No moment has both clocks, so the pace (ns a
-cycle) follows from differences between CTAs that ran one after the other on a multiprocessor: the time before a CTA's first record (and
-after its last) is the same for all, and cancels out. Where each multiprocessor ran one CTA, neighbouring launches are compared instead. In
-any case, the records of a CTA must fit between its begin and its end.
+A record has only its multiprocessor's clock; a CTA has the globaltimer at its begin and end. No moment has both clocks, so the pace
+(nanoseconds in a cycle) is derived from differences between CTAs that ran one after the other on a multiprocessor: the time before a CTA's
+first record (and after its last) is the same for all, and cancels out. If each multiprocessor ran one CTA, neighbouring launches are
+compared instead. In any case, the records of a CTA must fit between its begin and its end.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from numpy.typing import NDArray
 from .decode import Ctas, Ints, Records
 
 SLOWEST, FASTEST = 20.0, 0.2
-"""ns a cycle: 50 MHz to 5 GHz."""
+"""Nanoseconds in a cycle: 50 MHz to 5 GHz."""
 CERTAIN = 0.005
 """Relative error of a pace that counts as measured."""
 RESOLUTION_NS = 32
 """Resolution of the globaltimer on Hopper; on other GPUs it ticks every microsecond, and more CTAs are needed for the same certainty."""
 NEAR_NS = 50_000_000
-"""Launches less than this apart are taken to have run at the same pace."""
+"""Launches less than this apart are assumed to have run at the same pace."""
 DEAREST = 40.0
-"""Cycles, an upper bound of a record's cost (33 were measured on an H100). A larger smallest distance includes other work."""
+"""In cycles, an upper bound for a record's cost (33 were measured on an H100). A larger smallest distance includes other work."""
 
 Floats = NDArray[np.float64]
 
@@ -55,7 +55,7 @@ class Edges:
         return Edges(decoded.ctas, row[heads], first, last)
 
     def whole(self, dropped: Ints) -> Edges:
-        """The CTAs without missing records: where rings wrapped, the first remaining record is far from the CTA's begin."""
+        """The CTAs without missing records: if rings wrapped, the first remaining record is far from the CTA's begin."""
         width = max(len(dropped) // max(len(self.ctas), 1), 1)
         kept = dropped.reshape(-1, width).sum(axis=1)[self.row] == 0
         return Edges(self.ctas, self.row[kept], self.first[kept], self.last[kept])
@@ -64,9 +64,9 @@ class Edges:
 @dataclass(frozen=True, slots=True)
 class Pace:
     ns: float
-    """a cycle"""
+    """in a cycle"""
     error: float
-    """relative; infinite where nothing was measured"""
+    """relative; infinite if it was not measured"""
 
 
 def pace(edges: Edges, whole: Edges) -> Pace:
@@ -147,7 +147,7 @@ def _first_of_sm(edges: Edges, origin: dict[int, int]) -> dict[int, tuple[int, i
 def offsets(edges: Edges, ns: float) -> Floats:
     """For each CTA of the launch (row of `ctas`): globaltimer − ns · cycles on its multiprocessor, relative to the launch's first begin.
 
-    Records lie between their CTA's begin and end, which bounds the offset: the middle of the interval is taken."""
+    Records are between their CTA's begin and end, which bounds the offset: the middle of the interval is used."""
     ctas = edges.ctas
     zero = int(ctas.begin.min()) if len(ctas) else 0
     sms, of = np.unique(ctas.sm, return_inverse=True)

@@ -39,13 +39,13 @@ class Recipe:
 
     passes: tuple[tuple[str, Pass], ...]
     warps: tuple[int, ...] | None = None
-    """Warps whose records are kept; None: the first of each group of four, or all where there are fewer than eight."""
+    """Warps whose records are kept; None: the first of each group of four, or all if there are fewer than eight."""
     segment_bytes: int = 32768
-    """The most bytes for a warp, a power of two."""
+    """The most bytes of a warp's records, a power of two."""
     shared: bool | None = None
-    """Whether records stay in shared memory until a block ends; None: if there is room for them."""
+    """True if records stay in shared memory until a block ends; None: if there is room for them."""
     shared_bytes: int = 0
-    """Shared memory that is free for records, in bytes of a block."""
+    """Bytes of shared memory in a block that are free for records."""
     clock_bits: int = 43
     """Bits of a record's clock. With 32 it wraps within seconds, but a record takes fewer instructions."""
 
@@ -65,13 +65,14 @@ def _package_hash() -> str:
 
 SMALLEST_SEGMENT = 128
 SMALL_SEGMENT = 1024
-"""Bytes of a warp. With less room, fewer warps are recorded; then blocks overwrite earlier ones, if the device supports it: a few complete
-blocks are worth more than the last moments of all."""
+"""In bytes, for a warp. With less room, fewer warps are recorded; then blocks overwrite earlier ones, if the device supports it: a few
+complete blocks are worth more than the last moments of all."""
 SMALLEST_SHARED = 512
-"""Bytes of a warp. With less room in shared memory, records go to global memory at once."""
+"""In bytes, for a warp. With less room in shared memory, records go to global memory at once."""
 ROOMY_SEGMENT = 4096
-"""Bytes of a warp. Rings are larger only if all rings of a launch take at most a quarter of the limit, since each is copied and stored as a
-whole. If shared memory is short, fewer warps get rings of this size, rather than all warps smaller ones: warps do much the same."""
+"""In bytes, for a warp. Rings are larger only if all rings of a launch take at most a quarter of the limit, since each is copied and stored
+as a whole. If shared memory is short, fewer warps get rings of this size, rather than all warps smaller ones: all warps do much the
+same."""
 
 
 def fitting(recipe: Recipe, kernel: Any, ctas: int, most_bytes: int, *, go_round: bool = False) -> Recipe:
@@ -140,7 +141,7 @@ def twin(kernel: Any, recipe: Recipe) -> Any:
 
 
 def description(kernel: Any) -> dict[str, Any]:
-    """The scopes in a twin's metadata; empty for any other kernel."""
+    """The scopes in a twin's metadata; empty for other kernels."""
     scopes = getattr(kernel.metadata, FIELD, None)
     return dict(scopes) if isinstance(scopes, dict) else {}
 
@@ -161,7 +162,7 @@ def _options(kernel: Any) -> dict[str, Any]:
 
 
 def _hook(backend: Any) -> None:
-    """Adds our stages to a backend, once. They do nothing for kernels whose options name no recipe."""
+    """Adds our stages to a backend, once. They do nothing for kernels whose options contain no recipe."""
     if backend in _hooked:
         return
     _hooked.add(backend)
@@ -243,7 +244,7 @@ def instrument(module: Any, recipe: Recipe) -> dict[str, Any]:
 
 
 def _room(wanted: int, warps: list[int], recipe: Recipe, fewest: int) -> tuple[list[int], int, bool]:
-    """The warps whose records are kept, bytes for each of them, and whether these lie in shared memory."""
+    """The warps whose records are kept, the bytes for each, and whether these are in shared memory."""
     if recipe.shared is False or (not recipe.shared and not recipe.shared_bytes):
         return warps, wanted, False
     if not recipe.shared_bytes:  # requested explicitly, and the available size was not determined
@@ -261,7 +262,7 @@ def _power_of_two(most: int) -> int:
 
 
 def _segment_bytes(scopes: list[Scope], users: int, most: int) -> int:
-    """Bytes for a warp; no more than it can fill in a kernel without marks in loops."""
+    """The bytes for a warp; no more than it can fill in a kernel without marks in loops."""
     if users or any(scope.first.loop is not None for scope in scopes):
         return most
     return min(most, 1 << (2 * len(scopes) * lowering.RECORD_BYTES - 1).bit_length())

@@ -1,7 +1,7 @@
-"""A ring that the CTAs of a launch shared → the memory of the CTAs that were not overwritten, one after the other.
+"""Unrolls a ring that the CTAs of a launch shared: gives the memory of the CTAs that were not overwritten, one after the other.
 
-CTA n has written at n · its size, in a range of addresses that map to one piece of memory again and again (`device_ring`): its records lie
-at that offset modulo the size of the piece, and may wrap at its end. Later CTAs have overwritten earlier ones, in whole or in part.
+CTA n has written at n · its size, in a range of addresses that map to one piece of memory again and again (`device_ring`): its records are
+at that offset modulo the size of the piece, and may wrap at its end. Later CTAs have overwritten earlier ones, completely or in part.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _BEGIN, _END = 4, 8
 
 
 def straight(data: NDArray[np.uint8], scratch_bytes: int, ctas: int) -> NDArray[np.uint8]:
-    """The memory of those of `ctas` that were not overwritten, by number."""
+    """The memory of those of `ctas` that were not overwritten, ordered by number."""
     words, each = data.view("<u4"), scratch_bytes // 4
     if len(words) < each:
         return data[:0]
@@ -39,7 +39,8 @@ def straight(data: NDArray[np.uint8], scratch_bytes: int, ctas: int) -> NDArray[
 
 
 def _overwritten(at: Ints, number: Ints, time: NDArray[np.uint64], each: int, size: int) -> Bools:
-    """Which CTAs were overwritten. Of two at one place the later remains, unless the earlier was still running when it began: then neither.
+    """True for the CTAs that were overwritten. Of two at one place the later one remains, unless the earlier was still running when it
+    began: then neither remains.
 
     `at` is sorted."""
     gone = np.zeros(len(at), dtype=np.bool_)
@@ -51,7 +52,7 @@ def _overwritten(at: Ints, number: Ints, time: NDArray[np.uint64], each: int, si
     first, behind = np.searchsorted(around, at - each, side="right"), np.searchsorted(around, at + each)
     later = _highest(np.tile(number, 3), first, behind) > number
     ends = np.tile(end, 3)
-    # Where no other CTA is later, all others are earlier.
+    # If no other CTA is later, all others are earlier.
     others = np.maximum(_highest(ends, first, own), _highest(ends, own + 1, behind))
     gone[some] = later | (others > begin)
     return gone

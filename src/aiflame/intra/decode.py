@@ -27,7 +27,8 @@ RECORD_WORDS = 2
 FEW = 64
 """Number of warps that are searched for the scope that crosses others."""
 _SIGNS = np.random.default_rng(0).integers(1, 1 << 62, 256) | 1
-"""A random number for each scope: added at begins and subtracted at ends, they sum to 0 if all pairs match, else only with chance 2^-62."""
+"""A random number for each scope: added at begins and subtracted at ends, they sum to 0 if all pairs match, and otherwise only with a
+probability of 2^-62."""
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
@@ -65,10 +66,10 @@ class Records:
     ctas: Ctas
     recorded: tuple[int, ...]
     kept: Ints
-    """of each unit, how many records are left; `dropped`: how many were overwritten before them"""
+    """for each unit, how many records are left; `dropped`: how many were overwritten before them"""
     dropped: Ints
     unit: NDArray[np.int32]
-    """of each record, as the following columns; by unit and time"""
+    """for each record, as the following columns; by unit and time"""
     scope: NDArray[np.int16]
     ends: Bools
     clock: Ints
@@ -132,7 +133,7 @@ def records(data: NDArray[np.uint8], layout: Layout) -> Records:
 
 
 def _sound(words: NDArray[np.uint32], layout: Layout) -> Bools:
-    """Which CTAs ran to their end and have a consistent header."""
+    """True for the CTAs that ran to their end and have a consistent header."""
     if words.shape[1] < HEADER_WORDS + layout.warps:
         return np.zeros(len(words), dtype=np.bool_)
     room = (words.shape[1] - HEADER_WORDS - layout.warps) * 4

@@ -30,7 +30,7 @@ class Slot:
     copied: ctypes.c_void_p
     """Event: its records are on the host, and the memory is clear."""
     ring: Ring | None = None
-    """The ring, if the memory is one: launches may write more than its size, and overwrite it from the start."""
+    """The ring, if the memory is one: launches may write more than its size, and then overwrite it from the start."""
     busy: bool = False
 
     def data_ptr(self) -> int:
@@ -43,7 +43,7 @@ class Slot:
 
 @dataclass(slots=True)
 class Pool:
-    """Slots of one context, at most `limit` bytes together. Launches that write more than `most` bytes get a ring of that size, where the
+    """Slots of one context, at most `limit` bytes together. Launches that write more than `most` bytes get a ring of that size, if the
     device supports it."""
 
     limit: int
@@ -51,14 +51,14 @@ class Pool:
     context: int = 0
     """The number of the context."""
     gone: bool = False
-    """The context was destroyed with all its events and memory: not even an event may be queried."""
+    """True if the context was destroyed with all its events and memory: not even an event may be queried."""
     slots: list[Slot] = field(default_factory=list)
     _stream: ctypes.c_void_p | None = None
     _other: ctypes.c_void_p | None = None
     """A stream for work that must not queue behind copies."""
 
     def take(self, size: int) -> Slot | None:
-        """A free slot; None if all are busy, or the size is beyond the limit."""
+        """A free slot; None if all are busy, or the size is above the limit."""
         free = sorted((slot for slot in self.slots if not slot.busy), key=lambda slot: (slot.ring is not None, slot.bytes))
         slot = next((one for one in free if one.has_room(size)), None) or self._make(size)
         if slot is not None:

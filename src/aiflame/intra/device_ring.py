@@ -15,7 +15,7 @@ from aiflame.intra import driver
 MOST_ROUNDS = 4096
 """Addresses are reserved for this many rounds at once (256 GiB with pieces of 64 MiB), and mapped as grids need them."""
 BEHIND = 1 << 31
-"""Bytes. Where Triton computes a CTA's offset in signed 32 bits, offsets beyond 2 GiB are negative; in 64 bits they are not."""
+"""In bytes. If Triton computes a CTA's offset in signed 32 bits, offsets of more than 2 GiB are negative; in 64 bits they are not."""
 _PINNED, _ON_DEVICE, _READ_WRITE = 1, 1, 3
 _IS_SUPPORTED = 102
 """CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED"""
@@ -45,7 +45,7 @@ class _Access(ctypes.Structure):
 
 
 def is_supported() -> bool:
-    """Whether the thread's device supports mapping memory at several addresses."""
+    """True if the thread's device can map memory at several addresses."""
     answer = ctypes.c_int(0)
     return driver.call("cuDeviceGetAttribute", ctypes.byref(answer), _IS_SUPPORTED, driver.device()) == 0 and answer.value != 0
 
@@ -53,7 +53,7 @@ def is_supported() -> bool:
 @dataclass(slots=True)
 class Ring:
     begin: int
-    """The address that CTA 0 writes to."""
+    """The address to which CTA 0 writes."""
     bytes: int
     """Size of the piece: a power of two, so that an offset that wraps in 32 bits leads to the same place."""
     _piece: int

@@ -44,13 +44,13 @@ def unnoticed() -> Iterator[None]:
 
 
 def is_captured(stream: int) -> bool:
-    """Whether this stream is being captured into a graph, or cannot be queried because another capture is going on."""
+    """True if this stream is being captured into a graph, or cannot be queried because another capture is going on."""
     status = ctypes.c_int(0)
     return call("cuStreamIsCapturing", ctypes.c_void_p(stream), ctypes.byref(status)) != 0 or status.value != 0
 
 
 def context() -> tuple[int, int]:
-    """The thread's context: its address (0: none), and its unique number in the process (0: not supported by the driver).
+    """The thread's context: its address (0: none), and its unique number in the process (0: the driver does not support it).
 
     A new context may have the address of a destroyed one."""
     here, number = ctypes.c_void_p(), ctypes.c_uint64(0)

@@ -68,7 +68,7 @@ _ELEMENTS |= dict.fromkeys(("i8", "f8E4M3FN", "f8E5M2"), (8, "r"))
 
 
 def _places(scopes: Sequence[Scope], names: Sequence[str]) -> dict[tuple[Op, int], list[Mark]]:
-    """(First operation of a block, how many operations of the block stand before) → marks, from the first to the last. At one place
+    """(First operation of a block, number of operations of the block before the place) → marks, from the first to the last. At one place
     scopes end before others start; of those that start together the longest comes first, and of those that end together the shortest."""
     ends: dict[tuple[Op, int], list[tuple[int, int, Mark]]] = {}
     starts: dict[tuple[Op, int], list[tuple[int, int, Mark]]] = {}

@@ -8,13 +8,13 @@ from typing import Any
 
 @dataclass(slots=True)
 class Hooks:
-    """The program's hooks of one launch. Each is called once, whichever kernel is launched; its exceptions go to the program."""
+    """The program's hooks for one launch. Each is called once, whichever kernel is launched; its exceptions go to the program."""
 
     on_enter: Any = None
     """None after the call."""
     on_exit: Any = None
     raised: bool = False
-    """Whether `on_enter` raised."""
+    """True if `on_enter` raised."""
     launched: list[Any] = field(default_factory=list)
     """Not empty once the kernel is on its stream: Triton calls its `append` then, during which no signal handler can raise."""
 

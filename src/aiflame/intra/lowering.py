@@ -41,7 +41,7 @@ class Lowering:
     segment_bytes: int
     """Bytes for each of these warps, a power of two; the oldest records are overwritten."""
     shared: bool
-    """Records lie in shared memory until the block ends, which copies them; else they go to global memory at once."""
+    """True if records stay in shared memory until the block ends, which copies them; otherwise they go to global memory at once."""
     clock_bits: int = 43
     """43 or 32."""
 
@@ -169,7 +169,7 @@ def add_passes(lowering: Lowering, point: str, manager: Any) -> None:
         importlib.import_module("triton._C.libtriton").passes.common.add_cse(manager)
         proton.add_allocate_proton_shared_memory(manager)
     elif point == POINTS[1]:
-        if hasattr(proton, "add_allocate_proton_global_scratch_buffer"):  # up to 3.7; later versions do that themselves
+        if hasattr(proton, "add_allocate_proton_global_scratch_buffer"):  # up to 3.7; later versions add these themselves
             proton.add_allocate_proton_global_scratch_buffer(manager)
         if lowering.backend == "cuda":
             proton.add_convert_proton_nvidia_gpu_to_llvm(manager)
@@ -178,7 +178,7 @@ def add_passes(lowering: Lowering, point: str, manager: Any) -> None:
 
 
 def shared_memory(backend: str, arch: str) -> int:
-    """Bytes that a block may have."""
+    """Bytes of shared memory that a block may have."""
     if backend == "hip":
         return 163840 if arch.startswith("gfx950") else 65536
     return occupancy.of_cta(re.sub(r"\D", "", arch) or "0")

@@ -19,7 +19,7 @@ UNIT_OF_SHARED = 128
 
 
 def at_once(capability: str, threads: int, registers: int, shared: int) -> int:
-    """CTAs that fit on a multiprocessor; -1: not known."""
+    """The number of CTAs that fit on a multiprocessor; -1: unknown."""
     if capability not in SHARED or registers < 0 or shared < 0 or threads <= 0:
         return -1
     warps = -(-threads // 32)
@@ -33,7 +33,7 @@ def at_once(capability: str, threads: int, registers: int, shared: int) -> int:
 
 
 def spare_shared(capability: str, threads: int, registers: int, shared: int) -> int:
-    """Bytes of shared memory that each CTA may use in addition, so that as many CTAs fit as before; 0 if not known.
+    """Bytes of shared memory that each CTA may use in addition, so that as many CTAs fit as before; 0 if unknown.
 
     A multiprocessor uses the remaining memory as cache. Kernels that keep their data in shared memory hardly need a cache, so all free
     memory is spare; for other kernels, at most a quarter of the whole."""

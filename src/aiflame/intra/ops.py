@@ -30,7 +30,7 @@ class Op:
     number: int
     """Place in program order, from 0: an enclosing operation comes before its content."""
     variable: str
-    """The variable that the source assigns it to, where that is known."""
+    """The variable to which the source assigns it, if known."""
     file: str
     line: int
     operands: tuple[int, ...]
@@ -61,7 +61,7 @@ class Op:
 
     @property
     def last(self) -> bool:
-        """Whether it ends its block, so that no mark can follow."""
+        """True if it ends its block, so that no mark can follow."""
         return self.siblings[-1] is self
 
     def enclosing(self) -> Iterator[Op]:
@@ -121,7 +121,7 @@ def read(module: Any, builder: Any) -> list[Op]:
 
 def _op(operation: Any, block: Any, index: int, parent: Op | None, region: int, number: int, builder: Any) -> Op:
     builder.set_insertion_point_after(operation)
-    places = _PLACE.findall(str(builder.get_loc()))  # from the inside out, where calls were inlined
+    places = _PLACE.findall(str(builder.get_loc()))  # from the inside out, if calls were inlined
     variable, file, line = next((one for one in places if not any(folder in one[1] for folder in _LIBRARIES)), (*places, ("", "", 0))[0])
     results = tuple(operation.get_result(at).id() for at in range(operation.get_num_results()))
     return Op(

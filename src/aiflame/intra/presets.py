@@ -24,7 +24,7 @@ from aiflame.intra.passes import Kernel, label, pass_
 
 @pass_("loads")
 def loads(kernel: Kernel) -> None:
-    """Each load from global memory: where it is issued and, where its value is used in the same block, the wait for it."""
+    """Each load from global memory: where it is issued and, if its value is used in the same block, the wait for it."""
     for op in kernel.ops(*GLOBAL_LOADS, *BUFFER_LOADS):
         user = first_user(kernel, op)
         if user is None:
@@ -54,7 +54,7 @@ def mma(kernel: Kernel) -> None:
 
 @pass_("pipeline")
 def pipeline(kernel: Kernel) -> None:
-    """Asynchronous copies and their waits: where a loop's stages lie."""
+    """Asynchronous copies and their waits, which show a loop's stages."""
     for op in kernel.ops(*COPIES, *TMA_STORES):
         kernel.wrap(op, f"issue {label(op)}", "async")
     for op in kernel.ops(*COPY_WAITS, *DOT_WAITS, BARRIER_WAIT):
@@ -94,7 +94,7 @@ def roles(kernel: Kernel) -> None:
 
 
 def role_name(number: int, body: Sequence[Op]) -> str:
-    """The name of a role by its operations: one that copies is a producer, one that multiplies a consumer."""
+    """The name of a role, from its operations: a role that copies is a producer, one that multiplies a consumer."""
     does = {one.name for op in body for one in (op, *op.inside())}
     copies, multiplies = (any(name in does for name in names) for names in (COPIES, DOTS + ASYNC_DOTS))
     if copies != multiplies:
@@ -139,7 +139,7 @@ def first_user(kernel: Kernel, op: Op) -> Op | None:
 
 
 def may_move(used: Sequence[tuple[Op, Op]]) -> list[Op]:
-    """Loads, each with its first user: those whose user is arithmetic, which the assembler may move across a mark."""
+    """Given loads with their first users, those whose user is arithmetic, which the assembler may move across a mark."""
     return [op for op, user in used if user.name not in MEMORY + DOTS + ASYNC_DOTS + STORES]
 
 
@@ -157,8 +157,8 @@ def _made_in_loop(kernel: Kernel, wait: Op) -> Op | None:
     return None
 
 
-def leaves_one_going(kernel: Kernel, wait: Op) -> bool:
-    """Whether a wait in a loop leaves a multiplication in flight: it awaits the previous one, and another wait follows the loop."""
+def leaves_one_in_flight(kernel: Kernel, wait: Op) -> bool:
+    """True if a wait in a loop leaves a multiplication in flight: it awaits the previous one, and another wait follows the loop."""
     loop = wait.loop
     if loop is None:
         return False

@@ -49,11 +49,11 @@ class Settings:
     memory: int = 256 << 20
     """Bytes of device memory, and as many of host memory."""
     disk: int = 1 << 30
-    """The most bytes on disk per process."""
+    """The most bytes on disk for each process."""
     segment_bytes: int = 32768
     """The most bytes of a warp's records."""
     shared: bool | None = None
-    """Whether records stay in shared memory until a block ends; None: if there is room for them."""
+    """True if records stay in shared memory until a block ends; None: if there is room for them."""
 
 
 @dataclass(slots=True)
@@ -261,14 +261,14 @@ _measuring = threading.local()
 
 
 class Launch:
-    """A wrapper of a kernel's launcher."""
+    """A wrapper around a kernel's launcher."""
 
     def __init__(self, kernel: Any, launcher: Any) -> None:
         self._kernel, self._launcher = kernel, launcher
         self.counts = Counts()
         self._twin: Any = None
         self.cluster = max(1, int(getattr(kernel.metadata, "num_ctas", 1) or 1))
-        """Number of blocks per program of the grid."""
+        """Number of blocks for each program of the grid."""
         self._of: Session | None = None
         """The session to which the counts and the twin belong."""
         self._asked = False

@@ -1,4 +1,4 @@
-"""Captures of a process → the tables of `profile.tables_intra`."""
+"""Turns the captures of a process into the tables of `profile.schema.tables_intra`."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from .cta_ring import straight
 from .decode import Ctas, Ints, Layout, Nest, Records, Spans, nested, opened, paired, records
 
 MOST_SPANS = 2_000_000
-"""The most spans kept per process."""
+"""The most spans that are kept for each process."""
 LOOKED_AT, CTAS_LOOKED_AT = 3, 64
-"""Number of launches per kernel, and of CTAs per launch, that are used to estimate the cost of a record."""
+"""The number of launches of each kernel, and of CTAs of each launch, that are used to estimate the cost of a record."""
 
 Rows = dict[str, list[pl.DataFrame]]
 
@@ -63,7 +63,7 @@ def tables(
             kept = one.keep(left)
             left = max(left - kept, 0)
             by_device.setdefault(launch.device, []).append(one)
-            gone = launch.ctas - len(decoded.ctas) - decoded.ctas.bad if launch.went_round else 0
+            gone = launch.ctas - len(decoded.ctas) - decoded.ctas.bad if launch.overwrote_ctas else 0
             lost.update(bad=decoded.ctas.bad, dropped=int(decoded.dropped.sum()), gone=gone)
         rows["intra_paths"].append(paths.frame(process, number))
     for reads in by_device.values():
@@ -74,7 +74,7 @@ def tables(
 
 def _memory(kernel: Kernel, launch: Launch) -> Bytes:
     """The memory of the CTAs that were not overwritten."""
-    return straight(launch.data, kernel.scratch_bytes, launch.ctas) if launch.went_round else launch.data
+    return straight(launch.data, kernel.scratch_bytes, launch.ctas) if launch.overwrote_ctas else launch.data
 
 
 def _records(kernel: Kernel, memory: Bytes) -> Records:
@@ -152,7 +152,7 @@ class _Read:
     @property
     def has_first(self) -> bool:
         """Whether the launch's first CTA is among the records."""
-        return self.launch.first_cta == 0 and not self.launch.went_round
+        return self.launch.first_cta == 0 and not self.launch.overwrote_ctas
 
     @staticmethod
     def of(
@@ -208,7 +208,7 @@ class _Read:
         )
 
     def keep(self, room: int) -> int:
-        """Keeps the spans if there is room, else those of some multiprocessors; returns how much of the room is used."""
+        """Keeps the spans if there is room, otherwise those of some multiprocessors; returns how much of the room is used."""
         if len(self.spans) <= room:
             self.kept = True
             return len(self.spans)
@@ -280,7 +280,7 @@ def _shift(one: _Read, usual: int | None) -> int:
         return at_first
     at_last = max(one.on_device.end_ns - last, at_first)
     if usual is None:
-        return at_last if one.launch.went_round else at_first
+        return at_last if one.launch.overwrote_ctas else at_first
     return min(max(usual, at_first), at_last)
 
 

@@ -7,6 +7,6 @@ if TYPE_CHECKING:
     from typing import Protocol
 
     class Shell(Protocol):
-        """IPython's shell, as far as loading an extension needs it."""
+        """The part of IPython's shell that loading an extension needs."""
 
         def register_magics(self, magics: type, /) -> None: ...

@@ -1,4 +1,4 @@
-"""Runs a cell as IPython would, and leaves an error's traceback without our frames."""
+"""Runs a cell as IPython would, and removes our frames from an error's traceback."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ def run(shell: Any, codes: list[CodeType]) -> None:
 
 
 def names(shell: Any) -> dict[str, str]:
-    """`In[3]` of each cell, by the name of the file that it was compiled as."""
+    """`In[3]` for each cell, by the name of the file as which it was compiled."""
     labels = {Path(file).name: shell.compile.format_code_name(file) for file in list(linecache.cache)}
     return {file: label[1] for file, label in labels.items() if label}
 
 
 def _as_without_us(shell: Any, error: SyntaxError) -> Exception:
-    """IPython shows every SyntaxError inside a magic with our frames, so this is another class of the same name."""
+    """IPython shows every SyntaxError inside a magic with our frames, so this returns another class with the same name."""
     lines = shell.SyntaxTB.structured_traceback(type(error), error, [])
     shown: type[Exception] = type(type(error).__name__, (Exception,), {"_render_traceback_": lambda _: lines})
     return shown(str(error))

@@ -85,7 +85,7 @@ class AiflameMagics(Magics):
         return profile
 
     def _keep_of_failed(self, path: Path, embed: int, name: str | None, *, interrupted: bool) -> None:
-        """An interrupted cell shows where it was slow; one with an error shows that error alone."""
+        """An interrupted cell shows where it was slow; a cell with an error shows only that error."""
         with contextlib.suppress(Exception):  # the cell's own error matters more
             if interrupted or name:
                 profile = self._opened(path, embed, name)
@@ -94,7 +94,7 @@ class AiflameMagics(Magics):
 
 
 def _parsed(parser: argparse.ArgumentParser, line: str) -> tuple[argparse.Namespace, str]:
-    """The options, and the statement behind them as it was written."""
+    """The options, and the statement after them, unchanged."""
     words = list(_WORD.finditer(line))
     try:
         options = parser.parse_args([shlex.split(word[0])[0] if word[0][0] == "-" or word[0][0] in "\"'" else word[0] for word in words])
@@ -105,7 +105,7 @@ def _parsed(parser: argparse.ArgumentParser, line: str) -> tuple[argparse.Namesp
 
 
 def _new_path(number: int) -> Path:
-    """A profile for the time of this kernel."""
+    """A path for a profile that lives as long as this notebook's kernel."""
     return Path(tempfile.mkdtemp(dir=_folder())) / f"cell-{number}.aiflame"
 
 
@@ -117,6 +117,6 @@ def _folder() -> str:
 
 
 def _remove(folder: str, maker: int) -> None:
-    """A forked child that ends leaves it alone."""
+    """A forked child that ends does not remove it."""
     if os.getpid() == maker:
         shutil.rmtree(folder, ignore_errors=True)

@@ -1,6 +1,6 @@
-"""The only way from a path to a profile that can be read: sealed where its recorder did not, derived tables added, clocks of hosts aligned.
+"""The only way from a path to a readable profile: seals it if its recorder did not, adds derived tables, aligns the clocks of hosts.
 
-Rooms above this one know how tables are derived (`resolve`) and how clocks are aligned (`analyze`): they hand both in.
+Rooms above this one derive tables (`resolve`) and align clocks (`analyze`); they pass both functions in.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from aiflame.profile.tables.store import Profile, SealedTables
 SUFFIX = ".aiflame"
 
 Progress = Callable[[float], None]
-"""Gets the share done while a profile is sealed, 0 to 1."""
+"""Called with the share done while a profile is sealed, 0 to 1."""
 Derive = Callable[[Profile], None]
-"""Adds the derived tables that the profile of one recorder lacks."""
+"""Adds missing derived tables to the profile of one recorder."""
 Align = Callable[[Ranked], Ranked]
-"""Puts the clocks of several hosts together, more closely than the time of day does."""
+"""Aligns the clocks of several hosts, more closely than by the time of day."""
 
 
 def _as_sealed(profile: Profile) -> None:
@@ -50,9 +50,10 @@ def _by_the_time_of_day(profile: Ranked) -> Ranked:
 def open_profile(
     path: str | Path, progress: Progress | None = None, *, derive: Derive = _as_sealed, align: Align = _by_the_time_of_day
 ) -> Profile | Ranked:
-    """Opens a profile, of one recorder or of many ranks. Without `derive` it has the tables that were recorded, and those derived before.
+    """Opens a profile of one recorder or of many ranks. Without `derive` it has the tables that were recorded, and those that were derived
+    earlier.
 
-    A profile that is still being recorded has the tables so far. Tables of another user's profile are written to a folder of ours."""
+    A profile that is still being recorded has the records so far. The tables of another user's profile are written to a folder of ours."""
     folder = _folder_at(Path(path))
     if is_ours(folder):
         refuse_foreign_entries(folder)
@@ -62,12 +63,12 @@ def open_profile(
 
 
 def open_rank(whole: Folder, name: str, *, derive: Derive = _as_sealed) -> Profile:
-    """The profile of one rank, a folder of `whole`, by itself: its times are on the clock of its own host."""
+    """The profile of a single rank, a folder of `whole`, with times on the clock of its own host."""
     return _derived(_open_one(whole.folder(RANKS, name), None), derive)
 
 
 def newest(folder: str | Path, allowed: Callable[[Path], bool] | None = None) -> Path:
-    """The profile in a folder that was recorded last; of those that are `allowed`, if that is given."""
+    """The profile in a folder that was recorded last, among those for which `allowed` is true."""
     profiles: dict[Path, Folder] = {}
     for path in filter(allowed, Path(folder).glob(f"*{SUFFIX}")):
         with contextlib.suppress(AiflameError, OSError):
@@ -126,7 +127,8 @@ def _open_one(folder: Folder, progress: Progress | None) -> Profile:
 
 
 def _as_it_is_now(folder: Folder, note: str, progress: Progress | None) -> Profile:
-    """A profile that goes on growing. Its tables are in a folder that is removed together with the returned object."""
+    """The records so far of a profile that is still growing. Its tables are in a folder that is removed together with the returned
+    object."""
     place = fresh_place()
     note = f"{folder.name} {note}"
     seal_growing(folder, place, note, progress)
@@ -136,7 +138,7 @@ def _as_it_is_now(folder: Folder, note: str, progress: Progress | None) -> Profi
 
 
 def _of_another_user(folder: Folder, progress: Progress | None) -> Profile:
-    """A profile of another user's, or where nothing can be written."""
+    """A profile of another user, or one that we cannot write to."""
     place = place_for(folder)
     if is_sealed(folder):
         if place is None:
@@ -161,7 +163,7 @@ def _sealed_tables(folder: Folder) -> SealedTables:
 
 
 def _open_ranks(whole: Folder, progress: Progress | None) -> Ranked:
-    """A folder with `ranks/`, each sealed where its recorder did not. Error when not one rank can be read."""
+    """A folder with `ranks/`; seals each rank whose recorder did not. Error if no rank can be read."""
     job, folders = Job.read(whole), rank_folders(whole)
     tell = progress or (lambda share: None)
     parts: list[Part] = []
@@ -192,7 +194,7 @@ def _open_ranks(whole: Folder, progress: Progress | None) -> Ranked:
 
 
 def _is_of(folder: Folder, job: Job | None) -> bool:
-    """Whether a folder belongs to this run, and was not left behind by another one of the same name."""
+    """False if another run of the same name left the folder behind."""
     rank = Meta.read(folder).job_rank
     return job is None or rank is None or rank.job == job.name
 
@@ -208,7 +210,7 @@ def _expected(job: Job | None) -> list[int]:
 
 
 def _on_one_clock(parts: Sequence[Part]) -> tuple[list[Part], list[int]]:
-    """The parts, their clocks moved to the first part's by the time of day; and the ranks without readings of both clocks."""
+    """The parts, with their clocks moved to the first part's by the time of day; and the ranks that lack readings of both clocks."""
     ahead: dict[str, int | None] = {}
     for part in parts:
         if ahead.get(part.host) is None:

@@ -1,4 +1,4 @@
-"""Recording a command. Imports only the standard library: it runs on machines without other packages."""
+"""Records a command. Imports only the standard library: it runs on machines without other packages."""
 
 from aiflame.recorder.options import RecordOptions, parse_counters, parse_sampling, parse_size
 from aiflame.recorder.place import ProfileLocation, place_of, rank_here

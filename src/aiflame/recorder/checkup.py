@@ -24,7 +24,7 @@ from aiflame.recorder.run import run
 
 
 def checkup() -> list[Finding]:
-    """Every finding, the necessary things first."""
+    """All findings, the necessary things first."""
     return [*(check() for check in _NECESSARY), *_cuda(), *telemetry_findings(), *(check() for check in _USEFUL)]
 
 
@@ -126,7 +126,7 @@ def _disk() -> Finding:
 
 
 def _debugger() -> Finding:
-    """ptrace_scope decides whether the calls of waiting threads can be read, and deleted libraries through /proc/PID/map_files."""
+    """ptrace_scope decides whether the system calls of waiting threads, and deleted libraries through /proc/PID/map_files, can be read."""
     scope = Path("/proc/sys/kernel/yama/ptrace_scope")
     text = f"ptrace_scope {scope.read_text().strip()}" if scope.exists() else "no restriction"
     if scope.exists() and int(scope.read_text()) >= 2 and os.geteuid() != 0:

@@ -1,4 +1,4 @@
-"""Checks of CUDA on this machine: driver, CUPTI, permission to sample, disassembler. All of them look at files only."""
+"""Checks of CUDA on this machine: driver, CUPTI, permission to sample, disassembler. They only look at files."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from aiflame.recorder.finding import Finding, State
 VARIABLE = "CUDA_INJECTION64_PATH"
 
 _OLDEST_DRIVER = 525
-"""CUDA 12.0's."""
+"""The first driver of CUDA 12.0."""
 _DRIVER_OF_CUDA_13 = 580
 _PERFMON_DRIVER = 565
-"""From here on the driver takes CAP_PERFMON for CAP_SYS_ADMIN."""
+"""From this version on the driver accepts CAP_PERFMON instead of CAP_SYS_ADMIN."""
 _CAP_SYS_ADMIN, _CAP_PERFMON = 21, 38
 _OLDEST_CUPTI = 18
 _CUPTI_OF_CUDA_13 = 130000
 _CUPTI_VERSIONS = {18: "12.0", 19: "12.1", 20: "12.2", 21: "12.3", 22: "12.4", 23: "12.5", 24: "12.6", 26: "12.8", 27: "12.9", 28: "12.9"}
-"""CUPTI_API_VERSION → CUDA; since 13.0 the number contains the version. 12.0's cupti_version.h lists 19, and defines 18."""
+"""CUPTI_API_VERSION → CUDA; since 13.0 the number contains the version. 12.0's cupti_version.h lists 19, but defines 18."""
 _CUPTI_FILES = ("libcupti.so.13", "libcupti.so.12")
 _SYSTEM_FOLDERS = ("usr/lib/x86_64-linux-gnu", "usr/lib64", "usr/lib", "lib64", "usr/local/nvidia/lib64", "usr/lib/wsl/lib")
 _WITH_GPUS = "docker run --gpus all …"
 
 
 def cupti_version(library: Path) -> int:
-    """CUPTI_API_VERSION of a library, 0 when it cannot be loaded. Loads it in a separate process: foreign code may crash."""
+    """CUPTI_API_VERSION of a library, 0 if it cannot be loaded. Loads it in a separate process: foreign code may crash."""
     code = "import ctypes, sys; n = ctypes.c_uint32(); ctypes.CDLL(sys.argv[1]).cuptiGetVersion(ctypes.byref(n)); print(n.value)"
     try:
         child = subprocess.run([sys.executable, "-c", code, str(library)], capture_output=True, text=True, check=True, timeout=20)
@@ -48,7 +48,7 @@ class Machine:
     packages: tuple[Path, ...] = field(default_factory=lambda: tuple(Path(folder) for folder in sys.path if folder))
     """Folders of Python packages."""
     agent: str = ""
-    """The path of our agent library, as it would stand in CUDA_INJECTION64_PATH."""
+    """The path of our agent library, as CUDA_INJECTION64_PATH would have it."""
     version_of: Callable[[Path], int] = cupti_version
 
     def text(self, path: str) -> str:
@@ -59,7 +59,7 @@ class Machine:
 
 
 def cuda_findings(machine: Machine) -> list[Finding]:
-    """A single finding where there is no NVIDIA GPU; else one for each thing that recording CUDA needs, the most important first."""
+    """A single finding if there is no NVIDIA GPU; otherwise one for each thing that recording CUDA needs, the most important first."""
     if not (present := _present(machine)):
         return [Finding("NVIDIA GPU", State.ABSENT, "none on this machine")]
     if present is not _HAS_DRIVER:
@@ -72,7 +72,7 @@ _HAS_DRIVER = Finding("NVIDIA GPU", State.WORKS, "")
 
 
 def _present(machine: Machine) -> Finding | None:
-    """`_HAS_DRIVER` when the driver is loaded, None without a GPU; a finding when there is a GPU but no driver."""
+    """`_HAS_DRIVER` if the driver is loaded, None without a GPU; a finding if there is a GPU but no driver."""
     root = machine.root
     if (root / "proc/driver/nvidia/version").exists() or (root / "usr/lib/wsl/lib/libcuda.so.1").exists():
         return _HAS_DRIVER
@@ -92,7 +92,7 @@ def _is_gpu(device: Path) -> bool:
 
 
 def _driver_version(machine: Machine) -> tuple[int, ...]:
-    """() when the version is not shown, as in WSL."""
+    """() if the version is not shown, as in WSL."""
     # NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.65.06  Release Build …
     match = re.search(r"\b(\d{3,4}(?:\.\d+)+)\b", machine.text("proc/driver/nvidia/version"))
     return tuple(map(int, match[1].split("."))) if match else ()
@@ -129,7 +129,7 @@ def _libcuda(machine: Machine) -> bool:
 
 
 def _cupti(machine: Machine, driver: tuple[int, ...]) -> Finding:
-    """Searches CUPTI where the collector does. (The collector first takes a CUPTI that the program itself has loaded.)"""
+    """Looks for CUPTI where the collector does. (The collector prefers a CUPTI that the program itself has loaded.)"""
     newer = not driver or driver[0] >= _DRIVER_OF_CUDA_13
     wheel = "pip install nvidia-cuda-cupti" if newer else "pip install nvidia-cuda-cupti-cu12"
     library = next((path for path in _cupti_places(machine) if path.is_file()), None)
@@ -193,7 +193,7 @@ def _disassembler(machine: Machine) -> Finding:
 
 
 def _nvdisasm_places(machine: Machine) -> Iterator[Path]:
-    """The places where resolving looks, in its order."""
+    """The places where `resolve` looks for nvdisasm, in its order."""
     for packages in machine.packages:
         yield from sorted(packages.glob("nvidia/*/bin/nvdisasm"), reverse=True)
     for home in _toolkits(machine):

@@ -1,4 +1,4 @@
-"""Checks which data of this machine a recording can read beside the program: GPUs, the energy of CPUs."""
+"""Checks which telemetry a recording can read on this machine: GPUs, the energy of CPUs."""
 
 from __future__ import annotations
 

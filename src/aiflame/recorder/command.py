@@ -1,4 +1,4 @@
-"""The command to record: does it exist, and can the collector be loaded into it?"""
+"""Checks the command to record: whether it exists, and whether the collector can be loaded into it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def find(command: list[str]) -> Path:
 
 
 def obstacles(program: Path) -> list[str]:
-    """Why the collector cannot enter `program` itself (its dynamically linked children may still be recorded)."""
+    """Reasons why the collector cannot be loaded into `program` itself (its dynamically linked children may still be recorded)."""
     try:
         mode = program.stat().st_mode
         with program.open("rb") as file:
@@ -52,7 +52,7 @@ def obstacles(program: Path) -> list[str]:
                 if not _has_interpreter(head, file.read(4096 - 64)):
                     return [f"{program.name} is statically linked: nothing can be loaded into it, so only its children are recorded"]
     except OSError:
-        pass  # unreadable but executable: we learn more by running it
+        pass  # unreadable but executable: running it shows more
     return []
 
 
@@ -60,12 +60,12 @@ _SANITIZERS = ("libasan.so", "libtsan.so", "liblsan.so", "libhwasan.so", "libubs
 
 
 def is_sanitizer(library: str) -> bool:
-    """Whether a library file is a sanitizer's runtime: it ends the program unless it is loaded before all others."""
+    """True if a library file is a sanitizer's runtime, which ends the program unless it is loaded before all others."""
     return library.rpartition("/")[2].startswith(_SANITIZERS)
 
 
 def first_library(program: Path) -> str:
-    """The sanitizer's runtime that `program` is linked with, named as the dynamic linker looks it up; empty: none.
+    """The sanitizer's runtime with which `program` is linked, by the name that the dynamic linker looks up; empty: none.
 
     `native/hooks/libc/new_program.cpp` does the same for the programs that this one starts."""
     try:
@@ -80,7 +80,7 @@ def first_library(program: Path) -> str:
 
 
 def _needed(file: BinaryIO, head: bytes) -> list[str]:
-    """The first two libraries that an ELF file needs: compilers name such a runtime in front of all others."""
+    """The first two libraries that an ELF file needs: compilers put such a runtime before all others."""
     if head[:5] != b"\x7fELF\x02":
         return []
     offset, size, count = struct.unpack_from("<Q", head, 32)[0], *struct.unpack_from("<HH", head, 54)

@@ -32,7 +32,7 @@ def finish(
 ) -> None:
     """Stops the recording and completes meta.json.
 
-    `stop_watching` ends the recorder's work beside the program and may add to `notes`; `alive`: processes still being recorded."""
+    `stop_watching` ends the recorder's work beside the program and may add to `notes`; `alive`: processes that are still being recorded."""
     if not alive:
         page.state = ControlState.STOPPED
     if stop_watching is not None:

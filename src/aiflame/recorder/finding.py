@@ -1,4 +1,4 @@
-"""A finding of a checkup: a subject, its state, and the one command that mends it."""
+"""A finding of a checkup: a subject, its state, and a command that repairs it."""
 
 from __future__ import annotations
 

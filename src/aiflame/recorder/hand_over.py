@@ -12,21 +12,21 @@ from pathlib import Path
 _STREAMS = (0, 1, 2)
 _PACKAGES = str(Path(__file__).absolute().parents[2])
 _PROGRAM = "import sys; sys.path[:1] = []; sys.path.append({packages!r}); from aiflame.cli.sealer import main; main(*sys.argv[1:])"
-"""Nothing is imported from the current folder, which is the profiled program's, and may be gone soon."""
+"""The current folder is not searched for modules: it belongs to the profiled program, and may soon be removed."""
 
 
 def can_seal() -> bool:
-    """Whether this Python has the packages that sealing needs."""
+    """True if this Python has the packages that sealing needs."""
     from importlib.util import find_spec
 
     return find_spec("polars") is not None
 
 
 def start_sealer(profile: Path, held: Mapping[str, int]) -> bool:
-    """Starts the process that seals `profile` in the background; False where no process can be started.
+    """Starts the process that seals `profile` in the background; False if no process can be started.
 
     It runs in its own session, so that neither Ctrl-C nor a closed terminal ends it. Of our open files it inherits only those in `held`:
-    a launcher that waits until its ranks have closed their output does not wait for it.
+    otherwise a launcher that waits until its ranks have closed their output would wait for it.
     """
     for descriptor in held.values():
         os.set_inheritable(descriptor, True)

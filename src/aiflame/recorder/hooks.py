@@ -1,6 +1,6 @@
-"""The hook table: every environment variable through which the collector enters a program. A new hook is one row.
+"""The hook table: all environment variables through which the collector is loaded into a program. A new hook is one row.
 
-All rows lead to the same collector, so that it is loaded once: they name it, or a small library that calls it.
+All rows lead to the same collector, which is loaded once: they name it, or a small library that calls it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from aiflame.values import dataclass
 
 
 class Chain(Enum):
-    """The treatment of a value that the user already set."""
+    """How a value is treated that the user has already set."""
 
     FIRST = "ours goes in front of it, behind sanitizers' runtimes"
     SECOND = "ours goes behind the collector, in front of the rest"
@@ -31,12 +31,12 @@ class Hook:
     variable: str
     chain: Chain
     feature: Feature | None
-    """The option that turns it on; None: always."""
+    """The feature for which it is set; None: always."""
     without: str = ""
-    """The part that a recording lacks when the variable has another value."""
+    """The data that a recording lacks if the variable has another value."""
     library: Callable[[], Path] = collector
     wanted: Callable[[Mapping[str, str], Sequence[str]], bool] | None = None
-    """Whether this environment and command need it when the user has not named its feature; None: always."""
+    """True if this environment and command need it although the user has not named its feature; None: always."""
 
 
 HOOKS = (
@@ -55,7 +55,7 @@ HOOKS = (
 
 
 PRELOADED_FIRST = "AIFLAME_PRELOADED_FIRST"
-"""A variable that names the library put in front of the collector for this program; its children need not have it."""
+"""A variable with the library that is loaded before the collector in this program; its children need not have it."""
 
 _SEPARATORS = "[: ]+"
 """Separators of the libraries in LD_PRELOAD."""
@@ -66,7 +66,7 @@ def environment(
 ) -> tuple[dict[str, str], list[str]]:
     """`base` with all hooks for `command`, and notes on those that could not be set.
 
-    `asked`: features that the user has named; `first`: a library that the command needs in front of all others."""
+    `asked`: features that the user has named; `first`: a library that the command needs before all others."""
     result, notes = dict(base), []
     result["AIFLAME_PROFILE"] = str(profile)
     if first and not any(is_sanitizer(library) for library in re.split(_SEPARATORS, result.get("LD_PRELOAD", ""))):

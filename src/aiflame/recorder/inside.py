@@ -24,14 +24,14 @@ _one_at_a_time = threading.Lock()
 @contextmanager
 def recording(profile: Path, options: RecordOptions, *, overwrite: bool) -> Iterator[Path]:
     if os.environ.get("AIFLAME_PROFILE"):
-        yield Path(os.environ["AIFLAME_PROFILE"])  # `aiflame record` is recording already
+        yield Path(os.environ["AIFLAME_PROFILE"])  # `aiflame record` is already recording
         return
     if not _one_at_a_time.acquire(blocking=False):
         raise AiflameError("this program is being recorded already: end that recording first")
     try:
         library = ctypes.CDLL(str(collector()))
         where = place_of(profile, sys.orig_argv, rank_here(os.environ))
-        options = replace(options, waits=False)  # nobody looks at us from outside
+        options = replace(options, waits=False)  # no other process watches this one
         page, meta = prepare(where, options, sys.orig_argv, overwrite=overwrite)
         with _agent_variables(options):
             if not library.aiflame_start(os.fsencode(where.profile.absolute())):
@@ -47,8 +47,8 @@ def recording(profile: Path, options: RecordOptions, *, overwrite: bool) -> Iter
 
 @contextmanager
 def _agent_variables(options: RecordOptions) -> Iterator[None]:
-    """Sets the variables by which CUDA, NVTX and ITT load our agent. Libraries read them when they start or first mark a region, maybe
-    while we record."""
+    """Sets the variables by which CUDA, NVTX and ITT load our agent. Libraries read them when they start or first mark a region, perhaps
+    during the recording."""
     wanted = {"CUDA_INJECTION64_PATH": options.cuda, "NVTX_INJECTION64_PATH": options.regions, "INTEL_LIBITTNOTIFY64": options.regions}
     ours = [variable for variable, on in wanted.items() if on and variable not in os.environ]
     os.environ.update(dict.fromkeys(ours, str(agent())))

@@ -14,7 +14,7 @@ PRESETS = ("auto", "loads", "mma", "pipeline", "barriers", "stores", "loop", "ro
 
 
 def parse_intra(text: str, *, warps: str = "", launches: int = 0, memory: int = 0) -> str:
-    """`loads,mma:attention`, `mine.py,loads` → JSON; empty without passes."""
+    """`loads,mma:attention`, `mine.py,loads` → JSON; empty if there are no passes."""
     if not text:
         return ""
     names, _, kernels = text.partition(":")

@@ -1,7 +1,7 @@
-"""Keeps files that would be gone when names are looked up: deleted libraries, and perf maps and jitdumps of JIT compilers.
+"""Keeps files that may be gone when names are looked up: deleted libraries, and perf maps and jitdumps of JIT compilers.
 
-A library in a temporary folder or a cache is held open while the program runs, which costs no disk; it is copied into the profile only if
-it has been deleted in the end. The process that seals the profile inherits the others as open files, since their folders may be removed as
+A library in a temporary folder or a cache is held open while the program runs, which costs no disk space; at the end it is copied into the
+profile only if it has been deleted. The process that seals the profile inherits the other open files, since their folders may be removed as
 soon as the program has ended. Sealing stores names and instructions of sampled code, then removes the copies.
 """
 
@@ -20,16 +20,16 @@ from aiflame.profile.folder.door import Folder
 from aiflame.recorder.library import collector
 
 _LARGEST = 64 << 20
-"""A library larger than this is not copied."""
+"""Larger libraries are not copied."""
 _LARGEST_JIT = 256 << 20
-"""A perf map or jitdump larger than this is not copied; sealing would not read it either."""
+"""Larger perf maps and jitdumps are not copied; sealing would not read them either."""
 _MOST_HELD = 256
-"""Descriptors held open. Libraries beyond that number are read in place, if they still exist."""
+"""The most descriptors held open. Further libraries are read in place, if they still exist."""
 _BLOCK = 1 << 20
 _OPEN = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 _JITDUMP = r"/jit-\d+\.dump$"
-"""A compiler maps its jitdump as executable, so that profilers see where it is."""
+"""A compiler maps its jitdump as executable so that profilers find it."""
 _DELETED = " (deleted)"
 
 
@@ -53,7 +53,7 @@ class Keeper:
                 users.add(Path(f"/proc/{pid}").stat().st_uid)
                 maps = Path(f"/proc/{pid}/maps").read_text(errors="surrogateescape")
             except OSError:
-                continue  # it has ended
+                continue  # the process has ended
             for line in maps.splitlines():
                 fields = line.split(None, 5)
                 if len(fields) != 6 or "x" not in fields[1]:
@@ -66,9 +66,9 @@ class Keeper:
         self._copy_gone()
 
     def finish(self, *, all_of_them: bool = False) -> None:
-        """Copies perf maps and jitdumps, which are complete only now, and deleted libraries.
+        """Copies perf maps and jitdumps, which are only now complete, and deleted libraries.
 
-        `all_of_them`: copies all held libraries, since the profile is sealed later, when temporary folders may be gone."""
+        `all_of_them`: copies all held libraries, because the profile is sealed later, when temporary folders may be gone."""
         for pid, users in self._processes().items():
             self._keep_written(f"/tmp/perf-{pid}.map", users)
         for path, users in self._jitdumps.items():
@@ -77,7 +77,7 @@ class Keeper:
         self._copy_gone(all_of_them=all_of_them)
 
     def held(self) -> dict[str, int]:
-        """Libraries that still exist in the end, as INODE-DEVICE → open descriptor. The caller now owns the descriptors."""
+        """Libraries that still exist at the end, as INODE-DEVICE → open descriptor. The caller now owns the descriptors."""
         held = {name: descriptor for name, (_, descriptor) in self._held.items()}
         self._held.clear()
         return held
@@ -92,7 +92,7 @@ class Keeper:
                     self._hold(file.path, file.inode, file.device)
 
     def _processes(self) -> dict[str, set[int]]:
-        """Ids of recorded processes with the users that they ran as, from the folder that each makes in the spool."""
+        """Ids of recorded processes with the users that they ran as, from each process's folder in the spool."""
         for entry in self._profile.folder("spool").entries():
             pid = entry.name.partition(".")[0]
             if entry.is_folder and pid.isdecimal():
@@ -104,13 +104,13 @@ class Keeper:
         if name in self._seen or len(self._held) >= _MOST_HELD:
             return
         self._seen.add(name)
-        # A deleted file is still held by the mapping, where the system lets us look.
+        # A deleted file is still reachable through the mapping, if the system allows that.
         for place, flags in ((path.removesuffix(_DELETED), os.O_NOFOLLOW), (mapped, 0)):
             with contextlib.suppress(OSError, ValueError):
                 descriptor = os.open(place, _OPEN | flags)
                 status = os.fstat(descriptor)
                 same = stat.S_ISREG(status.st_mode) and status.st_ino == inode and status.st_size <= _LARGEST
-                # The kernel's list of mappings can be trusted; an inode that a process recorded may be that of any file.
+                # The kernel's list of mappings is reliable; an inode that a process recorded may be that of any file.
                 if same and (mapped or os.pread(descriptor, 4, 0) == b"\x7fELF"):
                     self._held[name] = path, descriptor
                     return
@@ -124,7 +124,7 @@ class Keeper:
                 del self._held[name]
 
     def _keep_written(self, path: str, users: Iterable[int]) -> None:
-        """Copies a file that a recorded process wrote to a world-writable folder, if it is no link and its owner is one of `users`."""
+        """Copies a file that a recorded process wrote to a world-writable folder, if it is not a link and its owner is one of `users`."""
         try:
             if not stat.S_ISREG(Path(path).lstat().st_mode):
                 return
@@ -139,7 +139,7 @@ class Keeper:
             os.close(descriptor)
 
     def _copy(self, folder: str, name: str, descriptor: int, largest: int) -> None:
-        """Copies a file into the profile. Its size counts towards --max-size, so the processes may record that much less."""
+        """Copies a file into the profile. Its size counts towards --max-size: processes can record that much less."""
         size = os.fstat(descriptor).st_size
         if self._page.max_bytes and not self._page.take(size + 4096):
             return

@@ -21,27 +21,27 @@ def collector_file() -> Path:
 
 
 def agent() -> Path:
-    """The path of `libaiflame_agent.so`, which lies beside the collector."""
+    """The path of `libaiflame_agent.so`, beside the collector."""
     return _plain(collector_file().with_name("libaiflame_agent.so"))
 
 
 def mpi_library() -> Path:
-    """The path of `libaiflame_mpi.so`, which lies beside the collector."""
+    """The path of `libaiflame_mpi.so`, beside the collector."""
     return _plain(collector_file().with_name("libaiflame_mpi.so"))
 
 
 def level_zero_library() -> Path:
-    """The path of `libaiflame_level_zero.so`, which lies beside the collector."""
+    """The path of `libaiflame_level_zero.so`, beside the collector."""
     return _plain(collector_file().with_name("libaiflame_level_zero.so"))
 
 
 def hip_library() -> Path:
-    """The path of `libaiflame_hip.so`, which lies beside the collector."""
+    """The path of `libaiflame_hip.so`, beside the collector."""
     return _plain(collector_file().with_name("libaiflame_hip.so"))
 
 
 def _plain(path: Path) -> Path:
-    """LD_PRELOAD is split at spaces and colons and cannot quote: a link with a plain name stands in for such a path."""
+    """LD_PRELOAD is split at spaces and colons and has no quoting: such a path is replaced by a link with a plain name."""
     if not any(character in str(path) for character in " :;$"):
         return path
     import hashlib

@@ -16,15 +16,15 @@ INTERVAL_MS = 50
 @dataclass(frozen=True, slots=True)
 class RecordOptions:
     cpu_rate: int = 199
-    """Samples a second of CPU time and thread; 0 for none."""
+    """Samples of each thread in a second of CPU time; 0: none."""
     wall_rate: int = 0
-    """Samples a second of wall-clock time and thread; 0 for none."""
+    """Samples of each thread in a second of wall-clock time; 0: none."""
     waits: bool = True
-    """Look at threads that wait, some times a second, where wall-clock time is not sampled."""
+    """Look at waiting threads a few times a second, if wall-clock time is not sampled."""
     max_bytes: int = 0
-    """Bytes that the recording may take on disk; 0 for no limit."""
+    """The most bytes that the recording may take on disk; 0: no limit."""
     children: bool = True
-    """Follow child processes."""
+    """Record child processes."""
     python: bool = True
     openmp: bool = True
     jit: bool = True
@@ -37,11 +37,11 @@ class RecordOptions:
     gpu_memory: bool = False
     """Record allocations of device memory."""
     meaning: bool = True
-    """Run our Python code in the program, which names layers, steps and kernels. Off: frames only."""
+    """Run our Python code in the program, which names layers, steps and kernels. Without it there are only frames."""
     regions: bool = True
-    """Record regions that the program marks by NVTX and ITT."""
+    """Record regions that the program marks with NVTX and ITT."""
     triton_names: bool = False
-    """Give specializations of Triton kernels their readable names in the binary, too."""
+    """Give specializations of Triton kernels readable names in their binaries, too."""
     keep_ir: bool = False
     """Keep the compilers' intermediate representations."""
     sources: bool = True
@@ -49,15 +49,15 @@ class RecordOptions:
     trace: str = DEFAULT
     """Runtimes whose calls are traced: names of `tracing.BACKENDS`, separated by commas."""
     trace_stacks: bool = False
-    """Record the stack of every traced call, also where calls are many."""
+    """Record the stack of every traced call, also for runtimes with many calls."""
     intra: str = ""
-    """Passes inside Triton kernels, as `intra.parse_intra` gives them; empty: none."""
+    """Passes inside Triton kernels, from `intra.parse_intra`; empty: none."""
     telemetry_ms: int = INTERVAL_MS
     """Milliseconds between readings of telemetry; 0: no telemetry."""
 
     @property
     def counted(self) -> tuple[int, str]:
-        """CONTROL.gpu_counters, and the user's own counters."""
+        """CONTROL.gpu_counters, and the counters that the user has named."""
         named = {"off": GpuCounters.OFF, "auto": GpuCounters.AUTO, "on": GpuCounters.ON}.get(self.gpu_counters.lower())
         return (GpuCounters.ON, self.gpu_counters) if named is None else (named, "")
 
@@ -95,7 +95,8 @@ def parse_sampling(text: str) -> int:
 
 
 def parse_counters(text: str) -> str:
-    """`off`, `auto`, `on`, or names of counters, of which sums alone are taken: values of adjacent stretches of time must add up."""
+    """`off`, `auto`, `on`, or names of counters. Only counters that are sums are accepted: values of adjacent stretches of time must add
+    up."""
     if text.lower() in ("off", "auto", "on"):
         return text.lower()
     names = [name.strip() for name in text.split(",") if name.strip()]

@@ -1,8 +1,8 @@
-"""Where a recording is written: a profile, or in a parallel job the folder of this rank in one. Standard library alone.
+"""Chooses the folder of a recording: a profile, or in a parallel job this rank's folder in one. Standard library alone.
 
 `mpirun -n 4 aiflame record -- python train.py` starts four recorders. Each records on its own, so that none can damage another's data. They
-must agree on the profile's name and on the job that owns it: each derives both from the launcher's variables. A job of one rank is recorded
-like any other program.
+must agree on the profile's name and on the job that owns it, which each derives from the launcher's variables. A job of one rank is
+recorded like any other program.
 """
 
 from __future__ import annotations
@@ -53,10 +53,10 @@ class _Launcher:
     local_rank: str
     local_size: str
     job: tuple[str, ...]
-    """Variables: the first one names the job, the others its part and its attempt."""
+    """Variables: the first one names the job, the others a part of it and its attempt."""
 
 
-# torchrun may run inside the others (one per node), so its variables are checked first.
+# torchrun may run inside the others (one for each node), so its variables are checked first.
 _LAUNCHERS = (
     _Launcher("torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", ("TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT")),
     _Launcher(
@@ -87,7 +87,7 @@ _AROUND = (
     ("COBALT_JOBID",),
     ("JOB_ID",),
 )
-"""Variables by which batch systems name the job around a launcher, for launchers without a job name."""
+"""Variables in which batch systems name the job around a launcher, for launchers that do not name it."""
 
 _NO_NAME = ("", "none")
 """torchrun says `none` without --rdzv-id."""
@@ -95,15 +95,15 @@ _NO_NAME = ("", "none")
 
 @dataclass(frozen=True, slots=True)
 class ProfileLocation:
-    """Where this recorder writes."""
+    """The location to which this recorder writes."""
 
     whole: Path
-    """The profile that a person opens."""
+    """The profile that users open."""
     profile: Path
-    """The folder that this recorder writes: `whole`, or its rank's folder in it."""
+    """The folder to which this recorder writes: `whole`, or its rank's folder in it."""
     rank: JobRank | None = None
     speaks: bool = True
-    """Whether this one of the job's recorders prints the summary."""
+    """True for the one recorder of a job that prints the summary."""
     job: Job | None = None
 
     @property
@@ -112,11 +112,11 @@ class ProfileLocation:
         return f"rank {self.rank.rank}: " if self.rank else ""
 
     def tell(self, note: str) -> None:
-        """Prints one line for the person who started this recorder."""
+        """Prints one line for the user who started this recorder."""
         print(f"aiflame: {self.speaker}{harmless(note)}", file=sys.stderr, flush=True)
 
     def folder(self) -> Folder:
-        """The folder that this recorder writes, after `make`."""
+        """The folder to which this recorder writes, after `make`."""
         whole = Folder.open(self.whole)
         return whole if self.rank is None or self.job is None else whole.folder(FOLDER, rank_name(self.rank.rank))
 
@@ -128,7 +128,8 @@ class ProfileLocation:
             self._make_rank(self.rank, self.job, overwrite=overwrite)
 
     def first_on_host(self) -> bool:
-        """True for one recorder of the job per host: it records the data of the whole host. Call it once, since it takes a lock."""
+        """True for one recorder of the job on each host: it records the data of the whole host. Call it only once, since it takes a
+        lock."""
         if self.rank is None:
             return True
         try:
@@ -161,7 +162,7 @@ class ProfileLocation:
             raise AiflameError(f"{self.whole} exists: choose another name with -o, or replace it with --force")
         ranks = whole.make_folder(FOLDER)
         if overwrite:
-            # One by one: another rank may have begun to write beside them.
+            # One by one: another rank may already write beside them.
             for name in _PROFILE_ENTRIES:
                 _remove(whole, name)
             _remove(ranks, rank_name(rank.rank))
@@ -179,7 +180,7 @@ class ProfileLocation:
                     _remove(ranks, folder.name)
 
     def _refuse_other_files(self, whole: Folder) -> None:
-        """Raises when the folder holds files of no profile. Other ranks may be making or replacing the profile meanwhile."""
+        """Raises if the folder has files that belong to no profile. Other ranks may be making or replacing the profile meanwhile."""
         if any(entry.name not in (*_PROFILE_ENTRIES, FOLDER) and not entry.name.endswith(".partial") for entry in whole.entries()):
             raise AiflameError(f"{self.whole} exists and is no profile: choose another name with -o")
 
@@ -188,7 +189,7 @@ def rank_here(variables: Mapping[str, str]) -> JobRank | None:
     """The rank of this process, from its launcher's variables; None outside of a job."""
     for launcher in _LAUNCHERS:
         rank, size = _number(variables, launcher.rank), _number(variables, launcher.size) or 0
-        # RANK alone may come from any program. Slurm's batch script has a rank, too, but is no step of the job.
+        # RANK alone may come from any program. Slurm's batch script has a rank, too, but is not a step of the job.
         if rank is None or not (size or launcher.name == "pmix"):
             continue
         local = _number(variables, launcher.local_rank)
@@ -197,7 +198,7 @@ def rank_here(variables: Mapping[str, str]) -> JobRank | None:
 
 
 def place_of(output: Path | None, command: list[str], rank: JobRank | None, chosen: Collection[int] | None = None) -> ProfileLocation:
-    """Where a recorder writes. `chosen`: the ranks that are recorded, None for all."""
+    """The location of a recording. `chosen`: the ranks that are recorded, None for all."""
     if rank is None or rank.size == 1:
         whole = output or _free_name(command)
         return ProfileLocation(whole, whole)
@@ -217,7 +218,7 @@ def _free_name(command: list[str]) -> Path:
 
 
 def _shared_name(command: list[str], rank: JobRank) -> Path:
-    """The first name under which neither this rank nor another job has recorded; all ranks arrive at the same one."""
+    """The first name under which neither this rank nor another job has recorded; all ranks choose the same."""
     stem = f"{_title(command)}-{_safe(rank.job)}"
     path, number = Path(f"{stem}.aiflame"), 1
     while path.exists() and not _may_join(path, rank):
@@ -240,7 +241,7 @@ def _may_join(path: Path, rank: JobRank) -> bool:
     except OSError:
         return False
     job = Job.read(profile)
-    whose = job.name == rank.job if job else profile.entry("meta.json") is None  # its first rank may be about to write it
+    whose = job.name == rank.job if job else profile.entry("meta.json") is None  # the other job's first rank may be about to write it
     return whose and profile.entry(FOLDER, rank_name(rank.rank)) is None
 
 
@@ -255,7 +256,7 @@ def _safe(name: str) -> str:
 
 
 def _job_name(launcher: _Launcher, variables: Mapping[str, str], size: int) -> str:
-    """An identity of a job's run, where the launcher provides one."""
+    """An identity for a run of a job, if the launcher provides one."""
     if named := _joined(launcher.job, variables):
         return named
     if size and _number(variables, launcher.local_size) == size:
@@ -269,14 +270,14 @@ def _joined(names: tuple[str, ...], variables: Mapping[str, str]) -> str:
 
 
 def _process_of_launcher(variable: str) -> str:
-    """The nearest ancestor that is no rank: the same for all ranks on this host, and different in another run."""
+    """The nearest ancestor that is not a rank: the same for all ranks on this host, and different in another run."""
     pid = os.getppid()
     while pid > 1:
         try:
             inherited = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
             above = int(Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(") ")[2].split()[1])
         except (OSError, ValueError, IndexError):
-            break  # another user's: the launcher's daemon
+            break  # a process of another user: the launcher's daemon
         if not any(entry.startswith(f"{variable}=".encode()) for entry in inherited):
             break
         pid = above
@@ -305,6 +306,6 @@ def _remove_profile(path: Path) -> None:
 
 
 def _remove(folder: Folder, name: str) -> None:
-    """A file or folder, if it is there; other ranks may be removing it, too."""
+    """Removes a file or folder, if it exists; other ranks may be removing it, too."""
     with contextlib.suppress(OSError):
         folder.remove_tree(name)

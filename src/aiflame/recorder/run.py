@@ -50,7 +50,7 @@ class Recording:
     bytes: int = 0
     """Size of the recorded tables."""
     held: dict[str, int] = field(default_factory=dict)
-    """Libraries in temporary folders, open: INODE-DEVICE → descriptor."""
+    """Open libraries of temporary folders: INODE-DEVICE → descriptor."""
 
     @property
     def profile(self) -> Path:
@@ -68,7 +68,7 @@ def run(
 ) -> Recording:
     """Runs `command` to its end with recording on; with `wait_daemons`, also waits for processes that it leaves running.
 
-    `seal_follows`: the profile is sealed right afterwards, while libraries are still where they were."""
+    `seal_follows`: the profile is sealed right afterwards, while libraries are still in place."""
     program = commands.find(command)
     variables, hook_notes = environment(
         os.environ,
@@ -103,12 +103,12 @@ def run(
 
 
 def intra_variables(options: RecordOptions) -> dict[str, str]:
-    """Variables of `--intra`. Inductor's own launcher cannot pass the buffer for records to kernels: Triton's is used instead."""
+    """The variables of `--intra`. Inductor's own launcher cannot pass the buffer for records to kernels, so Triton's is used instead."""
     return {VARIABLE: options.intra, "TORCHINDUCTOR_USE_STATIC_CUDA_LAUNCHER": "0"} if options.intra else {}
 
 
 def counter_variables(options: RecordOptions) -> dict[str, str]:
-    """The variable that names the user's own counters to the collector."""
+    """The variable that passes the user's own counters to the collector."""
     names = options.counted[1]
     return {"AIFLAME_GPU_COUNTERS": names} if names else {}
 
@@ -132,7 +132,7 @@ def features(options: RecordOptions) -> int:
 
 
 def prepare(place: ProfileLocation, options: RecordOptions, command: list[str], *, overwrite: bool) -> tuple[ControlPage, Meta]:
-    """The empty profile, ready for processes to record into."""
+    """Prepares an empty profile into which processes can record."""
     try:
         place.make(overwrite=overwrite)
         profile = place.folder()
@@ -148,7 +148,7 @@ def prepare(place: ProfileLocation, options: RecordOptions, command: list[str], 
             job_rank=place.rank,
             id=identity,
         )
-        meta.put(profile)  # first of all: a command that opens the profile now sees that we own it and are running
+        meta.put(profile)  # first of all: a command that opens the profile from now on sees that we own it and are running
         profile.new_folder("spool")
         page = ControlPage.create(
             profile,
@@ -179,13 +179,13 @@ def _telemetry(place: ProfileLocation, page: ControlPage, options: RecordOptions
 
 
 def _all_have_ended(alive: list[int], watch: Callable[[], None], seconds: float) -> bool:
-    """True when no process is left; else waits up to `seconds` for the first of `alive` to end."""
+    """True if no process is left; otherwise waits up to `seconds` for the first of `alive` to end."""
     if not alive:
         return True
     watch()
     try:
         process = os.pidfd_open(alive[0])
-    except OSError:  # it has ended
+    except OSError:  # the process has ended
         return False
     try:
         select.select([process], [], [], seconds)
@@ -209,7 +209,7 @@ class _Watch:
         self._note_stop()
         self._looks += 1
         if self._looks == 1:
-            return  # the program has only just been started: slow work begins at the second call
+            return  # the program has only just been started: slow work waits for the second call
         gc.enable()
         if self._looks == 2 and (telemetry := _telemetry(self._place, self._page, self._options)) is not None:
             self._telemetry = telemetry

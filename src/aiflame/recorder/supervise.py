@@ -1,4 +1,4 @@
-"""Runs a command so that it does not notice the recorder: it keeps its standard streams, signals and exit status."""
+"""Runs a command so that it does not notice the recorder: its standard streams, signals and exit status stay the same."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import NoReturn
 
-_SI_KERNEL = 0x80  # siginfo's code for a signal that the terminal sent to the whole group: the command has received it already
+_SI_KERNEL = 0x80  # siginfo's code for a signal that the terminal sent to the whole group: the command has received it, too
 _FORWARDED = (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 _FIRST_S = 0.02
 """A program that ends sooner is not watched: starting to watch would take longer than the program."""
@@ -34,7 +34,7 @@ def supervise(command: list[str], environment: Mapping[str, str], watch: Callabl
                 watch()
                 patience = every
             elif received.si_signo != signal.SIGCHLD and received.si_code != _SI_KERNEL:
-                os.kill(pid, received.si_signo)  # not waited for yet, so the number is still its own
+                os.kill(pid, received.si_signo)  # not waited for yet, so the process id still belongs to it
         return status
 
 
@@ -47,7 +47,7 @@ def wait_until(over: Callable[[float], bool]) -> None:
 
 
 def children_cpu_ns() -> int:
-    """CPU time of the command that has ended, and of all children that it waited for."""
+    """CPU time of the command, which has ended, and of all children that it waited for."""
     times = os.times()
     return int((times.children_user + times.children_system) * 1e9)
 
@@ -65,28 +65,29 @@ def become(command: list[str]) -> NoReturn:
 def _signals_held() -> Iterator[tuple[set[int | signal.Signals], object]]:
     """Blocks signals until `sigtimedwait` fetches them; yields the mask and the SIGCHLD disposition that we were started with."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {*_FORWARDED, signal.SIGCHLD})
-    # A SIGCHLD that is ignored (inherited from nohup-like parents) would never wake us, and the command's status would be gone.
+    # If SIGCHLD is ignored (inherited from parents like nohup), it would never wake us, and the command's status would be lost.
     child_action = signal.signal(signal.SIGCHLD, lambda *_: None)
     try:
         yield before, child_action
     finally:
         signal.signal(signal.SIGCHLD, child_action)
-        # A Ctrl-C that came while the command ended was for the command.
+        # A Ctrl-C that came while the command ended was meant for the command.
         while signal.sigtimedwait(set(_FORWARDED), 0) is not None:
             pass
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _start(command: list[str], environment: Mapping[str, str], mask: set[int | signal.Signals], child_action: object) -> int:
-    """Starts the command with the signal mask and the dispositions that we were started with; returns its process id.
+    """Starts the command with the signal mask and the dispositions with which we were started; returns its process id.
 
-    Uses fork(), although posix_spawn() takes 3 ms less: glibc's leaves two signals ignored that the C library uses itself.
+    Uses fork(), although posix_spawn() takes 3 ms less: glibc's leaves two signals ignored that the C library itself uses.
     """
     failed, report = os.pipe()  # closed when the program runs
     pid = os.fork()
     if pid == 0:
         with contextlib.suppress(BaseException):
-            # Only "ignored" survives an exec. Signals that Python ignores are reset: whether our parent ignored them cannot be seen.
+            # Only "ignored" survives an exec. Signals that Python ignores are reset, because it cannot be seen whether our parent ignored
+            # them.
             signal.signal(signal.SIGCHLD, signal.SIG_IGN if child_action == signal.SIG_IGN else signal.SIG_DFL)
             for number in _IGNORED_BY_PYTHON:
                 signal.signal(number, signal.SIG_DFL)
@@ -125,7 +126,7 @@ def _as_errors(command: list[str]) -> Iterator[None]:
 
 
 def leave_as(status: int) -> int:
-    """Ends as the command ended: by the same signal, or with the status that is returned."""
+    """Ends this process as the command ended: by the same signal, or with the returned status."""
     if status >= 0:
         return status
     number = -status

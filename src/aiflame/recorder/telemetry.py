@@ -1,6 +1,6 @@
 """Reads telemetry of the machine while a program is recorded, and appends the values to `PROFILE/telemetry/`.
 
-Each group of sources has a thread, since a driver may take long or hang. All threads together take a twentieth of a core at most: expensive
+Each group of sources has a thread, since a driver may take long or hang. All threads together take at most a twentieth of a core: expensive
 sources are read less often, until reading them is cheap again.
 """
 
@@ -21,7 +21,7 @@ from aiflame.recorder.sources import sources
 from aiflame.recorder.sources.base import Source
 
 SHARE = 0.05
-"""Share of a core for all readings. Reading a driver takes 1 to 3 ms, which is fine every 50 ms beside a program on other cores."""
+"""The share of a core for all readings. Reading a driver takes 1 to 3 ms, which is fine every 50 ms beside a program on other cores."""
 _ROOM = 0.8
 """A source is read more often again only if all readings then take at most this part of the share, so that intervals do not oscillate."""
 _JUDGED_NS = 1_000_000_000
@@ -30,9 +30,9 @@ _WORTH_SAYING = 4
 """A note is written for a source that was read this many times less often than intended, and less often than every `_SAID_NS`."""
 _SAID_NS = 200_000_000
 _TAKEN = 16 << 10
-"""Bytes of --max-size that a file takes at a time."""
+"""Bytes of --max-size that a file reserves at a time."""
 _PATIENCE_S = 1.0
-"""How long the end of a recording waits for a reading that hangs."""
+"""Seconds that the end of a recording waits for a reading that hangs."""
 
 
 class Telemetry:
@@ -58,7 +58,7 @@ class Telemetry:
         ]
 
     def start(self) -> None:
-        """Starts the threads. To be called after the program was started: it must not inherit our threads' locks, nor they its signals."""
+        """Starts the threads. Call it after the program has been started: it must not inherit our threads' locks, nor they its signals."""
         try:
             self._profile.make_folder(FOLDER)
         except OSError:
@@ -67,12 +67,12 @@ class Telemetry:
             looker.start()
 
     def finish(self) -> list[str]:
-        """Takes a last look; returns notes for a person."""
+        """Reads all sources once more; returns notes for the user."""
         self._over.set()
         until = time.monotonic() + _PATIENCE_S
         notes = []
         for looker in self._lookers:
-            if looker.looking:  # do not wait for a driver that is still starting
+            if looker.looking:  # does not wait for a driver that is still starting
                 looker.join(max(until - time.monotonic(), 0.05))
                 if looker.is_alive():
                     notes.append(f"telemetry of {looker.name} is cut short: a look at it does not end")
@@ -92,17 +92,17 @@ class _Scheduled:
     due_ns: int = 0
     spent_ns: int = 0
     looks: int = 0
-    """Number of looks since the budget was last judged; `spent_ns`: their CPU time."""
+    """Number of readings since the budget was last judged; `spent_ns`: their CPU time."""
     last_ns: int = 0
-    """CPU time of the last look."""
+    """CPU time of the last reading."""
     cost_ns: float = 0.0
-    """Mean CPU time of a look when the budget was last judged."""
+    """Mean CPU time of a reading when the budget was last judged."""
     _file: FileIO | None = None
     _packer: Packer = field(default_factory=lambda: Packer(0))
     _room: int = 0
 
     def begin(self, page: ControlPage) -> bool:
-        """False: there is nothing to look at."""
+        """False: the source has no values."""
         header = self.source.begin()
         if header is None:
             return False
@@ -143,7 +143,7 @@ class _Looker(threading.Thread):
         self.notes: list[str] = []
         self.looking = False
         self.closed = False
-        """The profile is no longer ours to write to."""
+        """True when this thread may no longer write to the profile."""
         self._of, self._page, self._over, self._budget = of, page, over, budget
 
     def run(self) -> None:
@@ -160,7 +160,7 @@ class _Looker(threading.Thread):
                 if not self._tried(one, one.look):
                     there.remove(one)
                 one.due_ns = max(one.due_ns + one.interval_ns, now)
-            # Waking up costs, too: its time is added to the first look that was due.
+            # Waking up costs time, too: it is added to the first reading that was due.
             used = time.thread_time_ns() - woken
             if due:
                 due[0].spent_ns += max(used - sum(one.last_ns for one in due), 0)
@@ -184,7 +184,7 @@ def _until_due(there: list[_Scheduled]) -> float:
 
 
 class _Budget:
-    """Lengthens intervals until all looks together fit into their share of a core, and shortens them when looks become quick."""
+    """Lengthens intervals until all readings together fit into their share of a core, and shortens them when readings become cheap."""
 
     def __init__(self, interval_ns: int, share: float) -> None:
         self._interval_ns, self._share = interval_ns, share
@@ -230,7 +230,7 @@ class _Budget:
         return self._interval_ns * one.source.every
 
     def notes(self) -> list[str]:
-        """Notes on sources that were read much less often than intended. (The profile has the time of every look.)"""
+        """Notes on sources that were read much less often than intended. (The profile has the time of every reading.)"""
         return [
             f"telemetry of {one.source.name} was read every {one.interval_ns / 1e6:.0f} ms only, as a look at it took"
             f" {one.cost_ns / 1e6:.1f} ms"

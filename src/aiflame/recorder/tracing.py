@@ -1,4 +1,4 @@
-"""Which runtimes' calls are traced: `--trace`."""
+"""Parses `--trace`: the runtimes whose calls are traced."""
 
 from __future__ import annotations
 

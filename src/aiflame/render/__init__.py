@@ -1,1 +1,1 @@
-"""Answers as text, pages and files. Nothing here computes more than its layout."""
+"""Shows results as text, pages and files. Nothing here computes more than its layout."""

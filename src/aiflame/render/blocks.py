@@ -26,14 +26,14 @@ from aiflame.render.clean_text import cleaned
 GZIP_LEVEL = 5
 WIDE = 1 << 31
 MOST = (1 << 53) - 1
-"""A double holds no larger whole number exactly."""
+"""The largest whole number up to which a double is exact."""
 
 Values = NDArray[np.integer] | pl.Series
 """Numbers, or a Series of texts."""
 
 
 def block(head: Mapping[str, object], columns: Mapping[str, Values], sorted_columns: frozenset[str] = frozenset()) -> bytes:
-    """`sorted_columns`: those whose neighbours differ little."""
+    """`sorted_columns`: columns whose neighbours differ little."""
     listed: list[list[object]] = []
     parts: list[bytes] = []
     for name, values in columns.items():

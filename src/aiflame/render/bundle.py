@@ -20,7 +20,7 @@ _OTHER = re.compile(r"^(?:import|export)\b.*", re.MULTILINE)
 
 
 def bundle(folder: Path, entry: str) -> str:
-    """The script that runs the module `entry` of the folder, with all that it imports."""
+    """The script that runs the module `entry` of the folder, with everything that it imports."""
     ordered: dict[str, str] = {}
     _add(folder, entry, ordered, ())
     variables = {name: f"m{place}" for place, name in enumerate(ordered)}
@@ -39,7 +39,7 @@ def _add(folder: Path, name: str, ordered: dict[str, str], above: tuple[str, ...
 
 
 def _wrapped(name: str, text: str, variables: Mapping[str, str]) -> str:
-    """A module as a function whose result, its exports, is kept in its variable."""
+    """A module as a function, whose result (its exports) is kept in its variable."""
     exported = [match[1] for match in _EXPORT.findall(text)]
     text = _IMPORT.sub(lambda match: f"const {{ {match[1].replace(' as ', ': ')} }} = {variables[_beside(name, match[2])]};\n", text)
     text = _NOT_CODE.sub("", _EXPORT.sub(r"\1 \2", text))

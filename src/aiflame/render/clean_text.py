@@ -1,4 +1,4 @@
-"""Text of other people's making, made safe to stand in XML and HTML."""
+"""Makes foreign text safe for XML and HTML."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import re
 import polars as pl
 
 HOSTILE = "[\\x00-\\x1f\\x7f-\\x9f\\u061c\\u200e\\u200f\\u202a-\\u202e\\u2066-\\u2069\\ufeff\\ufffe\\uffff]"
-"""Control characters, which XML cannot hold, and direction marks, which would let a name rearrange the text around it."""
+"""Control characters, which XML cannot contain, and direction marks, which could rearrange the text around a name."""
 REPLACEMENT = "\ufffd"
 
 
 def cleaned(column: pl.Series) -> pl.Series:
-    """Text that is safe to put into XML and beside other text."""
+    """The column with text that is safe in XML and beside other text."""
     return column.str.replace_all(HOSTILE, REPLACEMENT)
 
 

@@ -1,6 +1,6 @@
-"""Colours of frames: a hue for each kind, a stable shade for each name, both readable in light and in dark.
+"""Colours of frames: a hue for each kind, a stable shade for each name, both readable in light and in dark themes.
 
-Colours are given in OKLCH, where equal steps look equal, and turned into sRGB here; every label is near-black in both themes.
+Colours are given in OKLCH, where equal steps look equal, and converted to sRGB here; labels are near-black in both themes.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ DIFF_STEPS = (0.01, 0.05, 0.1, 0.25, 0.5, 0.95)
 
 @dataclass(frozen=True, slots=True)
 class Tone:
-    """A kind's place in OKLCH (light theme) and its name in the legend."""
+    """A kind's colour in OKLCH (light theme) and its name in the legend."""
 
     label: str
     lightness: float
@@ -59,7 +59,7 @@ TONES: dict[Kind, Tone] = {
 }
 """The tone of each kind, in the order of the legend."""
 _PALE = (Kind.GPU_IDLE, Kind.UNATTRIBUTED)
-"""For idle time and unknown code: near the page's own colour in both themes."""
+"""Idle time and unknown code have colours near the page's own in both themes."""
 
 
 def shade_of(names: Iterable[str]) -> list[int]:
@@ -84,14 +84,14 @@ def fill(kind: Kind, shade: int, theme: str) -> str:
 
 
 def diff_fill(step: int, theme: str) -> str:
-    """`step` from -len(DIFF_STEPS) (gone, deep blue) through 0 (no change) to +len(DIFF_STEPS) (new, deep red)."""
+    """`step` from -len(DIFF_STEPS) (removed, deep blue) through 0 (no change) to +len(DIFF_STEPS) (new, deep red)."""
     depth = abs(step) / len(DIFF_STEPS)
     calm = 0.905 if theme == "light" else 0.80
     return oklch(calm - (calm - 0.66) * depth, 0.175 * depth, 25 if step > 0 else 255)
 
 
 def palette_css(theme: str, kinds: Iterable[int] | None) -> str:
-    """The rules that fill frames of some kinds; None: frames of a differential graph."""
+    """The CSS rules that fill frames of some kinds; None: frames of a differential graph."""
     if kinds is None:
         reach = len(DIFF_STEPS)
         rules = [f".s{step + reach}{{fill:{diff_fill(step, theme)}}}" for step in range(-reach, reach + 1)]
@@ -114,7 +114,7 @@ def _luminance(color: str) -> float:
 
 
 def oklch(lightness: float, chroma: float, hue: float) -> str:
-    """#rrggbb, with less chroma where sRGB lacks the colour. https://bottosson.github.io/posts/oklab/"""
+    """#rrggbb, with less chroma if sRGB lacks the colour. https://bottosson.github.io/posts/oklab/"""
     while True:
         red, green, blue = _linear_srgb(lightness, chroma, math.radians(hue))
         if chroma <= 0 or all(-0.0005 <= part <= 1.0005 for part in (red, green, blue)):

@@ -1,4 +1,4 @@
-"""Columns of frames in a block (`render/blocks.py`), as every flame graph has them: `render/web/flame/model.js` keeps them.
+"""The columns of frames in a block (`render/blocks.py`) for any flame graph; `render/web/flame/model.js` holds them.
 
 `frame.name`, `frame.full`, `frame.kind`, `frame.line`, and `frame.file` and `frame.module`, which are rows of `file` and `module`.
 """
@@ -14,7 +14,7 @@ from aiflame.render.blocks import Values
 from aiflame.render.colors import TONES
 
 IN_ORDER = frozenset({"frame.file", "frame.module", "frame.kind", "frame.line"})
-"""Columns of similar neighbours: blocks store differences."""
+"""Columns whose neighbours are similar: blocks store differences."""
 
 
 def frame_columns(frames: pl.DataFrame) -> dict[str, Values]:

@@ -1,4 +1,5 @@
-"""Files that we write where a person says: their owner's alone, whole or not at all, and never through a link that another user planted."""
+"""Writes files at places that the user names: readable by their owner only, complete or not at all, and never through a link that another
+user planted."""
 
 from __future__ import annotations
 
@@ -12,8 +13,8 @@ from typing import BinaryIO
 
 @contextlib.contextmanager
 def new_file(path: Path) -> Iterator[BinaryIO]:
-    """The file appears when the block has ended; if it fails, an older file stays. A pipe or device is written to as it is. OSError
-    where that cannot be."""
+    """The file appears when the block has ended; if the block fails, an older file stays. A pipe or device is written to directly. OSError
+    if the file cannot be written."""
     path = _not_through_others(path)
     if path.exists() and not path.is_file():
         with path.open("wb") as file:
@@ -32,7 +33,7 @@ def new_file(path: Path) -> Iterator[BinaryIO]:
 
 
 def _not_through_others(path: Path) -> Path:
-    """Where a link of this user's, or of the system's, leads to: that is replaced, not the link."""
+    """The target of a link of this user's or of the system's: the target is replaced, not the link."""
     with contextlib.suppress(FileNotFoundError):
         status = path.lstat()
         if stat.S_ISLNK(status.st_mode) and status.st_uid not in (os.geteuid(), 0):

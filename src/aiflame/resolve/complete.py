@@ -12,16 +12,15 @@ from aiflame.resolve.device.nvdisasm import NO_TOOL
 
 
 def complete(profile: Profile, progress: Callable[[float], None] | None = None) -> None:
-    """Looks up all names, once in a profile's life. Files beside the profile are read meanwhile if this user recorded it on this machine
-    (`outside.py`): the process that seals a recording calls this right after, and so does a command that opens a profile that was left
-    behind."""
+    """Looks up all names, once in a profile's life. Files outside of the profile are read only if this user recorded it on this machine
+    (`outside.py`). The sealer calls this right after sealing; a command that opens an incomplete profile calls it, too."""
     if profile.has("symbols"):
         if NO_TOOL in profile.meta.degraded:
             from aiflame.resolve.device.gpu_code import add_instructions
 
             add_instructions(profile)
         return
-    # Readers of debug information and disassemblers take 0.2 s to import: most profiles that a command opens are complete.
+    # Readers of debug information and disassemblers take 0.2 s to import, and most profiles that a command opens are complete.
     from aiflame.resolve.files.outside import outside_of
     from aiflame.resolve.symbols import resolve
 
@@ -36,7 +35,7 @@ def complete(profile: Profile, progress: Callable[[float], None] | None = None) 
 
 
 def _remove_copies(profile: Profile) -> None:
-    """The names, lines and instructions of all that was sampled are stored: copies of whole libraries are no longer needed."""
+    """The names, lines and instructions of all sampled code are stored: copies of whole libraries are no longer needed."""
     if profile.is_ours:
         with contextlib.suppress(OSError, AiflameError):
             for name in ("binaries", "jit"):

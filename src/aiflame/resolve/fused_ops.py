@@ -1,6 +1,6 @@
 """The source ops of compiled kernels, as recorded in `kernel_origins`: sets of ops, and the set of each call of a kernel.
 
-A row's JSON was written inside the program by another version of us perhaps, or is damaged: rows that do not parse are ignored.
+A row's JSON may come from another version of aiflame, or be damaged: rows that cannot be parsed are ignored.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ class Provenance:
     parts: pl.DataFrame
     """PARTS: the ops of each set, numbered from 1."""
     calls: pl.DataFrame
-    """CALLS: a call of a kernel in generated code; `line` 0 where it is not known; `library`: path of the library with a C++ kernel."""
+    """CALLS: a call of a kernel in generated code; `line`: 0 if unknown; `library`: path of the library with a C++ kernel."""
     labels: list[str]
-    """For each set a readable label; of set 0 empty."""
+    """A readable label for each set; empty for set 0."""
 
     def joint(self, sets: list[int]) -> int:
         """The union of these sets, built when the profile was read."""
@@ -88,7 +88,7 @@ def label(parts: list[tuple[str, str]]) -> str:
 
 
 def kernel_labels(sources: Provenance) -> dict[str, str]:
-    """For each kernel's name all that its calls are made from."""
+    """For each kernel's name, the source ops of all its calls."""
     sets_of: dict[str, dict[int, None]] = {}
     for kernel, number in sources.calls.select("kernel", "set").iter_rows():
         sets_of.setdefault(kernel, {})[number] = None
@@ -99,8 +99,8 @@ def kernel_labels(sources: Provenance) -> dict[str, str]:
 
 
 def with_kernels(symbols: pl.DataFrame, modules: pl.DataFrame, sources: Provenance) -> pl.DataFrame:
-    """Inductor builds each C++ kernel into a library of its own, whose function is called `kernel`: here it gets the kernel's name, and
-    its source ops as a full name. `symbols` has process, id (of the module), name and full_name."""
+    """Inductor builds each C++ kernel into a library of its own, whose function is called `kernel`: it gets the kernel's name, and its
+    source ops as a full name. `symbols` has process, id (of the module), name and full_name."""
     built = (
         sources.calls.filter(pl.col("library") != "").select("process", "library", "kernel").unique(["process", "library"], keep="first")
     )
@@ -123,12 +123,12 @@ def with_kernels(symbols: pl.DataFrame, modules: pl.DataFrame, sources: Provenan
 
 
 def _as_compiled(instruction: str) -> str:
-    """The name of a kernel that XLA makes for an instruction."""
+    """The name of the kernel that XLA makes for an instruction."""
     return re.sub(r"[^\w]", "_", instruction)
 
 
 class _Sets:
-    """Equal sets are one."""
+    """Numbers for sets; equal sets have the same number."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[_Part, ...], int] = {(): 0}

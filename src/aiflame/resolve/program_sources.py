@@ -1,4 +1,4 @@
-"""The text of the files whose code threads ran, kept in the profile beside those of GPU kernels."""
+"""Stores the texts of the files whose code threads ran in the profile, beside those of GPU kernels."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ _CODE = [int(Kind.PYTHON), int(Kind.C), int(Kind.CPP)]
 
 
 def keep_sources(profile: Profile, symbols: pl.DataFrame, outside: Outside) -> None:
-    """Adds to the table `sources` the files that `symbols` name. `outside` decides which may be read, and that they have not changed since
-    the program began."""
+    """Adds to the table `sources` the files that `symbols` name. `outside` decides which may be read, and checks that they have not changed
+    since the program began."""
     if not outside.keeps_sources:
         return
     kept = profile.table("sources") if profile.has("sources") else pl.DataFrame(schema={"path": pl.String, "text": pl.String})

@@ -1,4 +1,4 @@
-"""Names for every frame of a profile: the derived tables `symbols` and `instructions`, and those of GPU code (`gpu_code.py`)."""
+"""Names every frame of a profile: writes the derived tables `symbols` and `instructions`, and those of GPU code (`gpu_code.py`)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 import polars as pl
 
 from aiflame.profile.schema.enums import FrameKind
-from aiflame.profile.schema.frame_words import taken_apart
+from aiflame.profile.schema.frame_words import unpacked
 from aiflame.profile.schema.kinds import Kind
 from aiflame.profile.spool.short_lives import ENDED_BEFORE_A_TICK
 from aiflame.profile.tables.store import Profile
@@ -38,13 +38,13 @@ _DEFAULTS = {"depth": 0, "full_name": "", "module": "", "file": "", "line": 0, "
 
 
 def resolve(profile: Profile, progress: Callable[[float], None] | None = None, outside: Outside = NOTHING) -> None:
-    """Writes all derived tables into the profile; `progress` gets the share done, 0 to 1. `symbols` comes last: where it is, all are.
-    `outside`: the files of this machine that may be read meanwhile."""
+    """Writes all derived tables into the profile; `progress` is called with the share done, 0 to 1. `symbols` is written last: if it
+    exists, all do. `outside`: the files of this machine that may be read."""
     tell = progress or (lambda share: None)
     compiled = provenance(profile.table("kernel_origins"))
     notes = write_gpu_tables(profile, lambda share: tell(0.4 * share), made_from=kernel_labels(compiled), outside=outside)
     notes += write_intra_tables(profile)
-    frames = taken_apart(profile.scan("stacks").select("process", "frame").unique().collect())
+    frames = unpacked(profile.scan("stacks").select("process", "frame").unique().collect())
     native = native_symbols(
         _of(frames, FrameKind.NATIVE, FrameKind.NATIVE_APPROX),
         profile.table("modules"),
@@ -90,7 +90,7 @@ def _texts(frames: pl.DataFrame, marks: pl.DataFrame, kind: Kind) -> pl.DataFram
 
 
 def _nameless(frames: pl.DataFrame) -> pl.DataFrame:
-    """Words of no kind: a damaged profile."""
+    """Words without a kind, from a damaged profile."""
     nameless = frames.filter(~pl.col("word_kind").is_between(min(FrameKind), max(FrameKind)))
     words = pl.col("frame").map_elements(lambda word: f"[unknown] frame 0x{word:x}", pl.String)
     return nameless.select("process", "frame", name=words, kind=pl.lit(int(Kind.C)))
@@ -102,7 +102,7 @@ def _complete(part: pl.DataFrame) -> pl.DataFrame:
 
 
 def _time_of_day(profile: Profile) -> Callable[[int], float]:
-    """From the profile's clock to seconds since 1970; 0 when the clocks of the recording are unknown."""
+    """Converts the profile's clock to seconds since 1970; 0 if the clocks of the recording are unknown."""
     clocks = profile.meta.started
     if not clocks.realtime_ns or not clocks.monotonic_ns:
         return lambda moment: 0.0

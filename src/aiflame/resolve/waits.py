@@ -1,4 +1,4 @@
-"""The reason of a thread's wait, read from the native functions that it waits in."""
+"""Finds the reason of a thread's wait from the native functions in which it waits."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _CONDITION = re.compile(r"pthread_cond_(?:timed|clock)wait\w*")
 _OPENMP = re.compile(
     r"gomp_(?:team_|simple_)?barrier_wait\w*|gomp_team_(?:end|start)|gomp_thread_start|gomp_thread_pool\w*|do_spin|do_wait"
     r"|kmp\w*(?:wait|barrier|suspend|yield|sleep)\w*|kmp_flag\w*::\w+|kmp_launch_(?:thread|worker)"
-    r"|\[unknown\] lib(?:gomp|iomp5|omp)\b.*"  # a stripped runtime: it waits or it is out of it in no time
+    r"|\[unknown\] lib(?:gomp|iomp5|omp)\b.*"  # a stripped runtime: almost all its time is spent waiting
 )
 _LOCK = re.compile(
     r"futex\w*|lll_\w*lock_wait\w*|lll_timedwait\w*|pthread_(?:mutex|rwlock|cond|barrier|join|timedjoin|clockjoin|once)\w*"
@@ -33,12 +33,12 @@ _SUFFIX = re.compile(r"(?:@plt|_nocancel|64|_time64|@@?GLIBC.*)+$")
 
 
 def wait_label(functions: Iterable[str]) -> str | None:
-    """The label of a stack; None when it shows no wait.
+    """The label of a stack; None if it shows no wait.
 
-    `functions` are the short names of its native frames, innermost first, up to the first Python frame. A thread that runs
-    may be given too: [OpenMP wait] is then a thread that spins; any other label is no wait.
+    `functions` are the short names of its native frames, innermost first, up to the first Python frame. For a thread that runs, [OpenMP
+    wait] means that it spins; any other label is not a wait.
 
-    The innermost function known decides, but its callers may show the reason of a lock.
+    The innermost known function decides, but its callers may show the reason for a lock.
     """
     label: str | None = None
     condition = False

@@ -39,14 +39,14 @@ FOLDER = __file__.rpartition("/")[0]
 
 
 class _Loader(files.SourceFileLoader):
-    """The loader of our modules. It writes no byte code: the folder may be read-only, or belong to another user."""
+    """Loads our modules. It writes no byte code: the folder may be read-only, or belong to another user."""
 
     def set_data(self, *_: object, **__: object) -> None:
         pass
 
 
 class _Watched:
-    """Stands in for a module's loader, and behaves like it, until the module is executed: then it puts the real one back."""
+    """Replaces a module's loader, and behaves like it, until the module is executed: then it restores the original."""
 
     def __init__(self, spec: "ModuleSpec", loader: "Any") -> None:
         self._spec, self._loader = spec, loader
@@ -54,7 +54,7 @@ class _Watched:
     __class__ = property(lambda self: type(self._loader))
 
     def __getattr__(self, name: str) -> "Any":
-        if name in ("_spec", "_loader"):  # a copy has none yet
+        if name in ("_spec", "_loader"):  # a copy has no loader yet
             raise AttributeError(name)
         return getattr(self._loader, name)
 
@@ -77,7 +77,7 @@ _Watched.exec_module.__code__ = _code.replace(co_filename=machinery.module_from_
 
 
 class _Finder:
-    """The first finder on sys.meta_path. Other modules cost one look-up."""
+    """The first finder on sys.meta_path. Other modules cost only one look-up."""
 
     def __init__(self) -> None:
         self._busy: set[str] = set()
@@ -156,7 +156,7 @@ def _note(error: Exception) -> None:
 
 
 def look_around() -> None:
-    """Called by the collector from time to time: the program may have replaced sys.meta_path, or imported modules without it."""
+    """Called by the collector from time to time, because the program may have replaced sys.meta_path, or imported modules without it."""
     if sys.meta_path is None:  # the interpreter is being taken down
         return
     if not any(finder is _finder for finder in sys.meta_path):

@@ -70,7 +70,7 @@ def recording_began() -> None:
 
 
 def _follow(owner: Any, name: str, then: Callable[..., None]) -> None:
-    """Calls `then` with the same arguments after the function."""
+    """Wraps the function so that `then` is called with the same arguments after it."""
     original = getattr(owner, name)
 
     @functools.wraps(original)
@@ -203,7 +203,7 @@ def _place(trace: str) -> tuple[str, int, str, str]:
 
 
 def _passes_on(node: Any) -> bool:
-    """Whether a node only makes a view or takes an item of a tuple, which moves no bytes."""
+    """True if a node only makes a view or takes an item of a tuple, which moves no bytes."""
     if getattr(node.target, "__name__", "") == "getitem":
         return True
     return bool(getattr(node.target, "is_view", False))

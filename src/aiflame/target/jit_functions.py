@@ -1,5 +1,5 @@
-"""Has the collector record calls of the functions that a program jits, and gives it their names. JAX's own, which it jits while it is
-imported, are not among them."""
+"""Makes the collector record calls of the functions that a program jits, and gives it their names. Functions that JAX itself jits while it
+is imported are left out."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from typing import Any
 
 TABLE = "jit_functions"
 _FUNCTION = "_cpp_pjit"
-"""Of jax._src.pjit: makes the object that `jax.jit` returns."""
+"""A function of jax._src.pjit, which makes the object that `jax.jit` returns."""
 _OWN = "jax._src"
 _DONE = "_aiflame_done"
 _DEEPEST = 50
 _named: dict[int, Jitted] = {}
-"""By address: the newest object there."""
+"""By address: the newest object at it."""
 
 
 @dataclass(frozen=True)
@@ -27,9 +27,9 @@ class Jitted:
     """`value_and_grad(loss)`: with JAX's transformations around the program's function."""
     file: str
     line: int
-    """0: not known"""
+    """0: unknown"""
     wrappers: tuple[CodeType, ...]
-    """The code of the function, and of all around it."""
+    """The code of the function, and of all wrappers around it."""
 
 
 def install(pjit: Any) -> None:
@@ -67,7 +67,7 @@ def watch(function: Any, fun: Any) -> None:
 
 
 def jitted_of(fun: Any) -> Jitted | None:
-    """None: it is JAX's own."""
+    """None: the function is JAX's own."""
     if str(getattr(fun, "__module__", "")).startswith(_OWN):
         return None
     codes: list[CodeType] = []

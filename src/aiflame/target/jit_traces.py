@@ -1,4 +1,4 @@
-"""Records why JAX traces a jitted function again: the difference from the most similar arguments that it was traced with before."""
+"""Records why JAX traces a jitted function again: the difference from the most similar arguments with which it was traced before."""
 
 from __future__ import annotations
 
@@ -16,14 +16,15 @@ from .jit_functions import Jitted, jitted_of
 
 TABLE = "jit_traces"
 _FUNCTIONS = ("_trace_for_jit", "_infer_params_impl")
-"""Of jax._src.pjit: traces a function for arguments that it was not traced with before. Each release has one of them."""
+"""Functions of jax._src.pjit that trace a function for arguments with which it was not traced before. Each release has one of them."""
 _DONE = "_aiflame_done"
 _REMEMBERED = 8
-"""Traces of a function."""
+"""The most traces of a function that are remembered."""
 _MOST_FUNCTIONS = 10_000
-"""A program that makes new code all the time has its earliest functions forgotten, since remembered ones keep their code alive."""
+"""The most functions that are remembered. Remembering a function keeps its code alive, so in a program that makes new code all the time the
+earliest are forgotten."""
 _LONGEST = 60
-"""Letters of a value."""
+"""Characters of a value."""
 _PLAIN = (bool, int, float, complex, str, bytes, type(None))
 _seen: dict[tuple[CodeType, ...], deque[Trace]] = {}
 _thread = threading.local()
@@ -35,9 +36,9 @@ class Trace:
 
     function: weakref.ref[Any] | None
     names: tuple[str, ...]
-    """Of the arrays in the arguments."""
+    """The names of the arrays in the arguments."""
     types: tuple[tuple[str, tuple[Any, ...]], ...]
-    """dtype and shape of each."""
+    """The dtype and shape of each array."""
     static: tuple[tuple[str, str, object], ...]
     """Arguments by value: name, text, and an object that is equal for equal values."""
 
@@ -45,7 +46,7 @@ class Trace:
         return self.function is not None and self.function() is fun
 
     def difference(self, other: Trace) -> int:
-        """How many arguments differ."""
+        """The number of arguments that differ."""
         if self.names != other.names or len(self.static) != len(other.static):
             return 1 << 30
         pairs = [*zip(self.types, other.types), *zip(self.static, other.static)]  # noqa: B905
@@ -64,7 +65,7 @@ def install(pjit: Any) -> None:
 
     @functools.wraps(original)
     def tracing(*given: Any, **named: Any) -> Any:
-        if getattr(_thread, "inside", False):  # a function within another is traced because that one is
+        if getattr(_thread, "inside", False):  # a function within another is traced because the outer one is
             return original(*given, **named)
         begin = sys.modules["_aiflame"].now_ns()
         _thread.inside = True
@@ -83,7 +84,8 @@ def install(pjit: Any) -> None:
 
 
 def stay_out_of_sight() -> None:
-    """JAX leaves out frames of this file, as its own, from the tracebacks that it shows and from the places that it compiles in."""
+    """JAX leaves out frames of this file, like its own, from the tracebacks that it shows and from the source locations that it compiles
+    in."""
     for name in ("source_info_util", "traceback_util"):
         module = sys.modules.get(f"jax._src.{name}")
         register = getattr(module, "register_exclusion", None)
@@ -153,7 +155,7 @@ def _static(ji: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tup
 
 
 def _value(value: Any) -> tuple[str, object]:
-    """Its text, and an object that is equal for equal values. JAX itself has asked for the hash of such a value."""
+    """A value's text, and an object that is equal for equal values. JAX itself has used the value's hash before."""
     if isinstance(value, _PLAIN):
         return repr(value)[:_LONGEST], (type(value), value)
     return type(value).__qualname__, (type(value), hash(value))

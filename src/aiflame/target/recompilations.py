@@ -1,4 +1,4 @@
-"""Records why Dynamo compiles a function again: it finds out itself which guard failed, and keeps that with its other facts of a
+"""Records why Dynamo compiles a function again: Dynamo finds out which guard failed, and stores that with its other data about a
 compilation. The program's own code runs no slower."""
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ from typing import Any
 
 TABLE = "recompilations"
 _FUNCTION = "add_compilation_metrics_to_chromium"
-"""Dynamo calls it at the end of each compilation, with its facts."""
+"""Dynamo calls it at the end of each compilation, with its data."""
 _DONE = "_aiflame_done"
 _LONGEST = 1000
-"""Letters of a reason; a stack of the program follows."""
+"""Characters of a reason; a stack of the program follows it."""
 
 
 def install(utils: Any) -> None:
@@ -40,4 +40,4 @@ def record(facts: Any) -> None:
         end, took = bridge.now_ns(), int(facts.duration_us or 0) * 1000
         bridge.append(TABLE, facts.co_name, facts.co_filename, facts.co_firstlineno, reason[:_LONGEST], max(end - took, 0), end)
     except Exception:
-        pass  # another release of torch keeps other facts
+        pass  # another release of torch has other data

@@ -1,7 +1,7 @@
-"""Records the names that the program gives its threads: the kernel knows 15 characters of them, and from CPython before 3.14 none.
+"""Records the names that the program gives its threads: the kernel stores 15 characters of them, and with CPython before 3.14 none.
 
-`Thread._set_native_id` runs at the start of each thread, in it; the wrapper has returned before any code of the program runs. A program may
-have imported nothing but `threading`: this file imports nothing that it would not.
+`Thread._set_native_id` runs at the start of each thread, in that thread; the wrapper returns before any code of the program runs. A program
+may have imported only `threading`, so this file imports nothing else.
 """
 
 import _aiflame
@@ -33,13 +33,13 @@ def install(threading: "Any") -> None:
 
 
 def recording_began() -> None:
-    """Records the names of threads that run already; those of the parent are gone after a fork."""
+    """Records the names of threads that are already running; after a fork, the parent's threads do not exist."""
     for thread in list(_threading._active.values()):
         record(thread)
 
 
 def record(thread: "Any") -> None:
-    """Dummies stand for threads of native code, and `MainThread` says no more than we know."""
+    """Skips dummies, which represent threads of native code, and `MainThread`, which is no information."""
     try:
         tid, name = thread._native_id, thread._name
         if tid and name != "MainThread" and not isinstance(thread, _threading._DummyThread):

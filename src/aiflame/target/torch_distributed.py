@@ -1,6 +1,6 @@
-"""Process groups of torch.distributed: their members, and the rank of this process. The collector sees the collectives themselves.
+"""Process groups of torch.distributed: their members, and the rank of this process. The collector records the collectives themselves.
 
-Every function that makes a group puts it into one dict of torch's, which we replace by one that records groups. The collector begins to
+Every function that makes a group adds it to one dict of torch's, which we replace by one that records groups. The collector begins to
 listen with the first group: a program that only imports torch.distributed is not slowed down.
 """
 

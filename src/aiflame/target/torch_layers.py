@@ -19,7 +19,7 @@ from typing import Any
 import _aiflame
 
 MOST_PLACES = 250_000
-"""The limit for one model: where modules share modules that share modules, the number of places explodes."""
+"""The limit for one model: if modules share modules that share modules, the number of paths explodes."""
 
 _names: Names | None = None
 
@@ -40,7 +40,7 @@ def recording_began() -> None:
 
 
 def at_exit() -> None:
-    """Names all models, if none was named: they may have run too shortly, or in threads for which the main thread waited."""
+    """Names all models, if none was named: they may have run for too short a time, or in threads for which the main thread waited."""
     # After this the interpreter destroys its modules, including ours.
     _aiflame.when_layers_are_new(None)
     if _names and not _names.named:
@@ -61,7 +61,7 @@ class Names:
         self._calls: set[CodeType] = {call.__code__ for call in calls if isinstance(call, FunctionType)}
         self._alive: dict[int, Gone] = {}
         self.named: dict[int, dict[str, Gone]] = {}
-        """Model → path → the module that was recorded there."""
+        """Model → path → the module that was recorded for it."""
 
     def forget(self) -> None:
         self.named.clear()
@@ -100,7 +100,7 @@ class Names:
         return modules[::-1]
 
     def _name(self, root: Any) -> set[int]:
-        """Records the new places of modules below a model; returns its modules."""
+        """Records the new paths of modules below a model; returns its modules."""
         named = self.named.setdefault(id(root), {})
         inside = set()
         for places, (path, module) in enumerate(self._places(root)):
@@ -115,7 +115,7 @@ class Names:
         return inside
 
     def _places(self, root: Any) -> Iterator[tuple[str, Any]]:
-        """Like named_modules(), but a module with two places comes twice. A module inside itself is not followed."""
+        """Like named_modules(), but a module with two paths comes twice. A module inside itself is not followed."""
         above: set[int] = set()
         waiting: list[tuple[str | None, Any]] = [("", root)]
         while waiting:

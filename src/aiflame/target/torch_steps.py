@@ -35,7 +35,7 @@ def install(torch: Any) -> None:
 
 
 def naming_workers(init: Callable[..., None]) -> Callable[..., None]:
-    """A worker of a DataLoader makes its `WorkerInfo` first of all: its main thread is named by its number."""
+    """A worker of a DataLoader makes its `WorkerInfo` first: its main thread gets a name with the worker's number."""
 
     @functools.wraps(init)
     def wrapper(self: Any, *arguments: Any, **keywords: Any) -> None:
@@ -44,7 +44,7 @@ def naming_workers(init: Callable[..., None]) -> Callable[..., None]:
             if multiprocessing.parent_process() is not None:
                 _aiflame.append("thread_names", threading.get_native_id(), _aiflame.now_ns(), f"DataLoader worker {self.id}")
         except Exception:
-            pass  # another torch may number its workers otherwise
+            pass  # another version of torch may number its workers otherwise
 
     setattr(wrapper, _DONE, True)
     return wrapper

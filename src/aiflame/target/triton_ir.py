@@ -1,6 +1,6 @@
 """With --keep-ir: the stages of each Triton kernel that is compiled or comes from Triton's cache, as files of the profile.
 
-Every compiled kernel passes through `CompiledKernel.__init__`, of a program's own kernels, of Inductor's and in its worker processes.
+Every compiled kernel passes through `CompiledKernel.__init__`: the program's own, Inductor's, and those from Inductor's worker processes.
 """
 
 from __future__ import annotations

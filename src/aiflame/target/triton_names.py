@@ -207,7 +207,7 @@ def _repr(own: Callable[[Any], str], function: Any, specialization: Any) -> str:
 
 
 def _free_name(one: Specialization) -> str:
-    """The readable name, with a suffix if another specialization has it in this process: its types, if these differ."""
+    """The readable name, with a suffix (its types, if they differ) if another specialization has that name in this process."""
     name, own = readable(one), tuple(suffixes(one))
     first = _names_in_use.setdefault(name, own)
     if first == own:

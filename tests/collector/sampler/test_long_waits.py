@@ -88,12 +88,13 @@ def hits(works: list[tuple[int, int, int]], samples: pl.DataFrame) -> Iterator[H
 def test_the_first_tick_of_a_work_stands_for_what_ticks_miss_of_others(
     tmp_path: Path, waits: int, wait: float, rounds: int, least: int
 ) -> None:
-    """Ticks that are n periods apart hit a work of d < n with a chance of d / n. Such a hit, u after the begin, must stand for n - u: the full
-    rate counts the d - u that remain, and (n - u) + (d - u) is n on average, since u is d / 2. So all works together have their time."""
+    """Ticks that are n periods apart hit a work of d < n with a chance of d / n. Such a hit, u after the begin, must stand for n - u: the
+    full rate counts the d - u that remain, and (n - u) + (d - u) is n on average, since u is d / 2. So all works together have their
+    time."""
     works, samples = wall_samples(WORK_BETWEEN_WAITS.format(waits=waits, wait=wait, rounds=rounds), tmp_path)
-    found = list(hits(works, samples))
-    assert len(found) >= least
-    for hit in found:
+    seen_hits = list(hits(works, samples))
+    assert len(seen_hits) >= least
+    for hit in seen_hits:
         assert hit.weight == pytest.approx(hit.since_tick - hit.worked, abs=1.5 + hit.preempted)
 
     took = (works[-1][1] - works[0][0]) / 1e9 + wait

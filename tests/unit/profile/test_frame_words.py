@@ -27,7 +27,7 @@ FRAMES = pl.DataFrame({"frame": WORDS}, schema={"frame": pl.UInt64})
 
 
 def column(name: str) -> list[int]:
-    return frame_words.taken_apart(FRAMES)[name].to_list()
+    return frame_words.unpacked(FRAMES)[name].to_list()
 
 
 def test_all_bits_of_a_word_are_taken_apart() -> None:

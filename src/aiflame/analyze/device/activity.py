@@ -1,4 +1,4 @@
-"""How busy kernels kept the parts of a GPU, by its hardware counters: bytes of its memory and their rate, tensor cores, multiprocessors."""
+"""How busy kernels kept the parts of a GPU, by hardware counters: bytes of its memory and their rate, tensor cores, multiprocessors."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ _NEEDED = (*DRAM, *AS_TIME, *AS_TIME.values(), WARP_CYCLES, CYCLES)
 @dataclass(frozen=True, slots=True)
 class Activity:
     sites: pl.DataFrame
-    """For each site its sums: dram_bytes, covered_ns (the time in which the device was counted), tensor_ns, active_ns, warp_cycles,
-    held_cycles (all the warps that it could hold while active); null where they are unknown."""
+    """The sums of each site: dram_bytes, covered_ns (the time in which the device was counted), tensor_ns, active_ns, warp_cycles,
+    held_cycles (all the warps that it could hold while active); null if unknown."""
 
     def of(self, rows: pl.DataFrame, by: list[str]) -> pl.DataFrame:
         """`rows`: `site`, `part` (of the site's values), and the columns of `by`. The result has `by` and MEASURES."""
@@ -54,7 +54,7 @@ def _known(name: str) -> pl.Expr:
 
 
 def activity(profile: Tables, gpu_work: Work, inside: Mask | None) -> Activity | None:
-    """Of the sites of this work; `inside`: of these executions alone. None where nothing was counted."""
+    """The sums of the sites of this work; `inside`: of only these executions. None if nothing was counted."""
     if not has_counters(profile):
         return None
     sites = len(gpu_work.sites)
@@ -86,8 +86,8 @@ def _sum(counts: Counts, *metrics: str) -> Floats | None:
 
 
 def with_activity(answer: pl.DataFrame, by: str, sites: pl.DataFrame, shared: pl.DataFrame, of: Activity, *, alike: bool) -> pl.DataFrame:
-    """The rows of `analyze.top`, by kernel, layer, op or phase, with those of MEASURES that were counted: of the item itself. `sites` and
-    `shared`: as in `DeviceJoin`. Other lists stay as they are."""
+    """The rows of `analyze.top`, by kernel, layer, op or phase, with the counted MEASURES of the item itself. `sites` and `shared`: as in
+    `DeviceJoin`. Other lists stay as they are."""
     if by == "kernel":
         own = sites.with_row_index("site").select(pl.col("site").cast(pl.Int64), name="short", module="device", part=pl.lit(1.0))
         key = ["name", "module"]
@@ -103,7 +103,7 @@ def with_activity(answer: pl.DataFrame, by: str, sites: pl.DataFrame, shared: pl
 
 
 def parts(shared: pl.DataFrame) -> pl.DataFrame:
-    """`DeviceJoin.shared` with `part`: the part of its site that each row is."""
+    """`DeviceJoin.shared` with `part`: the part of its site that each row has."""
     took = pl.col("took").clip(lower_bound=0)
     return shared.with_columns(
         pl.col("site").cast(pl.Int64),

@@ -1,4 +1,4 @@
-"""Device work, its launches and its meaning, in one join."""
+"""Joins device work with its launches and its meaning."""
 
 from __future__ import annotations
 
@@ -36,28 +36,28 @@ J = TypeVar("J", bound="DeviceJoin")
 
 @dataclass(frozen=True, slots=True)
 class Launches:
-    """Each launch, in the order of process and number: there may be ten million."""
+    """All launches, in the order of process and number: there may be ten million."""
 
     id: NDArray[np.uint32]
     starts: Ints
-    """For each process the place of its first launch here; the last entry is the number of launches."""
+    """For each process the place of its first launch; the last entry is the number of launches."""
     threads: Ints
-    """process << 32 | row of `threads`, for the threads that launch and those that launches belong to: sorted"""
+    """process << 32 | row of `threads`, for the threads that launch and those to which launches belong: sorted"""
     thread: NDArray[np.integer]
     """Place in `threads`."""
     mother: NDArray[np.integer]
-    """The place of the thread that it works for: the one that called backward, where autograd's own thread launches."""
+    """The place in `threads` of the thread for which it works: the one that called backward, if autograd's own thread launches."""
     stack: NDArray[np.uint32]
     begin_ns: Ints
     end_ns: Ints
     waits: NDArray[np.bool_]
-    """It is a call that waits for a device (table `syncs`)."""
+    """True for calls that wait for a device (table `syncs`)."""
 
     def rows(self, process: Ints, launch: Ints) -> Ints:
-        """The place of each launch here, -1: unknown."""
+        """The place of each launch, -1: unknown."""
         if not len(self.id):
             return np.full(len(launch), -1)
-        # Numbers count from 1 in each process, so that a place is known unless records were lost.
+        # Numbers count from 1 in each process, so a place follows from the number unless records were lost.
         begin, end = (self.starts[np.minimum(process + side, len(self.starts) - 1)] for side in (0, 1))
         at: Ints = np.clip(begin + launch - 1, 0, len(self.id) - 1)
         lost = np.flatnonzero((self.id[at] != launch) | (at < begin) | (at >= end))
@@ -73,17 +73,17 @@ class Launches:
 class DeviceJoin:
     profile: Analysis
     meaning: Meaning
-    """The meaning of launches. It keeps their columns process, id, stack, CONTEXT and BRINGS."""
+    """The meaning of launches. Their columns process, id, stack, CONTEXT and BRINGS are kept."""
     sites: pl.DataFrame
     """For each site of `work`: process (i64), device, name (as compiled), short, kind, family, phase, layer (`layers.3.attn`), op, file,
-    line, function (innermost line of the program's own source; "" where unknown), place (row of `places.rows`), took, launches, bytes."""
+    line, function (innermost line of the program's own source; "" if unknown), place (row of `places.rows`), took, launches, bytes."""
     launches: Launches
     steps: pl.DataFrame
     """process, thread, step, begin_ns, end_ns (on the host)."""
     shared: pl.DataFrame
     """site, phase, layer, op, took: as `sites`, with the time of compiled kernels divided over their source ops."""
     fused: bool
-    """Some time was divided so: an estimate."""
+    """True if some time was divided in this way: an estimate."""
 
     @property
     def work(self) -> Work:
@@ -110,11 +110,11 @@ class DeviceJoin:
     def of(cls: type[J], profile: Analysis) -> J:
         """The join for a profile; without device work it has no rows."""
         meaning = of_devices(profile)
-        if MOTHER not in meaning.launches.columns:  # an earlier join here has dropped these columns
+        if MOTHER not in meaning.launches.columns:  # an earlier join has dropped these columns
             profile.release(of_devices)
             meaning = of_devices(profile)
         launches, steps = _launches(profile, meaning), meaning.steps
-        # Ten million launches take a gigabyte with all that is known of them.
+        # Ten million launches take a gigabyte with all their columns.
         meaning = replace(
             meaning,
             launches=meaning.launches.select(pl.col("process").cast(pl.UInt32), "id", pl.col("stack").cast(pl.UInt32), *CONTEXT, BRINGS),
@@ -187,8 +187,8 @@ def _launches(profile: Tables, meaning: Meaning) -> Launches:
 
 
 def _threads(process: U32, *of: U32) -> tuple[Ints, NDArray[np.uint16 | np.uint32], NDArray[np.uint16 | np.uint32]]:
-    """All threads that are named, and the place of each one's."""
-    # Launches of a thread come one after another.
+    """All threads in these columns, and the place of each row's thread."""
+    # Launches of a thread follow each other.
     runs = []
     for thread in of:
         first = np.flatnonzero(np.append(True, (process[1:] != process[:-1]) | (thread[1:] != thread[:-1]))[: len(process)])

@@ -1,13 +1,13 @@
-"""Why a device was idle: the activity, during the gap, of the thread that launched the work which ended it.
+"""Why a device was idle: the activity, during the gap, of the thread that launched the next work.
 
 The cause of a gap is the first of these that holds:
 
-- the work that ended it had been launched before it began: `device`;
-- the thread waited for data for half of it or more: `data`;
-- the thread was in a call that waits for the device when it began, and launched again soon after: `sync`;
-- the thread was in an optimizer's step for half of it or more: `optimizer`;
-- the thread had launched something just before: `launch`, the time between two launches;
-- else the thread did something of its own: `host`.
+- `device`: the work that ended the gap was launched before the gap began;
+- `data`: the thread waited for data for at least half of it;
+- `sync`: when the gap began, the thread was in a call that waits for the device, and it launched again soon after;
+- `optimizer`: the thread was in an optimizer's step for at least half of it;
+- `launch`: the thread had launched something just before, and this is the time between two launches;
+- `host`: otherwise, the thread did something else.
 """
 
 from __future__ import annotations
@@ -50,23 +50,24 @@ SAYS = {
     Cause.UNKNOWN: "the launch is not known",
 }
 BLOCKING_NS = 50_000
-"""A request for a copy takes 2 to 10 µs; a call that lasts longer than this waits for the copy's end, as one from pageable memory does."""
+"""A request for a copy takes 2 to 10 µs. A call that lasts longer than this waits for the end of the copy, as for a copy from pageable
+memory."""
 SOON_NS = 1_000_000
-"""After it has waited for the device, a program launches again within this time, unless it does something of its own."""
+"""After a wait for the device, a program launches again within this time, unless it does something else."""
 BETWEEN_LAUNCHES_NS = 200_000
-"""An op of eager torch costs its thread 5 to 50 µs, with hooks around it some times that; a longer pause is something else."""
+"""An op of eager torch costs its thread 5 to 50 µs, with hooks a few times that; a longer pause has another reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Calls:
-    """Launches of one thread, in the order of their beginnings."""
+    """Launches of one thread, in the order of their begins."""
 
     row: NDArray[np.integer] | None
-    """None: all that there are, in their order."""
+    """None: all launches, in their order."""
     begin: Ints
 
     def last(self, moment: Ints) -> Ints:
-        """Row of the last that began at or before each moment, -1: none."""
+        """The row of the last launch that began at or before each moment, -1: none."""
         at = np.searchsorted(self.begin, moment, side="right") - 1
         return at if self.row is None else take_or(self.row, at, -1).astype(np.int64)
 
@@ -79,9 +80,9 @@ class Threads:
     waits_for_data: dict[int, Spans]
     optimizes: dict[int, Spans]
     samples: dict[int, tuple[Ints, Ints]]
-    """Times and places of its samples."""
+    """Times and places of each thread's samples."""
     copies: NDArray[np.bool_]
-    """Which of all launches ask for a copy."""
+    """For each launch, whether it requests a copy."""
 
     @staticmethod
     def of(join: DeviceJoin) -> Threads:
@@ -119,7 +120,7 @@ def _copies(join: DeviceJoin) -> NDArray[np.bool_]:
 
 
 def _samples(join: DeviceJoin, threads: set[int]) -> dict[int, tuple[Ints, Ints]]:
-    """Times and places of samples by thread, of wall-clock time where it was sampled: samples of CPU time show no thread that waits."""
+    """Times and places of samples by thread, of wall-clock time if it was sampled: samples of CPU time show no waiting thread."""
     rows = join.profile.scan("cpu_samples").select(
         *(pl.col(name).cast(pl.Int64) for name in ("process", "thread", "stack")), "clock", "time_ns"
     )
@@ -134,7 +135,8 @@ def _samples(join: DeviceJoin, threads: set[int]) -> dict[int, tuple[Ints, Ints]
 
 
 def causes(launches: Launches, threads: Threads, idle: Spans, launch: Ints) -> tuple[NDArray[np.int8], Ints]:
-    """The cause of each gap, which the work of this launch ended; and the call that was waiting for the device when it began, -1: none."""
+    """The cause of each gap, given the launch of the work that ended it; and the call that was waiting for the device when the gap began,
+    -1: none."""
     cause = np.full(len(idle), Cause.UNKNOWN, dtype=np.int8)
     call = np.full(len(idle), -1)
     queued = (launch >= 0) & (take_or(launches.end_ns, launch, 0) <= idle.begin)
@@ -162,7 +164,7 @@ def causes(launches: Launches, threads: Threads, idle: Spans, launch: Ints) -> t
 
 
 def _by_threads(launches: Launches, launch: Ints, rows: Ints) -> Iterator[tuple[int, int, Ints]]:
-    """Rows of each launching thread and the thread that it works for."""
+    """The rows for each launching thread and the thread for which it works."""
     thread, mother = launches.thread[launch[rows]], launches.mother[launch[rows]]
     key = launches.threads.tolist()
     for one in np.unique(thread).tolist():

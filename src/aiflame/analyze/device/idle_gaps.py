@@ -1,6 +1,6 @@
-"""When devices had nothing to do, and why: gaps by their cause and place, and the longest single ones.
+"""Idle gaps of devices by their cause and place, and the longest single gaps.
 
-A gap lies between two stretches of time in which anything ran on a device; `idle_causes` finds its cause.
+A gap is between two stretches of time in which work ran on a device; `idle_causes` finds its cause.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from aiflame.attribute.arrays.row_keys import packed
 from aiflame.attribute.arrays.types import Ints
 
 LONGEST = 200
-"""Single gaps that are listed."""
+"""The number of single gaps that are listed."""
 GAPS = {
     "process": pl.Int64,
     "device": pl.String,
@@ -32,7 +32,7 @@ GAPS = {
     "says": pl.String,
     "file": pl.String,
     "line": pl.Int64,
-    "step": pl.Int64,  # null: in none
+    "step": pl.Int64,  # null: in no step
 }
 GROUPS = {
     "cause": pl.String,
@@ -40,7 +40,7 @@ GROUPS = {
     "file": pl.String,
     "line": pl.Int64,
     "function": pl.String,
-    "own": pl.Boolean,  # the file is the program's
+    "own": pl.Boolean,  # the file belongs to the program
     "phase": pl.String,
     "layer": pl.String,
     "count": pl.Int64,
@@ -51,19 +51,20 @@ GROUPS = {
     "step_share": pl.Float64,
 }
 _OF_PHASES = [int(cause) for cause in (Cause.DEVICE, Cause.LAUNCH, Cause.UNKNOWN)]
-"""Causes whose gaps are grouped by phase, not by place: they occur everywhere in the code."""
+"""Causes whose gaps are grouped by phase, not by place, because they occur everywhere in the code."""
 
 
 @dataclass(frozen=True, slots=True)
 class IdleGaps:
     groups: pl.DataFrame
-    """GROUPS: gaps of equal cause at one place, the longest in all first. `file` and `line`: the thread's place meanwhile, by its samples,
-    else the launch that ended the gap. `layer`: where most of it is (in the steps that are the scope), indices as `*`. `share`: of the time
-    from the first to the last activity of the devices; `step_share`: the part in the steps that are the scope, of these steps' time."""
+    """GROUPS: gaps of equal cause at one place, those with the longest total first. `file` and `line`: the thread's place during the gap,
+    by its samples, otherwise the launch that ended the gap. `layer`: that of most of the time (in the steps of the scope), with indices as
+    `*`. `share`: of the time from the first to the last activity of the devices; `step_share`: the part in the steps of the scope, relative
+    to these steps' time."""
     longest: pl.DataFrame
-    """GAPS: the LONGEST longest."""
+    """GAPS: the LONGEST longest gaps."""
     step_time: int
-    """The time of the steps that are the scope, on all devices; 0 where there are none."""
+    """The time of the steps in the scope, on all devices; 0 if there are none."""
 
 
 def idle_gaps(join: DeviceJoin, used: Sequence[Device], steps: pl.DataFrame) -> IdleGaps:
@@ -89,10 +90,10 @@ _EACH = {
     "cause": pl.Int8,
     "place": pl.Int32,  # row of `places.rows` by which gaps of one cause are grouped, 0: none
     "ended_at": pl.Int32,  # place of the launch that ended it
-    "site": pl.Int32,  # of the work that ended it
+    "site": pl.Int32,  # site of the work that ended it
     "of_phase": pl.Int32,  # the first site of its phase, for causes whose gaps are grouped by phase; else -1
-    "sampled": pl.Int32,  # place with most samples of the thread meanwhile, 0: none
-    "steady": pl.Boolean,  # in a step that is in the scope
+    "sampled": pl.Int32,  # place with most samples of the thread during the gap, 0: none
+    "steady": pl.Boolean,  # in a step of the scope
 }
 """The columns of each single gap; there may be ten million gaps."""
 _KEY = ["cause", "place", "of_phase"]
@@ -103,11 +104,11 @@ class _AllGaps:
     """Sums over all gaps, and the longest single ones."""
 
     parts: pl.DataFrame
-    """_KEY, ended_at, site, sampled, count, total, longest, in_steps: gaps that are alike"""
+    """_KEY, ended_at, site, sampled, count, total, longest, in_steps: gaps with equal columns, merged"""
     medians: pl.DataFrame
     """_KEY, median"""
     longest: pl.DataFrame
-    """_EACH, process, device: the LONGEST longest"""
+    """_EACH, process, device: the LONGEST longest gaps"""
 
     @staticmethod
     def of(pieces: Iterable[pl.DataFrame]) -> _AllGaps:
@@ -132,7 +133,7 @@ class _AllGaps:
 
 
 def _numbered(keys: pl.DataFrame, piece: pl.DataFrame) -> tuple[pl.DataFrame, NDArray[np.uint32]]:
-    """All keys (_KEY) up to and with this piece, older ones first; and the number of each row's key."""
+    """All keys (_KEY) so far and in this piece, older ones first; and the number of each row's key."""
     packs = packed([piece[name].to_numpy() for name in _KEY], len(piece))
     each = pl.Series(packs).unique().sort().to_numpy()
     at = np.searchsorted(each, packs)
@@ -145,7 +146,7 @@ def _numbered(keys: pl.DataFrame, piece: pl.DataFrame) -> tuple[pl.DataFrame, ND
 
 
 def _medians(lengths: Sequence[tuple[NDArray[np.uint32], Ints]], keys: int) -> pl.Series:
-    """The median length of each key; `keys`: how many there are."""
+    """The median length of each key; `keys`: number of keys."""
     if not lengths:
         return pl.Series(dtype=pl.Int64)
     number, length = (np.concatenate(each) for each in zip(*lengths, strict=True))
@@ -161,7 +162,7 @@ def _medians(lengths: Sequence[tuple[NDArray[np.uint32], Ints]], keys: int) -> p
 
 
 def _of_device(join: DeviceJoin, threads: Threads, device: Device, inside: Spans) -> Iterator[pl.DataFrame]:
-    """_EACH, process, device: some at a time"""
+    """_EACH, process, device: in pieces"""
     every = gaps(device.every)
     ended_at, of_phase = join.sites["place"].cast(pl.Int32).to_numpy(), _first_of_phase(join)
     number, site_of = (join.work.executions[name].to_numpy() for name in ("launch", "site"))
@@ -193,7 +194,7 @@ def _of_device(join: DeviceJoin, threads: Threads, device: Device, inside: Spans
 
 
 def _first_of_phase(join: DeviceJoin) -> NDArray[np.int32]:
-    """For each site."""
+    """The first site of each site's phase."""
     rows = join.sites.select("phase").with_row_index("site")
     return rows.select(pl.col("site").first().over("phase").cast(pl.Int32)).to_series().to_numpy()
 
@@ -223,8 +224,8 @@ def _grouped(join: DeviceJoin, all_gaps: _AllGaps, whole: int, step_time: int) -
 
 
 def _most(parts: pl.DataFrame, key: list[str], by: str) -> pl.DataFrame:
-    """For each group the value of column `by` with the most time: in the steps that are the scope, where the group has time there, so that
-    start-up names no place in them. For `sampled`, among rows that have a sample."""
+    """For each group, the value of column `by` with the most time; with time in the steps of the scope if the group has any, so that
+    start-up is not named for them. For `sampled`, among rows that have a sample."""
     rows = parts.filter(pl.col("sampled") > 0) if by == "sampled" else parts
     summed = rows.group_by(*key, by).agg(pl.col("in_steps", "total").sum()).sort("in_steps", "total", by, descending=[True, True, False])
     return summed.unique(key, keep="first", maintain_order=True).select(*key, by)

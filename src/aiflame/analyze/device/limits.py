@@ -8,26 +8,26 @@ from dataclasses import dataclass
 
 WARP = 32
 _REGISTERS = 1 << 16
-"""Registers of a multiprocessor, since compute capability 5.0; a warp takes them in units of 256, from the quarter that it runs on."""
+"""Registers of a multiprocessor, since compute capability 5.0. A warp gets them in units of 256, from the quarter in which it runs."""
 _UNIT, _QUARTERS = 256, 4
 _RESERVED = 1024
-"""Bytes of shared memory that the system takes for each block, since 8.0."""
+"""Bytes of shared memory that the system reserves for each block, since 8.0."""
 
 
 @dataclass(frozen=True, slots=True)
 class Device:
     multiprocessors: int
     threads: int
-    """Threads that a multiprocessor can hold; the other fields are its limits, too."""
+    """The most threads on a multiprocessor; the following fields are limits of a multiprocessor, too."""
     blocks: int
     shared: int
-    """Bytes."""
+    """In bytes."""
     host_rate: float
-    """GB/s of a copy from pinned memory, over the slowest bus that it is sold with."""
+    """GB/s of a copy from pinned memory, over the slowest bus with which the device is sold."""
     memory_bytes: float
-    """Bytes that the device's memory gives each multiprocessor in a cycle, at the usual clock."""
+    """Bytes in a cycle that each multiprocessor gets from the device's memory, at the usual clock."""
     tensor_cores_32: bool = True
-    """They multiply float32 (as TF32)."""
+    """Its tensor cores can multiply float32 (as TF32)."""
 
     @property
     def warps(self) -> int:
@@ -37,7 +37,7 @@ class Device:
 @dataclass(frozen=True, slots=True)
 class Residency:
     blocks: int
-    """Blocks that one multiprocessor holds at once."""
+    """Blocks on one multiprocessor at once."""
     warps: int
     limited_by: str
     """`registers`, `shared` or `block` (its size, or the number of blocks)."""
@@ -67,14 +67,14 @@ _DEVICES = (
 
 
 def device(name: str) -> Device | None:
-    """By the name that the driver gives; None for a device that is not listed, or a part of one (MIG)."""
+    """The limits of a device by the driver's name for it; None for a device that is not listed, or for a part of one (MIG)."""
     if re.search(r"\bMIG\b", name):
         return None
     return next((limits for pattern, limits in _DEVICES if re.search(pattern, name)), None)
 
 
 def residency(limits: Device, threads: int, registers: int, shared: int) -> Residency | None:
-    """Computes how many blocks of this many threads, registers a thread and bytes of shared memory fit; None where not even one fits."""
+    """How many blocks of this many threads, registers for each thread and bytes of shared memory fit; None if not even one fits."""
     warps = -(-threads // WARP)
     if not warps:
         return None

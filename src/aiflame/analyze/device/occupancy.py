@@ -1,7 +1,7 @@
-"""How busy each device was: the time between its first and last activity, and each step, divided by activity.
+"""How busy each device was: divides the time between its first and last activity, and each step, by state.
 
-Every moment counts once. It is `busy` while any kernel runs that is no collective; else `communication` while a collective runs; else
-`copies` while memory is copied or filled; else `idle`. The four add up to the whole.
+Every moment counts once. The device is `busy` while any kernel runs that is not a collective; otherwise in `communication` while a
+collective runs; otherwise in `copies` while memory is copied or filled; otherwise `idle`. The four add up to the whole.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ class Device:
     begin: Ints
     end: Ints
     every: Spans
-    """While anything ran."""
+    """The time in which anything ran."""
     kernels: Spans
     computing: Spans
-    """While a kernel ran that is no collective."""
+    """The time in which a kernel ran that is not a collective."""
 
     def states(self, begin: Ints, end: Ints) -> dict[str, Ints]:
-        """How long it was in each of STATES, in each of these stretches of time."""
+        """The time in each of STATES, for each of these stretches of time."""
         anything, kernels, computing = (spans.within(begin, end) for spans in (self.every, self.kernels, self.computing))
         return {
             "busy": computing,
@@ -58,8 +58,8 @@ class Device:
         }
 
     def awaited_since(self, begin: Ints, end: Ints) -> Ints:
-        """For copies of these times, since when no kernel has run when the copy ends; its end where a kernel runs then. Kernels wait for
-        a copy in no more than this time: one that starts while the copy goes on has not waited for it."""
+        """For copies with these times: since when no kernel has run when the copy ends; the copy's end if a kernel runs then. Kernels
+        cannot have waited longer for the copy: a kernel that starts during the copy has not waited for it."""
         if not len(self.kernels):
             return begin
         last = np.searchsorted(self.kernels.begin, end) - 1
@@ -70,7 +70,7 @@ class Device:
 
 @dataclass(frozen=True, slots=True)
 class InSteps:
-    """A device within the steps of a process that are the profile's scope."""
+    """A device within the steps of a process that are in the profile's scope."""
 
     count: int
     whole_ns: int
@@ -94,7 +94,7 @@ class Occupancy:
     copies_ns: int
     idle_ns: int
     in_steps: InSteps | None
-    """None where the scope is the whole run."""
+    """None if the scope is the whole run."""
 
     @property
     def whole_ns(self) -> int:
@@ -102,8 +102,8 @@ class Occupancy:
 
 
 def devices(join: DeviceJoin) -> list[Device]:
-    """Each device that each process used, in the order of processes and names. Executions without length, or before the begin of
-    their process, are left out."""
+    """Each device that each process used, in the order of processes and names. Executions without length, or before the begin of their
+    process, are left out."""
     started = dict(join.profile.table("processes").group_by("process").agg(pl.col("start_ns").min()).rows())
     site = join.work.executions["site"].to_numpy()
     begin, end = (join.work.executions[name].to_numpy().view(np.int64) for name in ("start_ns", "end_ns"))
@@ -137,15 +137,15 @@ def occupancy(join: DeviceJoin, used: Sequence[Device], steps: pl.DataFrame) -> 
 
 
 def _in_steps(steps: pl.DataFrame) -> dict[tuple[int, str], InSteps]:
-    """By process and device."""
+    """The steps by process and device."""
     whole = pl.sum_horizontal(STATES).sum().alias("whole")
     summed = steps.group_by("process", "device").agg(pl.len(), whole, pl.col(STATES).sum())
     return {(process, device): InSteps(count, *times) for process, device, count, *times in summed.rows()}
 
 
 def per_step(join: DeviceJoin, used: Sequence[Device]) -> pl.DataFrame:
-    """PER_STEP: a step begins on a device with the first work that was launched in it and lasts until the next step's first work; until the
-    end of its own where no step follows at once."""
+    """PER_STEP: on a device, a step begins with the first work that was launched in it, and lasts until the next step's first work; if no
+    step follows at once, until the end of its own work."""
     followed = _followed(join.steps) if used else np.zeros(0, dtype=np.int64)
     parts = [pl.DataFrame(schema=PER_STEP)]
     for device in used:
@@ -197,7 +197,7 @@ def _extent(step: NDArray[np.int32], begin: Ints, end: Ints) -> tuple[Ints, Ints
 
 
 def _followed(steps: pl.DataFrame) -> Ints:
-    """process << 32 | number of steps that the next one follows at once."""
+    """process << 32 | number of the steps that another step follows at once."""
     rows = steps.sort("process", "step").with_columns(
         next_begin=pl.col("begin_ns").shift(-1).over("process"), next_step=pl.col("step").shift(-1).over("process")
     )

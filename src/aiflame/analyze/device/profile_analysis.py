@@ -1,4 +1,4 @@
-"""The parts that questions about a profile share. Each is computed once, when it is first asked for."""
+"""The parts that analyses of a profile share. Each is computed when it is first used."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ class ProfileAnalysis(DeviceJoin):
         return idle_gaps(self, self.devices, self.per_step)
 
     def usual_steps(self, on_host: pl.DataFrame) -> pl.DataFrame:
-        """STEP_TIMES of the steps that do not warm up, in the scope or not; of a decoding program without prefills, which are longer by
-        nature. `on_host`: `steps`, or those of `cpu`."""
+        """STEP_TIMES of the steps that do not warm up, in the scope or not. In a program that decodes, prefills are left out, since they
+        are always longer. `on_host`: `steps`, or those of `cpu`."""
         prefills = on_host.filter(pl.col("phase") == int(Phase.PREFILL)).select(pl.col("process", "step").cast(pl.Int64))
         times = step_times(on_host, self.per_step).join(prefills, on=["process", "step"], how="anti")
         first = steady_steps(self.profile).first
@@ -54,7 +54,7 @@ class ProfileAnalysis(DeviceJoin):
 
     @cached_property
     def inside(self) -> Mask | None:
-        """Which executions are in the scope; None: all."""
+        """True for the executions in the scope; None: all are."""
         steps = steady_scope(self.profile)
         if steps is None:
             return None
@@ -64,7 +64,7 @@ class ProfileAnalysis(DeviceJoin):
 
     @cached_property
     def scoped_sites(self) -> pl.DataFrame:
-        """`sites`, row for row, with the sums of their executions in the scope."""
+        """`sites`, row by row, with the sums of their executions in the scope."""
         inside = self.inside
         if inside is None:
             return self.sites
@@ -102,12 +102,12 @@ class ProfileAnalysis(DeviceJoin):
 
     @cached_property
     def scoped_cpu(self) -> CpuFacts | None:
-        """The same in the scope."""
+        """The same for the time in the scope."""
         cpu = self.cpu
         return cpu if cpu is None or steady_scope(self.profile) is None else cpu.in_steady_steps()
 
     def of_clock(self, metric: str) -> CpuFacts:
-        """The same of a clock that was sampled."""
+        """The same for a clock that was sampled."""
         if metric not in self._clocks:
             self._clocks[metric] = cpu_facts(self.profile, metric)
         return self._clocks[metric]
@@ -123,7 +123,7 @@ def profile_analysis(profile: Analysis) -> ProfileAnalysis:
 
 
 def release_analysis(profile: Analysis) -> None:
-    """Frees it with all its parts, but for the context of launches, which takes as long to compute as everything else."""
+    """Frees the analysis with all its parts, except the context of launches, which takes as long to compute as everything else."""
     profile.release(profile_analysis)
     profile.release(work.part(BY_CODE_AND_MEANING))
     release_samples(profile)

@@ -1,4 +1,4 @@
-"""The stall reasons of each kernel's warps, and the lines of its source."""
+"""The stall reasons of each kernel's warps, and the source lines where they wait."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from aiflame.resolve.device.stall_reasons import SELECTED
 
 STALLS = {"kernel": pl.String, "reason": pl.String, "file": pl.String, "line": pl.Int64, "samples": pl.Int64}
 NO_STALLS = (SELECTED, "not_selected")
-"""The warp issued, or could have: there were others that did."""
+"""No stalls: the warp issued, or could have issued, but another was chosen."""
 _PLACE = ["cubin", "function", "offset"]
 
 
 def stalls(profile: Tables) -> pl.DataFrame:
-    """STALLS, the most frequent first: samples of each kernel (as compiled) by reason and line ("" and 0 where unknown). Samples of warps
-    that issued are there too, under `selected`."""
+    """STALLS, the most frequent first: samples of each kernel (as compiled) by reason and line ("" and 0 if unknown). Samples of warps that
+    issued are included, under `selected`."""
     if not profile.has("gpu_samples"):
         return pl.DataFrame(schema=STALLS)
     rows = (
@@ -45,7 +45,7 @@ def stalls(profile: Tables) -> pl.DataFrame:
 
 
 def by_reason(of: pl.DataFrame) -> pl.DataFrame:
-    """kernel, reason, samples, and `of_kernel`: all samples of that kernel. Only reasons that held warps up; the most frequent first."""
+    """kernel, reason, samples, and `of_kernel`: all samples of that kernel. Only reasons that delayed warps; the most frequent first."""
     summed = of.group_by("kernel", "reason").agg(pl.col("samples").sum()).with_columns(of_kernel=pl.col("samples").sum().over("kernel"))
     return summed.filter(~pl.col("reason").is_in(NO_STALLS), pl.col("samples") > 0).sort(
         "samples", "kernel", "reason", descending=[True, False, False]
@@ -53,6 +53,6 @@ def by_reason(of: pl.DataFrame) -> pl.DataFrame:
 
 
 def hottest_place(of: pl.DataFrame, kernel: str, reason: str) -> tuple[str, int]:
-    """File and line where a kernel waited most for this reason; ("", 0) where no line is known."""
+    """The file and line where most warps of a kernel waited for this reason; ("", 0) if no line is known."""
     here = of.filter((pl.col("kernel") == kernel) & (pl.col("reason") == reason) & (pl.col("file") != ""))
     return (here["file"][0], here["line"][0]) if len(here) else ("", 0)

@@ -1,1 +1,1 @@
-"""Two profiles of one program compared step by step."""
+"""Compares two profiles of one program step by step."""

@@ -1,12 +1,12 @@
-"""Two profiles of one program: slower and faster items, and whether the difference is more than noise.
+"""Compares two profiles of one program: which items got slower or faster, and whether by more than noise.
 
-Where both have steps, the value of an item (a kernel, an op, a layer, a line) in a step is compared, the first step of each process aside:
+If both have steps, the values of an item (a kernel, an op, a layer, a line) in a step are compared, without the first step of each process:
 two runs may have different numbers of steps. Exact values (GPU time, bytes) are compared by their medians, sampled ones by their means,
-since a median step may have no sample of a small item at all.
+since the median step may have no sample of a small item.
 
-The noise is the difference between steps of one run: each centre has its own interval, that of a median by ranks (so that no
-distribution is assumed), that of a mean by its standard error. A difference is beyond the noise where the two intervals do not touch. Each
-is one of 95%; two that do not touch by chance are rarer than one in a hundred.
+The noise is the variation between steps of one run: each median or mean has an interval, that of a median from ranks (so no distribution is
+assumed), that of a mean from its standard error. A difference is beyond the noise if the two intervals do not touch. Each is an interval of
+95%; two that do not touch by chance are rarer than one in a hundred.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from aiflame.json_text import json_text, schema
 from aiflame.profile.tables.interface import Tables
 
 FEW_STEPS = 4
-"""Fewer steps show nothing about the noise: even two groups of three equal steps lie apart once in ten times."""
+"""Fewer steps show nothing about the noise: even two groups of three equal steps do not overlap once in ten times."""
 Z = 1.96
 """The quantile of a normal distribution for an interval of 95%."""
 ROWS = {
@@ -42,10 +42,10 @@ ROWS = {
     "base": pl.Float64,
     "new": pl.Float64,
     "difference": pl.Float64,
-    "low": pl.Float64,  # of the interval of the difference; null where the noise is not known
+    "low": pl.Float64,  # of the interval of the difference; null if the noise is unknown
     "high": pl.Float64,
-    "beyond": pl.Boolean,  # more than noise; null where that is not known
-    "only": pl.String,  # "base" or "new" where the other profile has no such row, else ""
+    "beyond": pl.Boolean,  # more than noise; null if the noise is unknown
+    "only": pl.String,  # "base" or "new" if only that profile has the row, else ""
 }
 
 
@@ -69,14 +69,14 @@ class Difference:
     unit: str
     by: str
     per_step: bool
-    """Values are averages of a step; else sums over the whole run."""
+    """True if values are means of a step, otherwise sums over the whole run."""
     base_steps: int
     new_steps: int
-    """Steps that were compared."""
+    """The number of compared steps."""
     note: str
     """The compared values, and how the noise was estimated."""
     rows: pl.DataFrame
-    """ROWS: first those beyond the noise, each part with the largest difference first."""
+    """ROWS: first those beyond the noise; within both parts the largest difference first."""
 
     def differing(self) -> pl.DataFrame:
         """Rows that may be more than noise."""
@@ -86,12 +86,12 @@ class Difference:
 @dataclass(frozen=True, slots=True)
 class Comparison:
     step: Change | None
-    """The change of a step's duration by the clock; None where one of the profiles has no steps."""
+    """The change of a step's duration in wall-clock time; None if one of the profiles has no steps."""
     differences: tuple[Difference, ...]
 
 
 def compare(base: ProfileAnalysis, new: ProfileAnalysis, metric: str = "", by: str = "") -> Comparison:
-    """Compares a metric grouped by `by`; without it, by each of the metric's first groupings."""
+    """Compares a metric grouped by `by`; without `by`, grouped by each of the metric's first groupings."""
     metric = metric or default_metric(new.profile)
     groupings = _groupings(base, new, metric, by)
     before, after = values(base, metric, groupings), values(new, metric, groupings)
@@ -233,7 +233,7 @@ def mean_interval(steps: NDArray[np.int64] | Floats) -> tuple[Floats, Floats, Fl
 
 
 def _steps(base: ProfileAnalysis, new: ProfileAnalysis) -> Change | None:
-    """How long steps took by the clock."""
+    """The duration of steps in wall-clock time."""
     before, after = (_lengths(analysis) for analysis in (base, new))
     if not before.size or not after.size:
         return None

@@ -18,7 +18,7 @@ from aiflame.attribute.tree import GPU_TIME
 from aiflame.profile.schema.kinds import Kind
 
 MOST_STEPS = 1000
-"""Steps of one run that are compared, evenly spaced: more say more about the run, but not about differences between runs."""
+"""The most steps of a run that are compared, evenly spaced: more would improve the mean of the run, but not the comparison of runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,14 +29,14 @@ class Values:
     total: NDArray[np.float64]
     """The value of each item in the whole profile."""
     steps: NDArray[np.float64]
-    """A row for each, a column for each step but the first of each process; where samples are divided over the steps of a window, a column
-    for the mean of as many steps as share a window."""
+    """A row for each item, and a column for each step but the first of each process; if samples are divided over the steps of a window, a
+    column for the mean of the steps that share a window."""
     step_count: int
-    """Steps that are in it."""
+    """The number of steps."""
 
     @property
     def alike(self) -> bool:
-        """A column is several steps."""
+        """True if a column is several steps."""
         return self.step_count > int(self.steps.shape[1])
 
 
@@ -45,12 +45,12 @@ class _Measured:
     """A metric of sites."""
 
     whole: pl.DataFrame
-    """site, value; of samples also `reason`"""
+    """site, value; for samples also `reason`"""
     in_steps: pl.DataFrame
     """The same with `column`."""
     columns: pl.DataFrame
     together: int = 1
-    """Columns that are as long as a window of sampling."""
+    """The number of columns that are as long as a sampling window."""
 
 
 def values(analysis: ProfileAnalysis, metric: str, groupings: Sequence[str]) -> dict[str, Values]:
@@ -77,7 +77,7 @@ def _samples(analysis: ProfileAnalysis, metric: str) -> _Measured:
     steps = analysis.per_step.select("process", "step").unique()
     columns = _columns(steps)
     counts = site_samples(analysis, metric)
-    # Of very many steps some are compared, which are not neighbours.
+    # If there are very many steps, some are compared that are not neighbours.
     apart = len(columns) / max(len(steady(steps)), 1)
     in_steps = counts.join(columns, on=["process", "step"]).select("site", "reason", "column", "value")
     return _Measured(counts.select("site", "reason", "value"), in_steps, columns, int(np.ceil(steps_a_window(analysis) * apart)))
@@ -124,7 +124,7 @@ def _site_steps(analysis: ProfileAnalysis, columns: pl.DataFrame, value: pl.Seri
     chosen = np.zeros((len(analysis.process_names), int(number.max(initial=0)) + 2), dtype=np.bool_)
     chosen[process, number] = True
     site, step = (analysis.work.executions[name].to_numpy() for name in ("site", "step"))
-    # The last column is for work outside of steps, and for steps that are not chosen.
+    # The last column is for work outside of steps, and for steps that were not chosen.
     inside = chosen[analysis.sites["process"].to_numpy()[site], np.clip(step, -1, chosen.shape[1] - 1)]
     executions = analysis.work.executions.select("site", "step", value=value).lazy().filter(pl.Series(inside))
     summed = executions.group_by("site", "step").agg(pl.col("value").sum().cast(pl.Int64)).collect()
@@ -142,7 +142,7 @@ def _of_cpus(analysis: ProfileAnalysis, metric: str, by: str) -> Values:
 
 
 def of_rows(rows: pl.DataFrame, steps: pl.DataFrame) -> Values:
-    """Sums up rows with process, step (-1: none), name and value."""
+    """Sums of rows with process, step (-1: none), name and value."""
     columns = _columns(steps.select(pl.col("process", "step").cast(pl.Int64)))
     cells = rows.join(columns, on=["process", "step"]).group_by("name", "column").agg(pl.col("value").sum())
     totals = rows.group_by("name").agg(total=pl.col("value").sum()).sort("total", "name", descending=[True, False])
@@ -158,7 +158,7 @@ def _values(totals: pl.DataFrame, cells: pl.DataFrame, count: int) -> Values:
 
 
 def _columns(steps: pl.DataFrame) -> pl.DataFrame:
-    """process, step, column: steps but the first of each process, at most MOST_STEPS."""
+    """process, step, column: at most MOST_STEPS steps, without the first of each process."""
     usual = steady(steps).sort("process", "step")
     kept = usual[np.unique(np.linspace(0, len(usual) - 1, min(len(usual), MOST_STEPS)).round().astype(np.int64))] if len(usual) else usual
     return kept.with_row_index("column").select("process", "step", pl.col("column").cast(pl.Int64))

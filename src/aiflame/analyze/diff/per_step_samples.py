@@ -1,6 +1,6 @@
-"""How many samples of warps fell to each step. A sample knows its kernel and the window that it came in, not its launch: those of a window
-are divided over the launches in it, and so over its steps. Steps that share a window are alike for that reason, which is no sign of how
-much steps differ: for the noise, all steps of one window count as one."""
+"""The number of samples of warps in each step. A sample has a kernel and a window, but no launch: the samples of a window are divided over
+the launches in it, and so over its steps. Steps that share a window are similar for that reason, which does not show how much steps vary:
+for the noise, all steps of a window count as one."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ def site_samples(analysis: ProfileAnalysis, metric: str) -> pl.DataFrame:
 
 
 def steps_a_window(analysis: ProfileAnalysis) -> int:
-    """The number of consecutive steps that last as long as a window of sampling; at least 1."""
+    """The number of consecutive steps that last as long as a sampling window; at least 1."""
     usual = steady(step_times(analysis.steps, analysis.per_step))["took"].median()
     return max(1, int(np.ceil(window_length(analysis.profile) / float(usual)))) if isinstance(usual, float) and usual > 0 else 1
 
 
 def averaged(steps: NDArray[np.float64], process: NDArray[np.int64], together: int) -> NDArray[np.float64]:
-    """The means of `together` neighbouring columns (of processes, sorted)."""
+    """The means of `together` neighbouring columns within each process (sorted)."""
     if together <= 1 or not steps.shape[1]:
         return steps
     _, first, count = np.unique(process, return_index=True, return_counts=True)

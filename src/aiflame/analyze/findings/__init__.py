@@ -1,1 +1,1 @@
-"""Findings: one sentence each about something that takes time and might be won back, with its number. `biggest.findings` is the way in."""
+"""Findings: a sentence about something that takes time which might be won back, with its number. `biggest.findings` is the way in."""

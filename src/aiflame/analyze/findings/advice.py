@@ -1,4 +1,4 @@
-"""Remedies: one sentence of ours for each kind of finding, and for each stall reason. No text of a profile is in them."""
+"""Remedies: a sentence for each kind of finding, and for each stall reason. They contain no text from a profile."""
 
 from __future__ import annotations
 
@@ -120,7 +120,8 @@ GENERAL = "Look at its evidence, change one thing, record again, and compare: ai
 
 
 def fix(finding: Finding) -> str:
-    """The remedy for a finding; for one about stalls, that of the stall reason. A group's top stall may be a small part of its samples."""
+    """The remedy for a finding; for one about stalls, that for the stall reason. The most frequent stall of a group of kernels may be a
+    small part of its samples."""
     if finding.kind in OF_KIND:
         return OF_KIND[finding.kind].fix
     of_stall = OF_STALLS.get(finding.view.stall, "")

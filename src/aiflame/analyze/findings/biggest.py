@@ -1,4 +1,4 @@
-"""The biggest findings of a profile, a sentence each: costs that better code might avoid. There may be none."""
+"""The biggest findings of a profile: costs that better code might avoid. There may be none."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def findings(profile: Tables, summary: Summary, limit: int = 3, ranks: Callable[
 
 
 def _distinct(ordered: list[Finding]) -> list[Finding]:
-    """Without findings about a kernel, or a line's work, that a bigger one is about."""
+    """Removes findings about a kernel, or the work of a line, that a bigger finding is about already."""
     kept: dict[str, Finding] = {}
     for finding in ordered:
         of_code = finding.view.place if finding.kind in OF_CODE else ""
@@ -77,7 +77,7 @@ def _of_devices_without_cause(analysis: ProfileAnalysis, of: Scope) -> Iterator[
 
 
 def _explained(causes: Iterable[Finding], others: Sequence[Finding]) -> Iterator[Finding]:
-    """The causes, in the place of other findings about the same thing, and the rest of these."""
+    """The causes, which replace other findings about the same thing, and the remaining findings."""
     replaced = []
     for cause in causes:
         same = [one for one in others if _explains(cause, one)]
@@ -96,8 +96,8 @@ def _explains(cause: Finding, other: Finding) -> bool:
 
 
 def _of_cpus(analysis: ProfileAnalysis, summary: Summary) -> Iterator[Finding]:
-    """Waits first, which are parts of elapsed time; then CPU time, which counts as that part of it in which the program
-    ran at all, or would have with a CPU: less work waits less for one."""
+    """Waits first, which are parts of elapsed time; then CPU time, as a part of the time in which the program ran, or would have run if it
+    had had a CPU: with less work it would wait less for a CPU."""
     waits = scoped_waiting(analysis.profile)
     if waits is not None:
         yield from waiting_findings(waits)

@@ -1,4 +1,4 @@
-"""Findings about programs that use no device: the hottest line and function, and threads that wait."""
+"""Findings about programs without a device: the hottest line and function, and threads that wait."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ from aiflame.resolve.waits import OPENMP
 
 HOT_FUNCTION = 0.15
 HOT_LINE = 0.2
-"""Least share of the samples: below it, a program's time is spread out, and no one place decides."""
+"""Smallest share of the samples: below it, a program's time is spread out, and no single place decides."""
 ENTRY = 0.97
 OWN = 0.1
-"""A line with more of all time whose cause is unknown below it, of which its own file runs less, is where a program enters a library that
-does all: `pytest.main()`, `trainer.train()`."""
+"""If a line has more than this share of all time from unknown causes below it, and its own file runs less than this share, the program only
+enters a library there that does all its work: `pytest.main()`, `trainer.train()`."""
 CALLED_BACK = 0.2
-"""A line with more of the time below it in other lines of the program, which are to blame, hands its work on: `asyncio.run()`."""
+"""If other lines of the program below a line have more than this share of its time, they are to blame, and the line only calls them:
+`asyncio.run()`."""
 WAITING = 0.15
 FEW_SAMPLES = 50
-"""A share of a fifth of fewer samples has a standard error of more than 6%."""
+"""With fewer samples, a share of a fifth has a standard error of more than 6%."""
 GAIN_OF_CODE = 0.5
 OF_CODE = ("hot-function", "hot-line")
 """Kinds of findings about running code; two of them at one line say the same."""
 _NATIVE = [int(Kind.C), int(Kind.CPP)]
 _SPINS_IN_BLAS = pl.col("module").str.contains("openblas") & pl.col("function").is_in(["blas_thread_server", "exec_blas_async_wait"])
-"""These functions alone: work is in those that they call."""
+"""Only these functions spin; those that they call do work."""
 
 
 def cpu_findings(cpu: CpuFacts, places: Places, unexplained: pl.DataFrame, samples: int, *, crowded: bool = False) -> Iterator[Finding]:
-    """`unexplained`: those of its rows whose time has no known cause. `samples`: how many there are. `crowded`: other programs had the
-    CPUs."""
+    """`unexplained`: the rows whose time has no known cause. `samples`: number of samples. `crowded`: other programs took the CPUs."""
     if samples < FEW_SAMPLES or not cpu.total:
         return
     yield from _waits(cpu, crowded)
@@ -47,8 +47,8 @@ def cpu_findings(cpu: CpuFacts, places: Places, unexplained: pl.DataFrame, sampl
 
 
 def _waits(cpu: CpuFacts, crowded: bool) -> Iterator[Finding]:
-    """Finds threads that spin; `findings.waiting` finds those that are off the CPU. A thread whose CPU another program has keeps all others
-    of its team waiting, however evenly the work is divided."""
+    """Finds threads that spin; `findings.waiting` finds those that are off the CPU. If another program takes a thread's CPU, the other
+    threads of its team wait for it, however evenly the work is divided."""
     here = cpu.rows.filter(pl.col("waits") == OPENMP)
     part = int(here["value"].sum()) / cpu.total
     if part < WAITING:
@@ -65,7 +65,7 @@ def _waits(cpu: CpuFacts, crowded: bool) -> Iterator[Finding]:
 
 
 def _waits_in_blas(cpu: CpuFacts) -> Iterator[Finding]:
-    """Finds threads of OpenBLAS that spin until there is work, and those that gave it to them and wait for it."""
+    """Finds threads of OpenBLAS that spin until there is work, and the threads that wait for them."""
     here = cpu.rows.filter(_SPINS_IN_BLAS)
     part = int(here["value"].sum()) / cpu.total
     if part < WAITING:
@@ -79,7 +79,7 @@ def _waits_in_blas(cpu: CpuFacts) -> Iterator[Finding]:
 
 
 def _function(cpu: CpuFacts, rows: pl.DataFrame) -> Iterator[Finding]:
-    """A native function in which the time is spent itself."""
+    """A native function that itself takes much of the time."""
     label = METRICS[cpu.metric].label
     native = rows.filter(
         ~_SPINS_IN_BLAS, (pl.col("waits") == "") & pl.col("function_kind").is_in(_NATIVE) & ~pl.col("function").str.starts_with("[")
@@ -97,8 +97,8 @@ def _function(cpu: CpuFacts, rows: pl.DataFrame) -> Iterator[Finding]:
 
 
 def _line(cpu: CpuFacts, places: Places, rows: pl.DataFrame) -> Iterator[Finding]:
-    """A line of the program's own Python under which the time is spent. Interpreters that start are at a line of the import system:
-    nobody can do less there."""
+    """A line of the program's own Python under which much of the time is spent. Interpreters that start are at a line of the import system,
+    where no code of the program can save time."""
     label = METRICS[cpu.metric].label
     running = rows.filter((pl.col("file") != "") & (pl.col("waits") == "") & ~pl.col("file").str.contains(IMPORT_FILES))
     lines = running.group_by("file", "line").agg(pl.col("value").sum(), pl.col("caller").first())
@@ -117,10 +117,10 @@ def _line(cpu: CpuFacts, places: Places, rows: pl.DataFrame) -> Iterator[Finding
 
 
 def _enters_a_library(places: Places, rows: pl.DataFrame, here: pl.DataFrame, file: str, line: int) -> bool:
-    rows = rows.filter(pl.col("process").is_in(here["process"].unique().to_list()))  # another may be a client of this one
+    rows = rows.filter(pl.col("process").is_in(here["process"].unique().to_list()))  # another process may be a client of this one
     process, stack = (rows[name].cast(pl.Int64).to_numpy() for name in ("process", "stack"))
     below = rows.filter(pl.Series(places.under(file, line, process, stack)))
     under, itself = int(below["value"].sum()), int(below.filter((pl.col("file") == file) & (pl.col("line") == line))["value"].sum())
     own = int(here.filter("own")["value"].sum()) / max(int(here["value"].sum()), 1)
-    placed = int(rows.filter(pl.col("file") != "")["value"].sum())  # at its end, an interpreter is nowhere in the program
+    placed = int(rows.filter(pl.col("file") != "")["value"].sum())  # an interpreter that ends is at no line of the program
     return own < OWN and (under > ENTRY * placed or itself < (1 - CALLED_BACK) * under)

@@ -1,4 +1,4 @@
-"""The holder of a lock that a thread waited for: one thread only where samples leave no doubt, else several in turns."""
+"""The holder of a lock for which a thread waited: one thread if samples leave no doubt, otherwise several in turns."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from aiflame.analyze.places import place_text, short_place
 from aiflame.analyze.waiting import Waiting
 
 ALONE = 0.8
-"""Of the time of all holders: a thread that surely has more is named as the one that held it."""
+"""A share of the time of all holders: a thread that certainly has more is named as the holder."""
 A_PART = 0.2
-"""Of an equal part of that time: a thread with less is none of those that have it in turns."""
+"""Relative to an equal share of that time: a thread with less is not one of those that hold it in turns."""
 _Z = 2.0
-"""Standard errors by which a share has to be above `ALONE`."""
+"""Number of standard errors by which a share must be above `ALONE`."""
 
 
 def holder_text(of: Waiting, held: pl.DataFrame) -> str:
-    """`, held by thread parser-2 in save() (io.py:7)`; "" where too few samples distinguish one holder from several.
-    `held`: `waiting.holders`"""
+    """`, held by thread parser-2 in save() (io.py:7)`; "" if too few samples distinguish one holder from several. `held`:
+    `waiting.holders`"""
     held = held.filter(pl.col("caller") != "")
     if held.is_empty():
         return ""
@@ -32,13 +32,13 @@ def holder_text(of: Waiting, held: pl.DataFrame) -> str:
 
 
 def surely_above(share: float, samples: float, least: float) -> bool:
-    """True if the lower end of a share's interval (Wilson's, from so many independent samples) is above `least`."""
+    """True if the lower end of a share's interval (Wilson's, from this many independent samples) is above `least`."""
     middle, spread = share + _Z**2 / (2 * samples), _Z * (share * (1 - share) / samples + _Z**2 / (4 * samples**2)) ** 0.5
     return bool((middle - spread) / (1 + _Z**2 / samples) > least)
 
 
 def _where(held: pl.DataFrame) -> str:
-    """` in save() (io.py:7)`; `, most in …` where other functions have a considerable part."""
+    """` in save() (io.py:7)`; `, most in …` if other functions have a considerable part."""
     places = (
         held.group_by("caller", "file", "module")
         .agg(pl.col("line").first(), pl.col("ns").sum())

@@ -23,7 +23,7 @@ from aiflame.profile.tables.interface import Tables
 
 LEAST_SHARE = 0.1
 LEAST_SAMPLES = 100
-"""Of one cause: their number has a standard error of a tenth of itself. Fewer are so little time that a remedy gains nothing."""
+"""Smallest number of samples of one cause: its standard error is a tenth. With fewer, a remedy gains almost nothing."""
 
 _NATIVE = pl.col("kind").is_in([int(Kind.C), int(Kind.CPP)])
 _PYTHON = pl.col("kind") == int(Kind.PYTHON)
@@ -34,14 +34,14 @@ GC, IMPORTS, START = "gc", "imports", "interpreter-start"
 class Cause:
     kind: str
     doing: str
-    """Follows "40% of CPU time is"."""
+    """Text after "40% of CPU time is"."""
     frames: pl.Expr
-    """Frames under which all time is lost to this cause."""
+    """Frames under which all time counts for this cause."""
     gain: float
     """The part of that time that the remedy may win."""
     fix: str
     not_from: str = ""
-    """Files, as an expression: where their functions call such frames, it is their own business."""
+    """Files, as an expression: if their functions call such frames, the frames do not count."""
 
 
 def _interpreter(*functions: str) -> pl.Expr:
@@ -51,7 +51,7 @@ def _interpreter(*functions: str) -> pl.Expr:
 
 
 def _python(file: str, name: str = "") -> pl.Expr:
-    """Python functions of a file of the standard library or of an installed package: a program's own file may have such a name, too."""
+    """Python functions of a file in the standard library or an installed package; the program's own file may have the same name."""
     return (
         _PYTHON
         & pl.col("file").str.contains(rf"[/\\](python\d[\d.]*|(site|dist)-packages)[/\\]{file}$")
@@ -177,11 +177,11 @@ CAUSES = (
 )
 BY_KIND = {cause.kind: cause for cause in CAUSES}
 _INTERPRETER_END = _interpreter("Py_FinalizeEx", "_Py_Finalize", "Py_EndInterpreter")
-"""It collects all garbage once more, and remedies for collections do not help there."""
+"""At its end an interpreter collects all garbage once more, which no remedy for collections avoids."""
 
 
 def host_causes(profile: Tables, cpu: CpuFacts, samples: int) -> tuple[list[Finding], pl.DataFrame]:
-    """Findings, and the rows of `cpu` that none of them is about. `samples`: how many there are."""
+    """The findings, and the rows of `cpu` that none of them covers. `samples`: number of samples."""
     trie = functions(profile)
     process, stack = (cpu.rows[name].cast(pl.Int64).to_numpy() for name in ("process", "stack"))
     leaf = trie.of_stacks(process, stack)
@@ -197,8 +197,8 @@ def host_causes(profile: Tables, cpu: CpuFacts, samples: int) -> tuple[list[Find
 
 
 def _causes_of_nodes(trie: Functions) -> Ints:
-    """For each node the number of the innermost cause at or above it, -1 without any. All that an interpreter does at its start is the
-    start; its collections at its end have no cause."""
+    """For each node the number of the innermost cause at or above it, -1: none. Everything that an interpreter does at its start counts as
+    the start; its collections at its end have no cause."""
     masks = [trie.matching(cause.frames) for cause in CAUSES]
     of_nodes = np.full(len(trie.frame), -1, dtype=np.int64)
     ends = nodes.nearest(trie.parent, trie.matching(_INTERPRETER_END)) >= 0
@@ -212,7 +212,7 @@ def _causes_of_nodes(trie: Functions) -> Ints:
 
 
 def _called_from(trie: Functions, mask: Mask, files: str) -> Mask:
-    """Which of these nodes functions of such files have called, but for those that are among the nodes themselves."""
+    """Marks the nodes that functions of such files have called, unless these functions are among the nodes themselves."""
     if not files or not mask.any():
         return np.zeros_like(mask)
     from_there = trie.matching(_PYTHON & pl.col("file").str.contains(files))
@@ -242,7 +242,7 @@ def _finding(cause: Cause, share: float, rows: pl.DataFrame, cpu: CpuFacts, trie
 
 
 def _heaviest_module(rows: pl.DataFrame, total: int, trie: Functions) -> str:
-    """`31% for pandas`: the module that the program imported, with all that it imports itself."""
+    """`31% for pandas`: the module that the program imported, with everything that this module imports."""
     names, files = trie.frames["name"].to_list(), trie.frames["file"].to_list()
     imports = trie.matching(BY_KIND[IMPORTS].frames)
     body = np.array([name == "<module>" for name in names], dtype=np.bool_)[trie.frame]
@@ -256,7 +256,7 @@ def _heaviest_module(rows: pl.DataFrame, total: int, trie: Functions) -> str:
 
 
 def _module_name(file: str) -> str:
-    """`pandas` of `…/site-packages/pandas/core/api.py`, `train` of `/app/train.py`."""
+    """`pandas` for `…/site-packages/pandas/core/api.py`, `train` for `/app/train.py`."""
     inside = re.sub(r"^.*[/\\](?:site-packages|dist-packages|lib-dynload|python\d[\d.]*)[/\\]", "", file)
     first = re.split(r"[/\\]", inside)[0] if inside != file else re.split(r"[/\\]", file.removesuffix("/__init__.py"))[-1]
     return first.removesuffix(".py")

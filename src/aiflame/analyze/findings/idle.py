@@ -1,4 +1,4 @@
-"""Findings about a device that does not compute: idle with its cause, waiting for copies, for other devices."""
+"""Findings about a device that does not compute: idle with its cause, waiting for copies, or for other devices."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ from aiflame.profile.schema.enums import CopyKind
 from aiflame.profile.schema.kinds import Kind
 
 IDLE = 0.05
-"""Least share of the time: below it, the device is as good as always busy, and other changes promise more."""
+"""Smallest share of the time: below it, the device is almost always busy, and other changes promise more."""
 COPYING = 0.05
 COMMUNICATING = 0.1
-"""Some communication is the price of several devices; a tenth that nothing overlaps is worth a look."""
+"""Some communication is the price of several devices; a tenth of the time that nothing overlaps is worth reporting."""
 GAIN_OF_COMMUNICATION = 0.5
-"""Overlap hides a part of it, as far as there is other work to do meanwhile."""
+"""Overlap can hide a part of it, if there is other work to do at that time."""
 ITEM_OP = "aten::_local_scalar_dense"
 """The op that `.item()`, `float(tensor)`, `if tensor:` and the like run."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """The time of devices that findings speak of: steps, or all."""
+    """The time of devices that findings cover: steps, or the whole run."""
 
     label: str
     """The time that shares refer to, as sentences name it: `of each step`, `of the time`."""
@@ -47,7 +47,7 @@ class Scope:
     share: dict[str, float]
     """The share of each state in `occupancy.STATES`."""
     steps: int
-    """How many; 0: it speaks of all time."""
+    """Number of steps; 0: the whole run."""
 
     @property
     def in_steps(self) -> bool:
@@ -67,7 +67,7 @@ def scope(devices: Sequence[Occupancy], analysis: ProfileAnalysis) -> Scope:
 
 
 def idle(analysis: ProfileAnalysis, gaps: IdleGaps, of: Scope) -> Iterator[Finding]:
-    """A finding for each cause that leaves a device idle for a share worth it."""
+    """A finding for each cause that leaves a device idle for a large enough share."""
     groups = gaps.groups.with_columns(part=pl.col("step_share" if of.in_steps else "share"))
     yield from _data(groups, of)
     yield from _waited(analysis, groups, of)
@@ -96,7 +96,7 @@ def copies(analysis: ProfileAnalysis, of: Scope) -> Iterator[Finding]:
 
 def _awaited_copies(analysis: ProfileAnalysis, of: Scope) -> tuple[float, pl.DataFrame]:
     """The share of time in which devices wait for copies, each moment counted once; and for each site its name, file, line, bytes, and
-    `awaited`: ns of its copies."""
+    `awaited`: the ns for which its copies kept devices waiting."""
     sites = analysis.scoped_sites.with_row_index("site").filter(pl.col("kind") == int(Kind.GPU_COPY), pl.col("launches") > 0)
     site = analysis.work.executions["site"].to_numpy()
     inside = in_scope(analysis.profile, analysis.per_step)
@@ -136,7 +136,7 @@ def _data(groups: pl.DataFrame, of: Scope) -> Iterator[Finding]:
 
 
 def _waited(analysis: ProfileAnalysis, groups: pl.DataFrame, of: Scope) -> Iterator[Finding]:
-    """Host synchronization, line by line."""
+    """Findings about host synchronization, one for each line."""
     lines = _of(groups, Cause.SYNC).group_by("file", "line", maintain_order=True).agg(pl.col("part", "count").sum())
     lines = lines.filter(pl.col("part") >= IDLE)
     if lines.is_empty():
@@ -154,7 +154,7 @@ def _waited(analysis: ProfileAnalysis, groups: pl.DataFrame, of: Scope) -> Itera
 
 
 def _how(analysis: ProfileAnalysis, file: str, line: int) -> str:
-    """The call by which it waits, as far as the copies there show it."""
+    """The kind of call that waits, if the copies at that line show it."""
     here = analysis.sites.filter(
         (pl.col("file") == file) & (pl.col("line") == line) & (pl.col("name") == COPY_NAMES[CopyKind.DEVICE_TO_HOST])
     )
@@ -180,7 +180,8 @@ def _host(groups: pl.DataFrame, of: Scope) -> Iterator[Finding]:
 
 
 def _launches(analysis: ProfileAnalysis, groups: pl.DataFrame, of: Scope) -> Iterator[Finding]:
-    """Many kernels, each shorter than the way to it: the host cannot launch fast enough, or the device cannot begin."""
+    """Many kernels, each shorter than the time to launch it: the host cannot launch fast enough, or the device cannot start them fast
+    enough."""
     rows = groups.filter(pl.col("cause").is_in([Cause.LAUNCH.name.lower(), Cause.DEVICE.name.lower()]))
     part = float(rows["part"].sum())
     kernels = analysis.scoped_sites.filter(pl.col("kind") == int(Kind.GPU_KERNEL))

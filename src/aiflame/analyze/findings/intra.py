@@ -1,4 +1,4 @@
-"""Findings about the inside of kernels that recorded it."""
+"""Findings about the inside of kernels with records from inside."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from aiflame.analyze.layer_groups import escaped
 from aiflame.attribute.tree import GPU_TIME
 
 LEAST = 0.05
-"""Least share of GPU time: a kernel below it is not worth a sentence."""
+"""Smallest share of GPU time: a kernel with less is not reported."""
 
 
 def inside(analysis: ProfileAnalysis, busy: float) -> Iterator[Finding]:
-    """The most promising finding of each kernel, by its part of GPU time; `busy`: the share of the time in which kernels ran."""
+    """The most promising finding of each kernel, scaled by its share of GPU time; `busy`: the share of the time in which kernels ran."""
     if not analysis.profile.has("intra_kernels") or not analysis.profile.table("intra_launches")["records"].sum():
         return
     from aiflame.analyze.intra.kernels import intra  # few profiles have records from inside kernels

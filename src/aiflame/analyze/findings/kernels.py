@@ -17,14 +17,16 @@ from aiflame.profile.schema.kinds import Kind
 from aiflame.resolve.device.stall_reasons import meaning
 
 HOT_GROUP = 0.15
-"""Least share of GPU time: some group is always the largest, and below this share a group twice as fast would win less than a twelfth."""
+"""Smallest share of GPU time: some group is always the largest, and with less than this, making it twice as fast would win less than a
+twelfth."""
 GAIN_OF_GROUP = 0.3
-"""The share of a group's time that is likely to be won: library kernels are good already, so that idle time and waiting come first."""
+"""The share of a group's time that is likely to be won. It is small because library kernels are good already, so that idle time and waiting
+come first."""
 HOT_KERNEL = 0.1
 ONE_STALL = 0.4
-"""Least share of a kernel's samples: then one of the twenty reasons stands out."""
+"""Smallest share of a kernel's samples at which one of the twenty reasons stands out."""
 GAIN_OF_STALL = 0.5
-"""Part of the warps' waiting time that a remedy may win: other warps worked meanwhile."""
+"""The part of the warps' waiting time that a remedy may win: other warps worked in that time."""
 BETTER_HALF = 0.5
 NEARLY_ALL = 0.8
 OTHER = "other"
@@ -65,7 +67,7 @@ def hot_group(analysis: ProfileAnalysis, busy: float) -> Iterator[Finding]:
 
 
 def _kernels(analysis: ProfileAnalysis) -> pl.DataFrame:
-    """name, short, family, file, line, took in steps; `group`: its layer and all that are built like it; `item`: its family, or the kernel
+    """name, short, family, file, line, took in steps; `group`: its layer and all layers built alike; `item`: its family, or the kernel
     itself if the family is OTHER."""
     columns = ("name", "short", "kind", "family", "file", "line")
     sites = analysis.sites.with_row_index("site").select(pl.col("site").cast(pl.Int64), *columns)
@@ -99,7 +101,7 @@ def hot_stall(analysis: ProfileAnalysis, busy: float) -> Iterator[Finding]:
 
 
 def _in_steps(analysis: ProfileAnalysis) -> str:
-    """Says that shares cover only steps, where much else ran."""
+    """A text for sentences: shares cover only steps, if much else ran."""
     took = int(analysis.sites["took"].sum())
     return "" if int(analysis.scoped_sites["took"].sum()) >= NEARLY_ALL * took else " in steps"
 
@@ -111,7 +113,7 @@ def _waiting(reason: str) -> str:
 
 
 def _top_stall(analysis: ProfileAnalysis, inside: pl.DataFrame) -> tuple[str, str, str]:
-    """The reason for which the group's warps wait most, the kernel that waits most for it, and the line where that kernel does. If a kernel
+    """The most frequent stall reason in the group, the kernel that waits most for it, and the line where that kernel waits. If a kernel
     also ran outside the group, its samples count in proportion to its time inside."""
     part = (
         inside.group_by("name")

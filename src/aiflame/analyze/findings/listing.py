@@ -1,4 +1,4 @@
-"""The findings of a profile with ids and remedies; and sentences about missing data, with the way to record it."""
+"""The findings of a profile with ids and remedies, and sentences about missing data and how to record it."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
     from aiflame.analyze.ranks.comparison import Ranks
 
 MOSTLY_WAITING = 0.5
-"""Share of the duration: a program that runs for less of it waits for something that samples of CPU time do not show."""
+"""A share of the duration: a program that runs for less is waiting for something that samples of CPU time do not show."""
 EXPLAIN_WAITING = ("waiting-", "loop-blocked", "oversubscribed-", "throttled", "swapping")
-"""Kinds of findings begin so."""
+"""Prefixes of the kinds of findings about waiting."""
 LONG_ENOUGH = 500_000_000
-"""Nanoseconds in which a program that runs is sampled a hundred times."""
+"""In nanoseconds: a program that runs this long has a hundred samples."""
 NO_STALLS = "No samples of GPU instructions, so no stall reasons: record with --gpu-sampling auto (aiflame doctor checks its requirements)"
 CUT_SHORT = "The recording was cut short: its end is missing, and findings cover the time until then"
 
@@ -41,7 +41,7 @@ CUT_SHORT = "The recording was cut short: its end is missing, and findings cover
 @dataclass(frozen=True, slots=True)
 class Listed:
     id: str
-    """The same in every recording in which the same code has the same kind of finding."""
+    """Stays the same across recordings: one kind of finding about one piece of code."""
     finding: Finding
     fix: str
 
@@ -55,7 +55,7 @@ class Listing:
     """Sentences: data that the profile lacks, and how to record it."""
     notes: tuple[str, ...]
     whole_run: bool
-    """A person asked for the whole run."""
+    """True if the user asked for the whole run."""
 
     @property
     def total(self) -> MetricTotal | None:
@@ -126,7 +126,7 @@ def _with_ids(ordered: Sequence[Finding]) -> Iterator[Listed]:
 
 
 def _missing(analysis: Analysis, summary: Summary, ordered: Sequence[Finding], *, off: bool) -> Iterator[str]:
-    """`off`: it was recorded without samples of CPU time."""
+    """`off`: samples of CPU time were switched off."""
     if not summary.complete:
         yield CUT_SHORT
     if not summary.metrics:

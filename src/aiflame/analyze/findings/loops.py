@@ -1,4 +1,4 @@
-"""Event loops that computing holds up: long turns of a loop's thread, and the coroutine that ran in them."""
+"""Event loops that computing blocks: long turns of a loop's thread, and the coroutine that ran in them."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ from aiflame.profile.schema.kinds import Kind
 LEAST_SHARE = 0.1
 LEAST_SAMPLES = 100
 LEAST_TURN_NS = 70_000_000
-"""Of computing: on a busy machine, a turn may be long because the thread waits for a CPU. A turn of 80 ms, the shortest that is recorded,
-may begin and end between two ticks that are 10 ms apart."""
+"""Computing time in a turn: on a busy machine, a turn may also be long because the thread waits for a CPU. A turn of 80 ms, the shortest
+that is recorded, may begin and end between two ticks that are 10 ms apart."""
 DUE = 0.2
-"""Least share of long turns that end with more to do. The loop does work that it found before such a turn in the same turn."""
+"""Smallest share of long turns after which more work was due. (Events that came before a long turn are handled in it.)"""
 GAIN = 0.9
 _THREAD = ("process", "thread")
 
 
 def busy_loops(profile: Analysis) -> Iterator[Finding]:
-    """Turns in the scope after which the loop has more to do: where its only coroutine computes, nobody has to wait."""
+    """Turns in the scope after which the loop has more to do. If its only coroutine computes, nothing else has to wait."""
     if not profile.has("loop_turns"):
         return
     columns = [pl.col(name).cast(pl.Int64) for name in (*_THREAD, "due", "begin_ns", "end_ns")]
@@ -78,7 +78,7 @@ def _with_callbacks(profile: Analysis, turns: pl.DataFrame) -> tuple[pl.DataFram
     names = pl.select(pl.when(pl.Series(coroutine > 0)).then(trie.frames["name"].gather(trie.frame[coroutine])).otherwise(pl.lit("")))
     lines = own_lines.rows[place_of(profile, process, thread, stack)].select("file", "line", caller="function")
     rows = rows.select(*_THREAD, "turn", "ns", coroutine=names.to_series()).hstack(lines)
-    rows = rows.filter(pl.Series(coroutine >= 0) & (pl.col("coroutine") != "<module>"))  # a notebook's cell has the loop to itself
+    rows = rows.filter(pl.Series(coroutine >= 0) & (pl.col("coroutine") != "<module>"))  # a notebook's cell is alone in the loop
     return turns.join(rows.select("turn").unique(), on="turn", how="semi"), rows
 
 

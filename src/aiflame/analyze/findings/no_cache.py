@@ -1,4 +1,4 @@
-"""A finding about text that is made without a cache of keys and values, so that each token costs as much as all before it."""
+"""A finding about text generation without a cache of keys and values: each token then costs as much as all tokens before it."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from aiflame.analyze.overview.inference_line import Inference
 
 LEAST_SHARE = 0.1
 LONGER = 1.5
-"""Times a step with few tokens, that one with many takes: with less, tokens hardly cost anything, as in a small model."""
+"""How many times longer steps with many tokens must be than those with few: below this, tokens cost little, as in a small model."""
 
 
 def no_cache(inference: Inference | None, metric: str, took_ns: int) -> Iterator[Finding]:
-    """`took_ns`: all the time that findings speak of."""
+    """`took_ns`: all the time that findings cover."""
     of = inference.growth if inference is not None else None
     share = min(of.more_ns / max(took_ns, 1), 1.0) if of is not None else 0.0
     if of is None or share < LEAST_SHARE or of.many_ns < LONGER * of.few_ns:

@@ -24,19 +24,22 @@ from aiflame.resolve.waits import OPENMP
 
 LEAST_SHARE = 0.1
 TOO_MANY = 1.5
-"""Threads for each CPU: a program that computes with as many as there are CPUs has some more that do little."""
+"""Threads for each CPU: a program that computes with as many threads as CPUs has some others that do little."""
 A_PART, A_PART_OF_MAIN = 0.05, 0.2
-"""Least share of the busiest thread's CPU time: with less, a thread does not want a CPU all the time. Main threads also import modules."""
+"""Smallest share of the busiest thread's CPU time: with less, a thread does not need a CPU all the time. Main threads also import
+modules."""
 WITHOUT_LOCK = 0.5
-"""Least share of the time of Python's threads in native code: else they wait for the interpreter's lock, and look for it every 5 ms."""
+"""Smallest share of the time that Python's threads spend in native code: otherwise they wait for the interpreter's lock, and check it every
+5 ms."""
 KERNEL = 0.15
-"""Least share of CPU time."""
+"""Smallest share of CPU time."""
 FAULTS = 150_000
-"""For each second in the kernel. A fault takes 0.5 to 3 µs with its page of zeros, a system call that copies a page hardly causes one."""
+"""In a second of kernel time. A fault takes 0.5 to 3 µs, including a page of zeros; a system call that copies a page causes hardly any."""
 AGAIN = 0.5
-"""Least share of the pages that are new again: others are the first ones of memory that the program keeps, or of its libraries."""
+"""Smallest share of pages that the program had before: others are the first pages of memory that the program keeps, or belong to its
+libraries."""
 FROM_DISK = 20
-"""A second."""
+"""In a second."""
 
 _NATIVE = pl.col("kind").is_in([int(Kind.C), int(Kind.CPP)])
 _NATIVE_CODE = pl.col("function_kind").is_in([int(Kind.C), int(Kind.CPP)]) & ~pl.col("module").str.contains(INTERPRETER_MODULE)
@@ -46,14 +49,14 @@ _POOLS = {
     "blas": ("a BLAS library's", _NATIVE & pl.col("module").str.contains(r"openblas|^libmkl|^libblis")),
     "python": ("Python's", (pl.col("kind") == int(Kind.PYTHON)) & pl.col("file").str.contains(r"[/\\]python\d[^/\\]*[/\\]threading\.py$")),
 }
-"""The pool that a thread with such frames belongs to; the first that fits counts."""
+"""The pool of threads with such frames; the first row that fits counts."""
 _MAIN, _OTHER = "processes", "native"
 GAINS = {"openmp": 0.8, "blas": 0.8, "python": 0.5, _MAIN: 0.4, _OTHER: 0.5}
-"""Threads of a parallel region wait for the last of them, and the CPU that one of them waits for is used by others that only wait."""
+"""Threads of a parallel region wait for the last of them, and that thread may wait for a CPU on which others only spin."""
 
 
 def processor_findings(profile: Analysis, cpu: CpuFacts | None) -> Iterator[Finding]:
-    """Of the whole run: the kernel was asked a few times a second, too seldom for steps."""
+    """Findings about the whole run: the kernel's counters are read a few times a second, too rarely for steps."""
     seen, limit = scheduling(profile), quota(profile)
     if seen is None or seen.looks < LEAST_LOOKS:
         return
@@ -100,7 +103,7 @@ def _whose(profile: Analysis, cpu: CpuFacts) -> tuple[str, str]:
 
 
 def _busy(profile: Analysis, cpu: CpuFacts) -> pl.DataFrame:
-    """process, pool, value, free (spent in native code): the threads that want a CPU most."""
+    """process, pool, value, free (time in native code): the threads that need a CPU most."""
     trie = functions(profile)
     leaf = trie.of_stacks(*(cpu.rows[name].cast(pl.Int64).to_numpy() for name in ("process", "stack")))
     masks = {name: trie.matching(frames) for name, (_, frames) in _POOLS.items()}
@@ -133,7 +136,7 @@ def _throttled(profile: Analysis, seen: Scheduling, limit: Quota) -> Iterator[Fi
 
 
 def _faults(profile: Analysis, seen: Scheduling, cpu: CpuFacts) -> Iterator[Finding]:
-    """Finds page faults for memory that the program gives back: it never has so much at once."""
+    """Finds page faults for memory that the program gave back: more faults than the memory that it ever had at once."""
     running, kernel, faults = (float(one.mean()) for one in (seen.running, seen.kernel, seen.faults))
     again = 1 - seen.resident / max(faults * seen.seconds, 1.0)
     share = min(kernel / max(running, 1e-9), 1.0) * again

@@ -1,4 +1,4 @@
-"""Findings about the ranks of one profile, for its first screen. `aiflame ranks` and the report's page look at any number of them."""
+"""Findings about the ranks of one profile, for its first screen. `aiflame ranks` and the report's page handle any number of ranks."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 MOST = 16
 MOST_ROWS = 1_000_000
-"""The most kernels and samples: a first screen does not wait for more."""
+"""The most kernels and samples: computing more would delay the first screen."""
 
 
 def rank_findings(profile: Tables, ranks: Callable[[], Ranks]) -> Iterator[Finding]:
     """The findings of the ranks' comparison, which `ranks` computes; none for more than MOST ranks or MOST_ROWS rows."""
     if not profile.has("ranks"):
         return
-    from aiflame.analyze.ranks.one_profile import rank_numbers  # takes longer to import than most profiles' findings
+    from aiflame.analyze.ranks.one_profile import rank_numbers  # takes longer to import than the findings of most profiles take
 
     if not 2 <= len(rank_numbers(profile)) <= MOST:
         return

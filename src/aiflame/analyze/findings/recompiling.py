@@ -1,4 +1,4 @@
-"""A finding about functions that are compiled again and again, in programs without a GPU; `gpu.host_calls` has those with one."""
+"""A finding about functions that are compiled again and again, in programs without a GPU; `gpu.host_calls` has it for those with one."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from aiflame.attribute.tree import CPU_TIME
 
 LEAST_SHARE = 0.05
 LEAST_NS = 1_000_000_000
-"""100 samples of CPU time at the usual rate."""
+"""As much as 100 samples of CPU time at the usual rate."""
 
 
 def recompiling(profile: Analysis, duration_ns: int) -> Iterator[Finding]:
-    """Each is timed, and counts in the whole run: steps that compile may be those that warm up. Dynamo's own limit is eight compilations of
-    a function, so that they are as many as there will be; JAX has none."""
+    """Compilations are timed, and count in the whole run, since steps that compile may count as warm-up. Dynamo compiles a function at most
+    eight times, so there will be no more; JAX has no limit."""
     of = recompiled(profile)
     share = of.ns / max(duration_ns, 1) if of is not None else 0.0
     if of is None or of.ns < LEAST_NS or share < LEAST_SHARE:

@@ -1,4 +1,4 @@
-"""Findings about steps, and layers of one kind, that should be alike and are not."""
+"""Findings about steps, and layers of one kind, that should take equal times and do not."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from aiflame.analyze.finding import Evidence, Finding
 from aiflame.analyze.layer_groups import around, collapsed, escaped
 
 SLOW_STEP = 1.5
-"""Times the median step."""
+"""Relative to the median step."""
 SURE = 6.0
-"""Times the usual deviation from the median (scaled MAD): steps that vary by nature have no outliers."""
+"""Relative to the usual deviation from the median (scaled MAD): if all steps vary, none is an outlier."""
 MAD_TO_SIGMA = 1.4826
 """From the median absolute deviation to the standard deviation of a normal distribution."""
 FEW_STEPS = 5
-"""Fewer do not show a usual time."""
+"""Fewer steps do not show a usual time."""
 SLOW_STEPS = 0.01
-"""Least share of the time of all steps that slow steps take beyond the median."""
+"""Smallest share of the time of all steps that slow steps take beyond the median."""
 SLOW_LAYER = 2.0
-"""Times the median of its sisters."""
+"""Relative to the median of its sisters."""
 FEW_LAYERS = 3
 SLOW_LAYERS = 0.02
-"""Least share of the time that a layer takes beyond its sisters."""
+"""Smallest share of the time that a layer takes beyond its sisters."""
 
 
 def slow_steps(usual: pl.DataFrame, metric: str) -> Iterator[Finding]:
-    """Steps that took much longer than the others. `usual`: STEP_TIMES, without steps that warm up."""
+    """Steps that took much longer than others. `usual`: STEP_TIMES, without steps that warm up."""
     if len(usual) < FEW_STEPS:
         return
     took = pl.col("took")
@@ -48,12 +48,12 @@ def slow_steps(usual: pl.DataFrame, metric: str) -> Iterator[Finding]:
 
 
 def slow_layers(parts: pl.DataFrame, classes: Mapping[str, str], metric: str, label: str, scale: float) -> Iterator[Finding]:
-    """A layer that takes much longer than its sisters. `parts`: layer, value; `classes`: of layers, as far as known; `scale`: share of the
+    """A layer that takes much longer than its sisters. `parts`: layer, value; `classes`: class by layer, where known; `scale`: share of the
     time that the values cover."""
     whole = max(int(parts["value"].sum()), 1)
     layers = _with_inner(parts.filter(pl.col("layer") != ""))
     layers = layers.with_columns(group=collapsed(pl.col("layer"))).filter(pl.col("group") != pl.col("layer"))
-    # A Sequential numbers a convolution and the activation behind it, too: those are no sisters.
+    # In a Sequential, a convolution and the activation after it are numbered like sisters, but differ in class.
     layers = layers.with_columns(layer_class=pl.col("layer").replace_strict(classes, default="", return_dtype=pl.String))
     value, alike = pl.col("value"), ("group", "layer_class")
     compared = (
@@ -80,7 +80,7 @@ def slow_layers(parts: pl.DataFrame, classes: Mapping[str, str], metric: str, la
 
 
 def _with_inner(parts: pl.DataFrame) -> pl.DataFrame:
-    """layer, value: with the layers inside of each, at every depth."""
+    """layer, value: including all layers inside of each."""
     own = parts.group_by("layer").agg(pl.col("value").sum())
     rows = [(layer, value) for path, value in own.rows() for layer in around(path)]
     whole = pl.DataFrame(rows, schema={"layer": pl.String, "value": pl.Int64}, orient="row")

@@ -17,15 +17,15 @@ from aiflame.resolve.waits import GIL, IO, LOCK, SLEEP
 
 LEAST_SHARE = 0.1
 LEAST_SEEN = 20
-"""Waits that were seen: their sum is the kernel's account, and only the line is an estimate."""
+"""Smallest number of waits that were seen: their sum comes from the kernel's accounts, and only the line is an estimate."""
 LEAST_SAMPLES = 100
-"""The same of wall-clock samples, whose sum is an estimate, too."""
+"""The same for wall-clock samples, whose sum is an estimate, too."""
 A_PART = 0.2
-"""Of an equal part of the waits: a thread with less is none of those that wait."""
+"""Relative to an equal share of the waits: a thread with less is not one of those that wait."""
 MOSTLY = 0.6
-"""Of the waits: a thread that surely has more is the subject of the sentence alone."""
+"""A share of the waits: a thread that certainly has more is the only subject of the sentence."""
 OR_READY = 0.25
-"""Of the waits: of so much time, wall-clock samples do not say whether a thread waited or had no CPU."""
+"""A share of the waits: up to this, wall-clock samples do not distinguish a waiting thread from one without a CPU."""
 GAINS: Mapping[Why, float] = {Why.LOCK: 0.9, Why.GIL: 0.9, Why.IO: 0.7, Why.SLEEP: 1.0, Why.DATA: 0.9}
 _DOING: Mapping[Why, str] = {
     Why.LOCK: "waits for a lock",
@@ -77,7 +77,7 @@ def _at(rows: pl.DataFrame, why: Why) -> tuple[str, str, str]:
 
 
 def _primitive(rows: pl.DataFrame) -> str:
-    """The primitive of most of these waits in native code; "" for a mutex."""
+    """The synchronization primitive of most of these waits in native code; "" for a mutex."""
     primitives = rows.group_by("primitive").agg(pl.col("ns").sum()).sort("ns", "primitive", descending=[True, False])
     primitive, ns = primitives.row(0)
     return str(primitive) if ns > MOSTLY * int(rows["ns"].sum()) else ""
@@ -90,7 +90,7 @@ def _or_ready(of: Waiting, why: Why, cost: Cost) -> str:
 
 
 def _view(of: Waiting, why: Why, caller: str, place: str) -> Evidence:
-    """Without wall-clock samples there is no graph of waits."""
+    """The evidence. Without wall-clock samples there is no flame graph of waits."""
     if not of.sampled:
         return Evidence("timeline", WALL_TIME.name, place=place, search=f"^{escaped(caller)}$" if caller else "")
     label = _LABELS.get(why, "") or caller
@@ -98,7 +98,7 @@ def _view(of: Waiting, why: Why, caller: str, place: str) -> Evidence:
 
 
 def _who(of: Waiting, rows: pl.DataFrame) -> str:
-    """The subject of a sentence: the thread that has most of these waits, or all that have an equal part of them."""
+    """The subject of a sentence: the thread that has most of these waits, or all threads with an equal share of them."""
     threads = rows.group_by("process", "thread").agg(pl.col("ns").sum()).sort("ns", "process", "thread", descending=[True, False, False])
     whole = int(threads["ns"].sum())
     samples = whole**2 / float((rows["ns"].cast(pl.Float64) ** 2).sum())
@@ -125,7 +125,7 @@ def _workers(of: Waiting, cost: Cost) -> str:
 
 
 def _of_loop(of: Waiting, why: Why, cost: Cost) -> list[Finding]:
-    """Where most of these waits hold up an event loop."""
+    """True if most of these waits block an event loop."""
     looped = blocked_loop(cost.rows)
     part = cost.share * int(looped["ns"].sum()) / max(int(cost.rows["ns"].sum()), 1)
     if part < LEAST_SHARE or part < MOSTLY * cost.share:

@@ -1,4 +1,4 @@
-"""Fingerprints of the code of a run, and the parts by which the code of two sides differs: kernels, sources, libraries, compilers."""
+"""Fingerprints of a run's code, and the differences between the code of two sides: kernels, sources, libraries, compilers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from aiflame.analyze.gate.sentence import Name, Sentence, listed
 from aiflame.profile.tables.interface import OpenedProfile, Tables
 
 Fingerprints = Mapping[tuple[str, str], frozenset[str]]
-"""By name and aspect: all values that one run has."""
+"""All values of one run, by name and aspect."""
 Functions = Sequence[tuple[str, str, str]]
 """File, name and fingerprint of Python functions."""
 
@@ -51,15 +51,15 @@ class Code:
 @dataclass(frozen=True, slots=True)
 class CodeChanges:
     kernels: Mapping[str, tuple[str, ...]]
-    """For each kernel with other code: `SASS`, `registers a thread: 32 → 40` …"""
+    """For each kernel whose code changed: `SASS`, `registers a thread: 32 → 40` …"""
     files: Mapping[str, tuple[str, ...]]
-    """For each source file with other code: its functions."""
+    """For each source file whose code changed: its changed functions."""
     libraries: tuple[str, ...]
     compilers: tuple[str, ...]
 
 
 def code_of(profile: OpenedProfile, shorts: Mapping[str, str]) -> Code:
-    """`shorts`: the kernels' names as compiled, and for reading."""
+    """`shorts`: short names of kernels by their names as compiled."""
     functions = _functions(profile)
     return Code(
         _collected(_of_kernels(profile, shorts)),
@@ -105,7 +105,7 @@ def _some(names: Sequence[str]) -> Sentence:
 
 
 def _differing(base: Collection[Fingerprints], new: Collection[Fingerprints]) -> Iterator[tuple[str, str, frozenset[str], frozenset[str]]]:
-    """Names and aspects of which both sides have values, and no value in common."""
+    """Names and aspects for which both sides have values, and no value in common."""
     before, after = _united(base), _united(new)
     for name, aspect in sorted(before.keys() & after.keys()):
         was, now = before[name, aspect], after[name, aspect]
@@ -178,15 +178,15 @@ def _functions(profile: Tables) -> Functions:
 
 
 def file_end(path: str, roots: Collection[str] = ()) -> str:
-    """The part of a path that two checkouts of one program have in common: the last two parts, or the last one of a file that lies directly
-    in a folder named as one of `roots`, the names of the folders that programs were started in."""
+    """The part of a path that is equal in two checkouts of one program: the last two components, or only the last one if the file is
+    directly in a folder with a name in `roots` (the folders in which programs were started)."""
     folder, _, name = path.rpartition("/")
     last = folder.rpartition("/")[2]
     return name if not last or last in roots else f"{last}/{name}"
 
 
 def root_names(profile: Tables) -> frozenset[str]:
-    """Names of the folders that processes were started in, for `file_end`."""
+    """Names of the folders in which processes were started, for `file_end`."""
     return frozenset(cwd.rstrip("/").rpartition("/")[2] for cwd in profile.table("processes")["cwd"].unique().to_list()) - {""}
 
 

@@ -1,4 +1,4 @@
-"""The measures of two groups of runs, compared: which got slower by more than their thresholds and by more than noise."""
+"""Compares the measures of two groups of runs: which got slower by more than their thresholds and by more than noise."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from aiflame.analyze.gate.run import WHOLE, Measured, Place, Run
 from aiflame.analyze.gate.thresholds import GATE_METRICS, GateMetric, Thresholds
 
 MOST_PARTS = 5
-"""Kernels, functions, layers and lines that are judged, of each the heaviest."""
+"""The most kernels, functions, layers and lines that are judged, the heaviest of each."""
 LEAST_SHARE = 0.05
-"""Least share of the time of all kernels or functions: lighter parts are not judged."""
+"""Smallest share of the time of all kernels or functions: lighter parts are not judged."""
 LEAST_OF_WHOLE = 0.01
 
 
@@ -21,7 +21,7 @@ NOWHERE = Place()
 
 
 _PARTS = {"cpu": ("function",), "gpu": ("kernel", "layer", "line"), "gpu-idle": (), "waiting": ()}
-"""Parts of totals that are parts of some kinds alone."""
+"""The metrics whose parts a total is divided into; only some kinds of parts fit each total."""
 
 
 class Noise(Enum):
@@ -34,7 +34,7 @@ class Outcome(Enum):
     SLOWER = "slower"
     FASTER = "faster"
     NOISE = "within noise"
-    """Beyond the threshold, but no more than chance explains, or than counts where the noise is unknown."""
+    """Beyond the threshold, but within chance, or if the noise is unknown, within the margin."""
     SAME = "within threshold"
 
 
@@ -45,15 +45,15 @@ class Verdict:
     base: float
     new: float
     per_step: bool
-    """The values are those of a step, not of the whole run."""
+    """The values are means of a step, not of the whole run."""
     threshold: float
     """The threshold as a fraction, like all fields below."""
     noise: float | None
-    """The relative difference that chance alone may make; where `noise_from` is UNKNOWN, only by the number of samples, None for exact
-    values."""
+    """The relative difference that chance alone may make. If `noise_from` is UNKNOWN, it comes only from the number of samples, and is None
+    for exact values."""
     noise_from: Noise
     few_samples: bool = False
-    """The noise is that of the number of samples, which is more than differences between runs or steps show."""
+    """The noise comes from the number of samples, which is larger than the variation between runs or steps."""
     outcome: Outcome = Outcome.SAME
     place: Place = NOWHERE
 
@@ -63,12 +63,13 @@ class Verdict:
 
     @property
     def change(self) -> float:
-        """Relative to `base`, which is more than 0."""
+        """Relative to `base`, which is positive."""
         return self.difference / self.base
 
 
 def judged(base: Sequence[Run], new: Sequence[Run], thresholds: Thresholds, changed_files: Sequence[str] = ()) -> list[Verdict]:
-    """Verdicts in the order of metrics, the heaviest parts first. Lines of `changed_files` are left out: their numbers may have moved."""
+    """Verdicts in the order of metrics, the heaviest parts first. Lines of `changed_files` are left out, because line numbers may have
+    moved."""
     runs = (*base, *new)
     per_step = all(run.steps for run in runs)
     pairs = [
@@ -77,7 +78,7 @@ def judged(base: Sequence[Run], new: Sequence[Run], thresholds: Thresholds, chan
         if metric.name in thresholds.percents
         for item in (_pairs(base, new, metric.name, per_step, changed_files) if metric.parts else _whole(runs, metric.name))
     ]
-    if per_step and "elapsed" not in thresholds.asked:  # much of it is start-up, of which steps show no noise
+    if per_step and "elapsed" not in thresholds.asked:  # much of it is start-up, whose noise steps do not show
         pairs = [pair for pair in pairs if pair[0].name != "elapsed" or _noise_from(pair[2], pair[3], per_step) is Noise.RUNS]
     verdicts = [_compared(*pair, per_step, thresholds.percents[pair[0].name] / 100, len(pairs)) for pair in pairs]
     whole = _length(runs, per_step)
@@ -98,7 +99,7 @@ def _whole(runs: Sequence[Run], metric: str) -> list[str]:
 
 
 def _pairs(base: Sequence[Run], new: Sequence[Run], metric: str, per_step: bool, changed_files: Sequence[str]) -> list[str]:
-    """The heaviest parts of both sides. Those that only one side has are no pairs (`one_sided`)."""
+    """The heaviest parts that both sides have; `one_sided` has the others."""
     heavy, both = _heavy((*base, *new), metric, per_step), _items(base, metric) & _items(new, metric)
     kept = [item for item in heavy if item in both and not (metric == "line" and item.rpartition(":")[0] in changed_files)]
     return sorted(kept, key=lambda item: (-heavy[item], item))[:MOST_PARTS]
@@ -113,7 +114,7 @@ def _heavy(runs: Sequence[Run], metric: str, per_step: bool) -> dict[str, float]
 
 
 def _partition(runs: Sequence[Run], metric: str) -> str:
-    """The metric whose parts add up to the whole time: not all time has a layer or a line."""
+    """The metric whose parts add up to the whole time: some time has no layer or line."""
     return "kernel" if metric != "function" and _items(runs, "kernel") else "function"
 
 
@@ -122,7 +123,7 @@ def _items(runs: Sequence[Run], metric: str) -> set[str]:
 
 
 def one_sided(base: Sequence[Run], new: Sequence[Run], metric: str) -> tuple[dict[str, float], dict[str, float]]:
-    """Heavy parts that only the base, and that only the new side has (renamed, removed or added), with their mean times."""
+    """Heavy parts that only the base has, and those that only the new side has (renamed, removed or added), with their mean times."""
     per_step = all(run.steps for run in (*base, *new))
     ours, theirs = _items(base, metric), _items(new, metric)
     gone = {item: size / len(base) for item, size in _heavy(base, metric, per_step).items() if item not in theirs}
@@ -131,7 +132,7 @@ def one_sided(base: Sequence[Run], new: Sequence[Run], metric: str) -> tuple[dic
 
 
 def _measured(run: Run, metric: str, item: str) -> Measured:
-    """The values of an item; nothing for a run that does not have it."""
+    """The values of an item in each run that has it."""
     none = Measured(0.0, 0.0, (0.0,) * min(run.steps, MOST_BLOCKS) if run.steps >= FEW_STEPS else ()) if run.steps else Measured(0.0)
     return run.values.get((metric, item), none)
 
@@ -155,7 +156,7 @@ def _compared(
 ) -> Verdict:
     per_step = per_step and all(one.step is not None for one in (*base, *new))
     before, after = _values(base, per_step), _values(new, per_step)
-    was, now = max(_mean(before), 1.0), _mean(after)  # at least a nanosecond: changes are relative to it
+    was, now = max(_mean(before), 1.0), _mean(after)  # at least a nanosecond, since changes are relative to it
     errors, new_errors = (
         [value * one.error for value, one in zip(values, side, strict=True)] for values, side in ((before, base), (after, new))
     )
@@ -189,7 +190,8 @@ def _length(runs: Sequence[Run], per_step: bool) -> float:
 
 
 def slower_parts(verdicts: Sequence[Verdict], whole: Verdict) -> list[Verdict]:
-    """The kernels, or else the functions, layers or lines that got slower together with a whole, those that grew most first."""
+    """The kernels, otherwise the functions, layers or lines that got slower together with the total, those with the largest increase
+    first."""
     for metric in _PARTS.get(whole.metric.name, ("kernel", "function", "layer", "line")):
         parts = [one for one in verdicts if one.metric.name == metric and one.outcome is Outcome.SLOWER and one.per_step == whole.per_step]
         if parts:

@@ -1,4 +1,4 @@
-"""The answer of a gate: regressions, improvements, and the evidence about machines and code."""
+"""The result of a gate: regressions, improvements, and the evidence about machines and code."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from aiflame.analyze.gate.thresholds import GATE_METRICS, Thresholds
 from aiflame.analyze.gate.verdict_sentence import sentence
 
 _SILENT = ("gpu", "gpu-idle", "kernel", "waiting", "function")
-"""Metrics that many programs have no values of, for reasons that everybody expects."""
+"""Metrics that many programs lack for obvious reasons."""
 _MOST_NAMES = 5
 
 
@@ -33,7 +33,7 @@ class Gate:
     notes: tuple[Sentence, ...]
     """Limits of the comparison: unknown noise, metrics and parts that were not compared."""
     machines: tuple[Sentence, ...]
-    """Differences between the machines of both sides, else the models they share."""
+    """Differences between the machines of both sides; if there are none, the models that they share."""
     machines_differ: bool
     code: tuple[Sentence, ...]
     """Differences between the code of both sides."""

@@ -1,4 +1,4 @@
-"""The machine of a run, and how the machines of two sides differ: models, clocks, power, temperature, other programs' load."""
+"""The machine of a run, and the differences between two sides' machines: models, clocks, power, temperature, other programs' load."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Machine:
     facts: Mapping[str, tuple[str, ...]]
     """Models and versions, by their labels; a missing one is unknown."""
     readings: Mapping[str, float]
-    """Quantiles of telemetry by the labels of READINGS, while kernels ran where any did."""
+    """Quantiles of telemetry by the labels of READINGS; taken while kernels ran, if any did."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,12 +30,12 @@ class Reading:
     names: tuple[str, ...]
     """Names of telemetry series."""
     share: float = 0.0
-    """Relative difference from which it is reported …"""
+    """The smallest relative difference that is reported …"""
     least: float = 0.0
-    """… and the difference in its unit."""
+    """… and the smallest absolute difference, in its unit."""
     quantile: float = 0.5
     fastest: bool = False
-    """The highest of all devices at each moment: idle cores run slowly."""
+    """Takes the highest value of all devices at each moment: idle cores run slowly."""
 
 
 _GPUS, _CPUS = ("nvidia", "amd", "intel"), ("cpu",)
@@ -88,7 +88,7 @@ def _readings(profile: Tables) -> Iterator[tuple[str, float]]:
 
 
 def differences(base: Sequence[Machine], new: Sequence[Machine]) -> list[Sentence]:
-    """A line for each fact or reading by which the two sides differ."""
+    """A line for each fact or reading that differs between the two sides."""
     lines: list[Sentence] = []
     labels = list(dict.fromkeys(label for machine in (*base, *new) for label in machine.facts))
     for label in labels:
@@ -124,7 +124,7 @@ def _span(values: Sequence[float]) -> str:
 
 
 def unequal_models(base: Sequence[Machine], new: Sequence[Machine]) -> Sentence:
-    """One sentence where CPUs or GPUs differ between the sides, () where they are alike or unknown."""
+    """One sentence if CPUs or GPUs differ between the sides, () if they are equal or unknown."""
     unequal = []
     for label in ("CPU", "GPU"):
         before, after = ({machine.facts[label] for machine in side if label in machine.facts} for side in (base, new))

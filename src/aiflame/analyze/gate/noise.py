@@ -1,8 +1,8 @@
 """How large a difference between two groups of measurements can be by chance: Student's t for the difference of two means.
 
-If nothing has changed, both groups have the same noise, so their variances are pooled: a group of one run can then be compared with a
-group of several. The level is divided by the number of comparisons (Bonferroni): a gate in which nothing has changed fails by chance in
-at most one of twenty calls, however many kernels and lines it compares.
+If nothing has changed, both groups have the same noise, so their variances are pooled: a group of one run can then be compared with a group
+of several. The level is divided by the number of comparisons (Bonferroni): a gate in which nothing has changed fails by chance in at most
+one of twenty calls, however many kernels and lines it compares.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 LEVEL = 0.05
-"""Chance of a false alarm in all comparisons of a gate together."""
+"""Probability of a false alarm in all comparisons of a gate together."""
 FEWEST_FREE = 4
-"""Degrees of freedom below which runs say too little about their noise: three runs on each side, or five and one."""
+"""With fewer degrees of freedom, runs show too little about their noise. It corresponds to three runs on each side, or five and one."""
 FEW_STEPS = 4
 MOST_BLOCKS = 10
 
@@ -32,20 +32,20 @@ def reach(base: Sequence[float], new: Sequence[float], comparisons: int) -> floa
 
 
 def sampling_reach(base: Sequence[float], new: Sequence[float], comparisons: int) -> float:
-    """The same for values whose errors are known: standard errors of the measurements of both sides."""
+    """The same for measurements with known standard errors, of both sides."""
     variance = sum(sum(error * error for error in side) / len(side) ** 2 for side in (base, new))
     return NormalDist().inv_cdf(1 - LEVEL / comparisons) * math.sqrt(variance)
 
 
 def sampling_error(share: float, count: int) -> float:
-    """Relative standard error of a part with this share of `count` samples (binomial)."""
+    """The relative standard error of a part with this share of `count` samples (binomial)."""
     within = max(share * count, 1.0)
     return math.sqrt(within * max(1 - share, 0.0)) / within
 
 
 def blocks(steps: NDArray[np.float64], *, median: bool) -> tuple[float, ...]:
-    """Means or medians of up to MOST_BLOCKS stretches of neighbouring steps. Neighbouring steps are alike, and would count as more
-    measurements than they are; stretches depend on each other less. Empty where there are too few steps."""
+    """Means or medians of up to MOST_BLOCKS stretches of neighbouring steps. Neighbouring steps are similar, and would count as more
+    independent measurements than they are; stretches depend on each other less. Empty if there are too few steps."""
     if len(steps) < FEW_STEPS:
         return ()
     centre = np.median if median else np.mean
@@ -65,8 +65,8 @@ def quantile(tail: float, free: int) -> float:
 
 
 def tail_of(value: float, free: int) -> float:
-    """The probability that a t with `free` degrees of freedom exceeds a value of 0 or more. In closed form: Abramowitz and Stegun, Handbook
-    of Mathematical Functions, 26.7.3 and 26.7.4."""
+    """The probability that a t with `free` degrees of freedom exceeds a value of 0 or more. Closed form from Abramowitz and Stegun,
+    Handbook of Mathematical Functions, 26.7.3 and 26.7.4."""
     angle = math.atan(value / math.sqrt(free))
     cosine, sine = math.cos(angle), math.sin(angle)
     term, total = 1.0, 1.0

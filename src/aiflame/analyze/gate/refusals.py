@@ -1,4 +1,4 @@
-"""Profiles that a gate must not judge: each error names the profile, the missing data, and how to record it."""
+"""Refuses profiles that a gate must not judge: each error names the profile, the missing data, and how to record it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def refuse_incomplete(profile: OpenedProfile, name: str) -> None:
 
 
 def refuse_unequal(base: Sequence[Run], new: Sequence[Run]) -> None:
-    """Runs that did different work."""
+    """Refuses runs that did different work."""
     endings = {run.meta.exit_status for run in (*base, *new)}
     if len(endings) > 1:
         several = ", ".join(f"{run.name} with {_status(run.meta.exit_status)}" for run in (*base, *new))
@@ -49,14 +49,14 @@ def refuse_unequal(base: Sequence[Run], new: Sequence[Run]) -> None:
 
 
 def refuse_missing(asked: Iterable[str], judged: Iterable[str], records: dict[str, str]) -> None:
-    """Metrics for which the user set a threshold, and of which the profiles have nothing."""
+    """Refuses if the profiles lack a metric for which the user set a threshold."""
     if lacking := [name for name in asked if name not in set(judged)]:
         name = lacking[0]
         raise AiflameError(f"--threshold {name}: not all of these profiles have values of it that can be compared; {records[name]}")
 
 
 def refuse_nothing() -> NoReturn:
-    """A gate without a single comparison would always pass."""
+    """Refuses if there is no comparison at all: such a gate would always pass."""
     raise AiflameError("nothing was compared: every metric that all these profiles have is off; leave out a --threshold METRIC=off")
 
 

@@ -1,4 +1,4 @@
-"""The measurements of one recorded run: small values, so that many profiles are compared without keeping them open."""
+"""The measurements of one recorded run: small values, so that many profiles can be compared without keeping them open."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from aiflame.profile.folder.meta import Meta
 from aiflame.profile.tables.interface import OpenedProfile, Tables
 
 WHOLE = ""
-"""The item of a metric that has one value."""
+"""The item of a metric with a single value."""
 MOST_ITEMS = 200
-"""The heaviest items of each grouping that are kept."""
+"""The most items of each grouping that are kept, the heaviest."""
 _STATES = ("busy", "communication", "copies")
 
 
@@ -39,11 +39,11 @@ class Measured:
     total: float
     """The value in the whole run."""
     step: float | None = None
-    """The value in a step, without the first step of each process; None where the run has no steps."""
+    """The mean of a step, without the first step of each process; None if the run has no steps."""
     blocks: tuple[float, ...] = ()
-    """The same of stretches of steps (`noise.blocks`)."""
+    """The same for stretches of steps (`noise.blocks`)."""
     error: float = 0.0
-    """Relative standard error, since so few samples fell into it; 0 for exact values."""
+    """Relative standard error from the number of its samples; 0 for exact values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,15 +56,15 @@ class Place:
 class Run:
     name: str
     main: str
-    """The metric of its kernels, functions, layers and lines: gpu-time where kernels ran."""
+    """The metric of its kernels, functions, layers and lines: gpu-time if kernels ran."""
     steps: int
-    """Without the first of each process."""
+    """Number of steps, without the first of each process."""
     values: Mapping[tuple[str, str], Measured]
     """By metric and item."""
     places: Mapping[tuple[str, str], Place]
-    """Where most of a layer's time is spent, and where most of a kernel's was launched."""
+    """The place of most of a layer's time, and of most of a kernel's launches."""
     compiled: Mapping[str, str]
-    """Names of kernels as compiled, by their names for reading."""
+    """Names of kernels as compiled, by their short names."""
     machine: Machine
     code: Code
     meta: Meta
@@ -126,8 +126,8 @@ def _parts(analysis: ProfileAnalysis, main: str, roots: Collection[str]) -> Iter
 
 
 def _functions(analysis: ProfileAnalysis, metric: str, roots: Collection[str]) -> Values:
-    """By the function of the innermost line that the program's author wrote, where there is one: the functions of an interpreter below it
-    are many, and each has few samples."""
+    """By the function of the innermost line that the program's author wrote, if there is one: the interpreter's functions below are many,
+    with few samples each."""
     rows = analysis.of_clock(metric).rows.select(
         "process",
         pl.col("step").cast(pl.Int64),
@@ -145,7 +145,7 @@ def _functions(analysis: ProfileAnalysis, metric: str, roots: Collection[str]) -
 
 
 def _samples(analysis: ProfileAnalysis, metric: str) -> tuple[int, float]:
-    """How many samples, and the time that they stand for."""
+    """The number of samples, and the time for which they stand."""
     of_clock = analysis.profile.scan("cpu_samples").filter(pl.col("clock") == CLOCK[metric])
     count = int(of_clock.select(pl.col("weight").cast(pl.Int64).sum()).collect().item())
     return count, max(float(analysis.of_clock(metric).total), 1.0)
@@ -161,7 +161,7 @@ def _of_samples(analysis: ProfileAnalysis, metric: str, chosen: pl.Expr) -> Meas
 
 
 def _on_main_threads(profile: Tables) -> pl.Expr:
-    """Selects rows of main threads. Threads of a pool wait whenever they have no work, which says nothing about speed."""
+    """Selects rows of main threads. Threads of a pool wait whenever they have no work, which does not show speed."""
     threads, processes = profile.table("threads"), profile.table("processes").select("process", tid="pid")
     main = threads.join(processes, on=["process", "tid"]).select(pl.col("process", "id").cast(pl.Int64))
     keys = (main["process"] * (1 << 32) + main["id"]).implode()
@@ -193,6 +193,6 @@ def _places(analysis: ProfileAnalysis, main: str, roots: Collection[str]) -> Map
 
 
 def _without_root(line: str, roots: Collection[str]) -> str:
-    """`train.py:12` of `base/train.py:12`, where the program was started in `base`."""
+    """`train.py:12` for `base/train.py:12`, if the program was started in `base`."""
     file, colon, number = line.rpartition(":")
     return f"{file_end(file, roots)}{colon}{number}"

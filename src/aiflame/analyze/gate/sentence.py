@@ -1,11 +1,11 @@
-"""Sentences in which names from profiles are marked, so that each format escapes them in its own way."""
+"""Sentences in which names from profiles are marked, so that each output format can escape them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
 Sentence = tuple[str, ...]
-"""Pieces of text: those of type Name come from a profile, the others are ours."""
+"""Pieces of text: those of type Name come from a profile, the others from us."""
 
 
 class Name(str):
@@ -19,7 +19,7 @@ def plain(sentence: Iterable[str]) -> str:
 
 
 def listed(names: Iterable[str], last: str = " and ") -> Sentence:
-    """`a, b and c`, each of them a name."""
+    """`a, b and c`, in which each item is a Name."""
     items = [Name(name) for name in names]
     words: list[str] = []
     for number, item in enumerate(items):

@@ -1,4 +1,4 @@
-"""Triton kernels are named after their settings. If these changed between the sides, a kernel has another name in each: then it is compared
+"""Triton kernels are named after their settings. If these changed between the sides, a kernel has different names: then it is compared
 under its name as compiled, with all its specializations together."""
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ KERNEL = "kernel"
 
 
 def with_common_names(base: Sequence[Run], new: Sequence[Run]) -> tuple[list[Run], list[Run]]:
-    """The runs, with the kernels whose specializations differ between the sides renamed."""
+    """The runs, in which kernels whose specializations differ between the sides are renamed."""
     before, after = _specializations(base), _specializations(new)
     differing = {name for name in before.keys() & after.keys() if before[name] != after[name]}
     names = {short: name for side in (before, after) for name in differing for short in side[name]}
@@ -24,7 +24,7 @@ def with_common_names(base: Sequence[Run], new: Sequence[Run]) -> tuple[list[Run
 
 
 def _specializations(runs: Sequence[Run]) -> Mapping[str, set[str]]:
-    """The names for reading of each name as compiled."""
+    """The short names of each name as compiled."""
     names: dict[str, set[str]] = defaultdict(set)
     for run in runs:
         for short, name in run.compiled.items():

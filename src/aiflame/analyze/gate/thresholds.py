@@ -17,12 +17,12 @@ class GateMetric:
     record: str
     """How to record a program so that the profile has it."""
     subject: str
-    """Start of a sentence; a part's name follows."""
+    """The beginning of a sentence; a part's name follows."""
     verb: str
     parts: bool = False
-    """A value for each kernel, layer …, not one for the whole run."""
+    """It has a value for each kernel, layer …, not one for the whole run."""
     of_whole: bool = False
-    """A change of less than a hundredth of the run does not count: the value itself may be close to zero."""
+    """Changes of less than a hundredth of the run do not count: the value itself may be close to zero."""
 
 
 _MEANING = "record a torch or JAX program that takes several steps, without --no-meaning"
@@ -41,7 +41,7 @@ _METRICS = (
 GATE_METRICS: Mapping[str, GateMetric] = {metric.name: metric for metric in _METRICS}
 OFF = "off"
 MARGIN = 20.0
-"""Percent: where the noise is unknown, a smaller change is no regression."""
+"""Percent: if the noise is unknown, a smaller change is not a regression."""
 _MOST_PERCENT = 10_000
 
 

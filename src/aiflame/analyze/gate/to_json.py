@@ -1,4 +1,4 @@
-"""The answer of a gate for programs."""
+"""The result of a gate as JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A verdict as a sentence: how much slower or faster, by which threshold and noise, where, and the code that changed."""
+"""A verdict as a sentence: how much slower or faster, compared with threshold and noise, where, and the code that changed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _FROM = {Noise.RUNS: " between runs", Noise.STEPS: " between steps"}
 
 
 def sentence(one: Verdict, changed: CodeChanges, parts: Sequence[Verdict] = ()) -> Sentence:
-    """`parts` got slower with it."""
+    """`parts`: parts that got slower together with it."""
     words = [
         *subject(one),
         f" {one.metric.verb} {amount(round(one.new), 'ns')}",

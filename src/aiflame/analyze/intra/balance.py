@@ -1,4 +1,4 @@
-"""How evenly a kernel's CTAs and multiprocessors are loaded, and how long its tail is."""
+"""How evenly the work of a kernel is divided over CTAs and multiprocessors, and how long its tail is."""
 
 from __future__ import annotations
 
@@ -12,31 +12,31 @@ from aiflame.analyze.intra.data import Inside
 
 @dataclass(frozen=True, slots=True)
 class Balance:
-    """Means over the launches of which every CTA was read."""
+    """Means over the launches whose CTAs were all recorded."""
 
     launches: int
     ctas: int
-    """CTAs of a launch."""
+    """The number of CTAs in a launch."""
     sms: int
     at_once: float
     """CTAs that run at the same time on a multiprocessor."""
     waves: float
-    """How often that many fit into the launch."""
+    """How many times that number fits into the launch."""
     cta_median_ns: float
     cta_p95_ns: float
     cta_most_ns: float
     slowest_sm: int
-    """Whose CTAs take longest."""
+    """The multiprocessor whose CTAs take longest."""
     slowest_ratio: float
-    """Their time, relative to the median multiprocessor's."""
+    """The time of its CTAs, relative to the median multiprocessor."""
     idle: float
-    """The share of the launch's time in which multiprocessors have no CTA: at its begin, its end and between."""
+    """The share of the launch's time in which multiprocessors have no CTA: at its begin, its end and in between."""
     tail: float
     """The share of the launch's time in which multiprocessors have no work left."""
 
 
 def balance(inside: Inside) -> Balance | None:
-    """None where no launch was read as a whole."""
+    """None if no launch was recorded completely."""
     whole = inside.kept.filter((pl.col("ctas") == pl.col("grid")) & (pl.col("bad_ctas") == 0))
     ctas = inside.ctas.join(whole.select("launch"), on="launch", how="semi").filter(pl.col("end_ns") > pl.col("begin_ns"))
     if ctas.is_empty():
@@ -76,6 +76,6 @@ def balance(inside: Inside) -> Balance | None:
 
 
 def _covered() -> pl.Expr:
-    """The time that CTAs cover together; rows are sorted by begin."""
+    """The time in which any CTA runs; rows are sorted by begin."""
     reached = pl.col("end_ns").cum_max().shift(1).fill_null(pl.col("begin_ns"))
     return (pl.col("end_ns") - pl.max_horizontal("begin_ns", reached)).clip(lower_bound=0).sum()

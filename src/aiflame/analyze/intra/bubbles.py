@@ -1,4 +1,4 @@
-"""Time that warps stand at the waits of a kernel: each time, and the first time, when a pipeline fills."""
+"""The time that warps spend at the waits of a kernel: the first time, when a pipeline fills, and later times."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from aiflame.analyze.intra.roles import role_of_warps
 
 @dataclass(frozen=True, slots=True)
 class Bubble:
-    """A wait of a pipeline, and the time that a warp stands there."""
+    """A wait of a pipeline, and the time that a warp spends in it."""
 
     name: str
     place: str
@@ -21,18 +21,18 @@ class Bubble:
     share: float
     """Share of the time of the warps that run it."""
     fill_ns: float
-    """The first time of each warp, the median."""
+    """The median of each warp's first wait."""
     steady_ns: float
-    """All other times, the mean."""
+    """The mean of all later waits."""
     p95_ns: float
     role: str = ""
-    """Whose wait it is, in a kernel with roles."""
+    """The role that waits, in a kernel with roles."""
     of: str = "others"
     """The awaited work: math, loads, or work of others (copies, barriers)."""
 
 
 def bubbles(inside: Inside) -> list[Bubble]:
-    """Waits by the time that warps stand there, the longest first."""
+    """The waits, sorted by the time that warps spend in them, the longest first."""
     rows = inside.scopes.filter(pl.col("kind").is_in(["wait", "barrier"]))
     warps = inside.warps.select("launch", "cta", "warp", "covered_ns")
     roles = role_of_warps(inside)

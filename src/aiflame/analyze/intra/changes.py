@@ -1,4 +1,5 @@
-"""The changes that instrumentation made to a kernel: registers, shared memory, spills, how many CTAs fit on a multiprocessor, its time."""
+"""The changes that instrumentation makes to a kernel: registers, shared memory, spills, the number of CTAs that fit on a multiprocessor,
+time."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ class Changes:
     """Unknown numbers are -1."""
 
     registers: tuple[int, int]
-    """Plain and instrumented, as with all."""
+    """Plain and instrumented kernel, as in all pairs."""
     shared: tuple[int, int]
     spills: tuple[int, int]
     at_once: tuple[int, int]
@@ -49,7 +50,7 @@ def changes(profile: Tables, inside: Inside) -> Changes:
 
 
 def _times(profile: Tables, inside: Inside) -> tuple[np.ndarray, np.ndarray]:
-    """How long launches of the kernel took: those without records inside, of the plain build with as many CTAs, and those with."""
+    """Durations of launches of the kernel: those of the plain kernel with as many CTAs, and those with records."""
     grid = pl.col("grid_x").cast(pl.UInt64) * pl.col("grid_y") * pl.col("grid_z")
     timed = inside.launches.filter(pl.col("end_ns") > 0)
     alike = profile.scan("kernel_shapes").filter((pl.col("name") == inside.name) & grid.is_in(timed["grid"].unique().implode()))

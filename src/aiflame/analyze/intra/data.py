@@ -18,7 +18,7 @@ _TABLES = ("kernels", "scopes", "paths", "launches", "times", "ctas", "warps", "
 
 @dataclass(frozen=True)
 class Inside:
-    """One instrumented kernel of a process. Rows of all tables are its own."""
+    """One instrumented kernel of a process. All tables have only its rows."""
 
     process: int
     number: int
@@ -43,13 +43,13 @@ class Inside:
 
     @cached_property
     def took_ns(self) -> float:
-        """The median duration of a launch, by the device's records, else from its first CTA to its last."""
+        """The median duration of a launch, from the device's records, otherwise from its first CTA to its last."""
         took = self.launches.select(took=pl.when(pl.col("end_ns") > 0).then(pl.col("end_ns") - pl.col("start_ns")).otherwise("span_ns"))
         return float(np.median(took["took"].to_numpy())) if len(took) else 0.0
 
     @cached_property
     def is_whole(self) -> bool:
-        """Every CTA of the launches was read."""
+        """True if all CTAs of the launches were recorded."""
         return len(self.kept) > 0 and bool((self.kept["ctas"] == self.kept["grid"]).all())
 
     @cached_property
@@ -59,20 +59,20 @@ class Inside:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """All moments of all CTAs on one line: each CTA has a stretch of its own, so that arithmetic on intervals keeps them apart."""
+    """All moments of all CTAs on one line: each CTA has a stretch of its own, so that arithmetic on intervals keeps CTAs apart."""
 
     zero: Ints
-    """of each CTA: the moment of the profile that its stretch begins with, when its launch began (launches may be hours apart)"""
+    """for each CTA: the moment in the profile at which its stretch begins, when its launch began (launches may be hours apart)"""
     step: int
-    """Length of a stretch."""
+    """The length of a stretch."""
     cta: Ints
-    """of each span: its CTA's place in `Inside.ctas`"""
+    """for each span: its CTA's place in `Inside.ctas`"""
     unit: Ints
-    """of each span: a number for its warp, rising with the CTA"""
+    """for each span: the number of its warp, increasing with the CTA"""
     begin: Ints
     end: Ints
     window_begin: Ints
-    """of each CTA: from here on no record is missing"""
+    """for each CTA: from here on no record is missing"""
     window_end: Ints
     order: Ints
     """Rows of `Inside.spans` by unit and begin: spans of the line are in this order."""
@@ -99,7 +99,7 @@ class Line:
 
 
 def insides(profile: Tables) -> Iterator[Inside]:
-    """The inside of each instrumented kernel that was launched, the longest first; nothing for a profile without any."""
+    """The inside of each instrumented kernel that was launched, the longest first; nothing if there are none."""
     if not profile.has("intra_kernels"):
         return
     tables = {name: profile.table(f"intra_{name}") for name in _TABLES}

@@ -1,4 +1,4 @@
-"""Findings about the inside of a kernel, in sentences, and warnings where they may be wrong."""
+"""Findings about the inside of a kernel, and warnings if they may be wrong."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from aiflame.analyze.intra.scopes import ScopeTime
 from aiflame.analyze.places import short_place
 
 EXPOSED = 0.1
-"""Least share of the time: below it, hiding copies wins less than a stage of a pipeline costs in shared memory."""
+"""Smallest share of the time: below it, hiding copies wins less than a pipeline stage costs in shared memory."""
 MORE_STAGES = ": try more stages (num_stages)"
 WAITS = 0.1
 TAIL = 0.1
 CRITICAL = 0.5
-"""Least share of the critical path."""
+"""Smallest share of the critical path."""
 IN_FLIGHT = 0.25
-"""Least share of the critical path that lies in copies which nothing hides."""
+"""Smallest share of the critical path in copies that nothing hides."""
 UNEVEN = 1.5
 """A warp's time in a scope, relative to the median warp's."""
 WORTH = 0.1
-"""Least share of the warps' time: a scope below it is not worth a sentence."""
+"""Smallest share of the warps' time: a scope with less is not reported."""
 SLOW_SM = 1.2
 OVERHEAD = 0.15
 DROPPED = 0.01
 UNCERTAIN = 0.02
-"""Relative error of a clock's pace."""
+"""Relative error of a clock's rate."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class IntraFinding:
     """no-overlap, wait, hot-scope, role, copies-late, tail, uneven-warps, slow-sm"""
     sentence: str
     share: float
-    """The number in it, of the kernel's time or of its warps'."""
+    """The number in the sentence: a share of the kernel's time or of its warps' time."""
     recoverable: float
     """The largest share of the kernel's time that better code might win."""
     place: str = ""
@@ -57,7 +57,7 @@ def findings(
     path: RolePath | None,
     balance: Balance | None,
 ) -> list[IntraFinding]:
-    """The most promising first."""
+    """The findings, the most promising first."""
     of_roles = [*_roles(roles, bubbles, path), *_copies_late(bubbles, overlap, path)]
     waits = [] if of_roles else [one for one in bubbles[:1] if one.share >= WAITS]
     covered = {one.name for one in (bubbles if roles else waits)} | {one.name for one in roles}
@@ -95,8 +95,8 @@ def _no_overlap(took_ns: float, overlap: Overlap | None, path: RolePath | None) 
 
 
 def _waits(bubbles: Sequence[Bubble], overlap: Overlap | None) -> Iterator[IntraFinding]:
-    """The longest wait. Where copies are hidden, waiting for its own multiplications is a kernel's work; a kernel that multiplies
-    nothing may well do nothing but wait for memory."""
+    """The longest wait. If copies are hidden, waiting for its own multiplications is a kernel's normal work; a kernel without
+    multiplications may have nothing to do but wait for memory."""
     for one in bubbles:
         first = f", {_ns(one.fill_ns)} the first time" if one.fill_ns > 2 * max(one.steady_ns, 1) else ""
         at = f" ({short_place(one.place)})" if one.place else ""
@@ -120,7 +120,7 @@ def _roles(roles: Sequence[Role], bubbles: Sequence[Bubble], path: RolePath | No
 
 
 def _copies_late(bubbles: Sequence[Bubble], overlap: Overlap | None, path: RolePath | None) -> Iterator[IntraFinding]:
-    """Neither role is slow: copies come late, and too few are issued ahead."""
+    """No role is slow: copies come late, and too few are issued ahead."""
     if path is None or path.in_flight < IN_FLIGHT:
         return
     waits = "".join(f"; `{one.role}` waits {_at(one)}" for one in [one for one in bubbles if one.role and one.share >= WORTH][:2])

@@ -1,7 +1,7 @@
 """Copies that one role of a kernel makes and another waits for.
 
-No record says which warp waits for a copy. In a loop, the n-th wait of a consumer is for the producer's n-th copy, counted from the end,
-where no record is missing. A copy was there when the first of the warps that wait for it went on.
+No record says which warp waits for a copy. In a loop, the n-th wait of a consumer is for the producer's n-th copy, counted from the end, as
+long as no record is missing. A copy had arrived when the first warp that waits for it went on.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from aiflame.analyze.intra.roles import roles_of_spans
 from aiflame.attribute.arrays.types import Ints, Mask
 
 ALIKE = 0.1
-"""Waits belong to copies if their numbers differ by less than this part (rings that wrapped)."""
+"""Waits belong to copies if their numbers differ by less than this part (rings may have wrapped)."""
 ODD = 2
-"""Or this many copies, which lie at the edge of the whole records."""
+"""Or by at most this many copies at the edge of the complete records."""
 MOST_SLOTS = 16
 NO_WAIT_NS = 50
-"""The longest that a wait takes if its buffer is ready: some dozen cycles, and its record."""
+"""The longest duration of a wait whose buffer is ready: some dozen cycles, and its record."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,27 +38,27 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """Arrays have a value for each copy, in the order of CTAs and of issue."""
+    """Arrays with a value for each copy, in the order of CTAs and of issue."""
 
     producer: int
-    """The producer's role, by its place in the order of `intra_scopes`."""
+    """The producer's role, as a place in the order of `intra_scopes`."""
     consumers: tuple[int, ...]
     cta: Ints
     number: Ints
     """The copy's number in its CTA and scope, counted from the end: the last is 0."""
     begin: Ints
     end: Ints
-    """When the first warp that waits for it went on."""
+    """When the first warp that waited for it went on."""
     waits: Ints
     """Rows of the line: spans of consumers that wait for copies."""
     wait_ctas: Ints
     wait_numbers: Ints
     slots: int
-    """Copies that fit at once: as many as the producer is ahead at most. 0: unknown."""
+    """The number of copies that fit at once, which is the most by which the producer is ahead. 0: unknown."""
 
 
 def flow(inside: Inside) -> Flow | None:
-    """None of a kernel whose roles do not hand copies on."""
+    """None if the kernel's roles do not hand copies on."""
     roles = roles_of_spans(inside)
     if roles is None or len(roles.names) < 2:
         return None
@@ -84,7 +84,7 @@ def flow(inside: Inside) -> Flow | None:
     if pairs.is_empty():
         return None
     pairs = pairs.select("scope", "scope_of_wait")
-    # A warp that waits for several copies each time has them all with the last; the first warp to have them gives the time.
+    # A warp that waits for several copies each time has all of them with the last; the first warp that has them determines the time.
     of_unit = (
         issued.select("cta", "scope", "number", "begin")
         .join(pairs, on="scope")
@@ -103,7 +103,7 @@ def flow(inside: Inside) -> Flow | None:
 
 
 def slot_times(inside: Inside, flow: Flow) -> list[Slot]:
-    """The waits for each buffer, by both sides; none where the number of buffers is not known."""
+    """The waits for each buffer, on both sides; none if the number of buffers is unknown."""
     if not 1 < flow.slots <= MOST_SLOTS:
         return []
     line, roles = inside.line, roles_of_spans(inside)
@@ -133,24 +133,24 @@ def _frame(line: Line, scope: Ints, mine: Mask) -> pl.DataFrame:
 
 
 def _each(frame: pl.DataFrame, unit: str) -> pl.DataFrame:
-    """How often each scope ran where no warp's records are missing."""
+    """How often each scope ran in a warp, where no records are missing."""
     return frame.group_by(unit, "scope").agg(pl.col("seen").sum()).group_by("scope").agg(each=pl.col("seen").median())
 
 
 def _first_warp(line: Line, frame: pl.DataFrame) -> pl.DataFrame:
-    """The spans of one warp in each CTA: all warps of a producer record the same work, that of one of them."""
+    """The spans of one warp in each CTA: all warps of a producer record the same work, which one of them does."""
     return frame.filter(pl.col("unit") == pl.col("unit").min().over("cta"))
 
 
 def _slots(copies: pl.DataFrame, waits: pl.DataFrame) -> int:
-    """The pipeline's number of buffers: the most that are in use at once. A buffer is in use from the copy into it until the consumer waits
-    for the next one."""
+    """The number of buffers in the pipeline: the most that are in use at once. A buffer is in use from the copy into it until the consumer
+    waits for the next one."""
     scope, unit_scope = copies["scope"].mode().min(), waits["scope"].mode().min()
     mine = copies.filter(pl.col("scope") == scope).select("cta", pl.col("number").alias("copy"), pl.col("begin").alias("at")).sort("at")
     steps = waits.filter(pl.col("scope") == unit_scope).select("cta", "number", pl.col("begin").alias("at")).sort("at")
     joined = mine.join_asof(steps, on="at", by="cta", strategy="backward", check_sortedness=False).drop_nulls("number")
     if joined.is_empty():
         return 0
-    # Numbers run down. Of the waits that have begun before the copy, all but the latest are over.
+    # Numbers decrease. Of the waits that began before the copy, all but the latest are over.
     used = joined["number"] - joined["copy"] + 1
     return max(round(float(used.quantile(0.99, "nearest") or 0)), 0)

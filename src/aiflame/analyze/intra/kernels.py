@@ -37,7 +37,7 @@ class IntraKernel:
     ctas: int
     """CTAs of these launches."""
     ctas_read: int
-    """Fewer where a launch had so many CTAs that the last ones overwrote the records of earlier ones."""
+    """Fewer if a launch had so many CTAs that the last ones overwrote the records of earlier ones."""
     took_ns: float
     """The median duration of a launch."""
     in_scopes: float
@@ -57,7 +57,7 @@ class IntraKernel:
 
 
 def intra(profile: Tables, wanted: str = "") -> list[IntraKernel]:
-    """Kernels whose name has `wanted` in it, those that took most first."""
+    """Kernels with `wanted` in their names, those that took longest first."""
     every = list(insides(profile))
     if not every:
         raise AiflameError(NONE)
@@ -75,7 +75,7 @@ def _asked(profile: Tables, inside: Inside) -> IntraKernel:
     parts = roles(inside, path.of_role() if path is not None else {})
     changed = changes(profile, inside)
     row = inside.kernel
-    # Gains are relative to the kernel without instrumentation, where that was measured.
+    # Gains are relative to the kernel without instrumentation, if that was measured.
     alone = changed.took_ns[0] if changed.took_ns[0] > 0 else inside.took_ns
     return IntraKernel(
         process=inside.process,

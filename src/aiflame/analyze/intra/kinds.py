@@ -1,4 +1,4 @@
-"""The roles of a kernel's scopes, by the operation that a scope begins with, its kind and its phase."""
+"""Classifies a kernel's scopes by their first operation, kind and phase."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ Row = dict[str, Any]
 
 TMA_STORE_WAIT = "ttng.async_tma_store_wait"
 OWN_COPY_WAITS = frozenset(COPY_WAITS) - {TMA_STORE_WAIT}
-"""Wait for copies that their own warp has made; a barrier may be waited at for other things, too."""
+"""Waits for copies that their own warp has made; a barrier may also wait for other things."""
 ROLE_WAITS = OWN_COPY_WAITS | {BARRIER_WAIT, TMA_STORE_WAIT, "ttg.barrier", "gpu.barrier"}
-"""Without waits for the role's own multiplications: those are work."""
+"""Waits of a role, without those for its own multiplications, which are work."""
 
 
 def waits_for_its_math(arch: str) -> bool:
-    """A role that multiplies is done with a step when it comes to the next; from sm_100 on its multiplications go on without it."""
+    """On these architectures, a role has finished its multiplications when it comes to the next step; from sm_100 on they continue without
+    it."""
     return not arch.startswith(("sm_10", "sm_11", "sm_12"))
 
 
@@ -27,7 +28,7 @@ def is_copy(row: Row) -> bool:
 
 
 def is_load_issue(row: Row) -> bool:
-    """True for loads and copies of any kind where the scope covers only their issue."""
+    """True for loads and copies of any kind if the scope covers only their issue."""
     return row["kind"] in ("load", "async") and row["phase"] in ("span", "issue")
 
 
@@ -40,7 +41,7 @@ def is_math(row: Row) -> bool:
 
 
 def is_async_math(row: Row) -> bool:
-    """The issue of a multiplication that may go on by itself."""
+    """The issue of a multiplication that may continue without the warp."""
     return is_math(row) and row["op"] in ASYNC_DOTS
 
 
@@ -49,12 +50,12 @@ def is_dot_wait(row: Row) -> bool:
 
 
 def is_arrival(row: Row) -> bool:
-    """From where loads or copies are issued to where they were there, as one scope."""
+    """A scope from the issue of loads or copies until their arrival."""
     return _is_one(row) and row["op"] in (*GLOBAL_LOADS, *BUFFER_LOADS, *COPIES)
 
 
 def is_whole_math(row: Row) -> bool:
-    """From where a multiplication is issued to the end of the wait for it, as one scope."""
+    """A scope from the issue of a multiplication to the end of the wait for it."""
     return _is_one(row) and row["op"] in ASYNC_DOTS
 
 
@@ -64,7 +65,7 @@ def is_about_math(row: Row) -> bool:
 
 
 def is_role_wait(row: Row) -> bool:
-    """A warp that stands in it waits for others, or for memory."""
+    """A warp in this scope waits for others, or for memory."""
     return row["op"] in ROLE_WAITS or is_arrival(row)
 
 

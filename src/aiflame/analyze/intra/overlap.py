@@ -1,8 +1,8 @@
 """The overlap of a kernel's copies and math, the exposed part of copies, and the kernel's time if no copy were exposed.
 
-A copy is in flight from where it is issued to the end of the wait that it is waited for with; so is a multiplication that goes on by
-itself. With kernels whose stages are pipelined, a copy is waited for some waits later; with kernels that have roles, by another role. A
-multiprocessor's CTAs count together where all were recorded: while one waits, another may multiply.
+A copy is in flight from its issue to the end of the wait for it, and so is an asynchronous multiplication. In kernels with pipelined
+stages, the wait for a copy comes some waits later; in kernels with roles, another role waits for it. If all CTAs of a multiprocessor were
+recorded, they count together: while one waits, another may multiply.
 """
 
 from __future__ import annotations
@@ -36,42 +36,42 @@ _NUMBER = re.compile(r" #\d+$")
 
 @dataclass(frozen=True, slots=True)
 class Overlap:
-    """Times are sums over CTAs (or over multiprocessors, `of_sms`) of the time that records cover."""
+    """Times are sums over CTAs (with `of_sms` over multiprocessors) of the time that records cover."""
 
     of_sms: bool
     window_ns: int
     copies_ns: int
-    """Some copy is in flight."""
+    """Time in which any copy is in flight."""
     math_ns: int
-    """Some multiplication is."""
+    """Time in which any multiplication is in flight."""
     both_ns: int
     exposed_ns: int
-    """A copy is in flight, a warp waits for copies, and nothing is multiplied."""
+    """Time in which a copy is in flight, a warp waits for copies, and nothing is multiplied."""
 
     @property
     def overlapped(self) -> float:
-        """The share of the copies' time that lies under math."""
+        """The share of the copies' time that math overlaps."""
         return self.both_ns / self.copies_ns if self.copies_ns else 0.0
 
     @property
     def exposed(self) -> float:
-        """Exposed time as a share of all the time."""
+        """Exposed time as a share of all time."""
         return self.exposed_ns / self.window_ns if self.window_ns else 0.0
 
     @property
     def bound(self) -> float:
-        """The part of the time that would be left if math hid all copies."""
+        """The share of the time that would be left if math hid all copies."""
         return 1 - self.exposed
 
     @property
     def two_buffers(self) -> float:
-        """The same if each copy overlapped the multiplication before it: the longer of both counts."""
+        """The same if each copy overlapped only the multiplication before it: the longer of both counts."""
         either = self.copies_ns + self.math_ns - self.both_ns
         return 1 - (either - max(self.copies_ns, self.math_ns)) / self.window_ns if self.window_ns else 1.0
 
 
 def overlap(inside: Inside, handed_on: Flow | None = None) -> Overlap | None:
-    """None where copies or math were not recorded. `handed_on`: copies that one role makes for others."""
+    """None if copies or math were not recorded. `handed_on`: copies that one role makes for others."""
     line = inside.line
     (copies, waiting), math = _copies(inside, line, handed_on), _math(inside, line)
     if handed_on is not None and not len(math) and waits_for_its_math(str(inside.kernel["arch"])):
@@ -92,8 +92,8 @@ def _long(begin: Ints, end: Ints) -> tuple[Ints, Ints]:
 
 
 def _copies(inside: Inside, line: Line, handed_on: Flow | None) -> tuple[Spans, Spans]:
-    """Asynchronous copies, and loads that are waited for or whose value the next multiplication needs; and when warps hand them over or
-    wait for them, instead of other work."""
+    """Asynchronous copies, and loads for which a wait or the next multiplication waits; and the times in which warps hand them over or wait
+    for them instead of working."""
     scope = inside.spans["scope"].to_numpy()[line.order]
     rows: list[Row] = inside.scopes.to_dicts()
     of_copies = [row["scope"] for row in rows if is_copy_wait(row)]
@@ -116,7 +116,7 @@ def _copies(inside: Inside, line: Line, handed_on: Flow | None) -> tuple[Spans, 
             until = np.maximum(line.end[mine], _begin_after(line, mine, begins))
             flights.append((line.begin[mine], until))
             waits.append((line.begin[mine], until))
-    # While a warp waits for a copy one is in flight, also where the record of its issue was overwritten.
+    # While a warp waits for a copy, one is in flight, even if the record of its issue was overwritten.
     loads = {row["scope"] for row in rows if is_load_issue(row)}
     whole = [row["scope"] for row in rows if is_arrival(row)]
     alone = np.isin(scope, whole + [row["scope"] for row in rows if row["pair"] in loads or row["op"] in OWN_COPY_WAITS])
@@ -127,7 +127,8 @@ def _copies(inside: Inside, line: Line, handed_on: Flow | None) -> tuple[Spans, 
 
 
 def _waits_later(row: Row, rows: list[Row]) -> int:
-    """Which wait after it a copy is waited for with: as many stages as copies of the same were made before their innermost loop."""
+    """The number of the wait after a copy that waits for it: the number of its stages, which equals the number of copies of the same data
+    before their innermost loop."""
     name = _NUMBER.sub("", row["name"])
     alike = [one for one in rows if _NUMBER.sub("", one["name"]) == name and is_copy(one)]
     inner = max(one["loop"] for one in alike)
@@ -152,16 +153,16 @@ def _math(inside: Inside, line: Line) -> Spans:
 
 
 def _dot_waits_later(row: Row, waits: list[Row]) -> int:
-    """A wait behind the loop means that the waits in it leave one multiplication going: it ends with the wait after the next. Not if that
-    is for a multiplication which nothing waits for in the loop."""
+    """A wait behind the loop shows that the waits in the loop leave one multiplication running: it ends with the wait after the next.
+    Except if that wait is for a multiplication for which nothing in the loop waits."""
     mine = [one for one in waits if one["pair"] in (row["scope"], -1)]
     waited = any(one["loop"] == row["loop"] for one in mine)
     return 2 if waited and any(one["loop"] != row["loop"] for one in mine) else 1
 
 
 def _worked(inside: Inside, line: Line, handed_on: Flow) -> Spans:
-    """Stands for math where no multiplication was recorded: the time of consumers between one wait for copies and the next; after the
-    last wait, the usual time."""
+    """Used as math if no multiplication was recorded: the time of consumers between one wait for copies and the next; after the last wait,
+    the usual time."""
     roles = roles_of_spans(inside)
     rows = np.unique(handed_on.waits)
     if roles is None or len(rows) < 2:
@@ -176,7 +177,7 @@ def _worked(inside: Inside, line: Line, handed_on: Flow) -> Spans:
 
 
 def _in_flight(line: Line, issue: Mask, wait: Mask, later: int) -> tuple[Ints, Ints]:
-    """From each issue to the end of the n-th wait after it on the same warp; those that nobody waits for have no end and are left out."""
+    """From each issue to the end of the n-th wait after it on the same warp; issues without such a wait are left out."""
     issues, waits = np.flatnonzero(issue), np.flatnonzero(wait)
     at = np.searchsorted(waits, issues) + later - 1
     good = at < len(waits)
@@ -186,7 +187,7 @@ def _in_flight(line: Line, issue: Mask, wait: Mask, later: int) -> tuple[Ints, I
 
 
 def _begin_after(line: Line, mine: Mask, of: Mask) -> Ints:
-    """When the next of some spans begins on the same warp; else 0."""
+    """When the next of the spans `of` begins on the same warp; otherwise 0."""
     rows, others = np.flatnonzero(mine), np.flatnonzero(of)
     if not len(others):
         return np.zeros(len(rows), dtype=np.int64)
@@ -202,7 +203,7 @@ def _joined(parts: list[tuple[Ints, Ints]]) -> Spans:
 
 
 def _on_sms(inside: Inside, line: Line, parts: tuple[Spans, ...]) -> tuple[tuple[Spans, ...], Spans]:
-    """The same with a stretch for each multiprocessor of a launch; and where there no CTA that runs lacks its records."""
+    """The same with a stretch for each multiprocessor of a launch; and the time in which no running CTA of it lacks records."""
     ctas = inside.ctas.select("launch", "sm", "begin_ns").with_row_index("place")
     groups = ctas.select("launch", "sm").unique(maintain_order=True).with_row_index("group")
     group = ctas.join(groups, on=["launch", "sm"], how="left", maintain_order="left")["group"].to_numpy().astype(np.int64)

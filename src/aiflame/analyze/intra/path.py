@@ -1,7 +1,7 @@
-"""The critical path through the roles of a kernel: the waits behind each CTA's end, followed back to its begin.
+"""The critical path through the roles of a kernel: from each CTA's end back to its begin, along the waits.
 
-At a wait that really took time, the path goes on at the awaited role: for a copy, at the producer when it issued that copy, and the
-copy's time is its own part of the path; else at the role that worked last before the wait ended.
+At a wait that really took time, the path continues at the awaited role: for a copy at the producer when it issued that copy, with the
+copy's time as a part of the path; otherwise at the role that worked last before the wait ended.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from aiflame.analyze.intra.roles import RolesOfSpans, roles_of_spans
 from aiflame.attribute.arrays.types import Floats, Ints, Mask
 
 MOST_CTAS = 64
-"""They do the same: as many are walked, evenly spread."""
+"""The most CTAs that are followed, evenly spaced: all do the same."""
 IN_FLIGHT = "copies in flight"
 
 
 @dataclass(frozen=True, slots=True)
 class PathPart:
     role: str
-    """Empty: the copies' own time."""
+    """Empty: the time of copies."""
     scope: str
     """Empty: time of the role outside of its scopes."""
     share: float
@@ -37,7 +37,7 @@ class PathPart:
 class RolePath:
     ctas: int
     parts: list[PathPart]
-    """The longest first."""
+    """The parts, the longest first."""
 
     def of_role(self) -> dict[str, float]:
         shares: dict[str, float] = {}
@@ -52,24 +52,24 @@ class RolePath:
 
 @dataclass(slots=True)
 class _Warp:
-    """The records of one warp in its role. Lists are by time."""
+    """The records of one warp in its role, in lists ordered by time."""
 
     begin: int
     end: int
     wait_begin: list[int] = field(default_factory=list)
     wait_end: list[int] = field(default_factory=list)
     waits: list[int] = field(default_factory=list)
-    """Rows of the line: waits that were really waited for."""
+    """Rows of the line: waits that really took time."""
     arrivals: list[int] = field(default_factory=list)
     """Begins of all its waits."""
     leaf_begin: list[int] = field(default_factory=list)
     leaf_end: list[int] = field(default_factory=list)
     leaves: list[int] = field(default_factory=list)
-    """Rows of the line: scopes that nothing else lies in."""
+    """Rows of the line: scopes without inner scopes."""
 
 
 def role_path(inside: Inside, copies: Flow | None) -> RolePath | None:
-    """None for a kernel without roles, or whose roles recorded no waits, or hand on copies that they do not wait for themselves."""
+    """None for a kernel without roles, or whose roles recorded no waits, or hand on copies for which they do not wait themselves."""
     roles = roles_of_spans(inside)
     if roles is None or len(roles.names) < 2 or not waits_for_its_math(str(inside.kernel["arch"])):
         return None
@@ -97,7 +97,7 @@ def role_path(inside: Inside, copies: Flow | None) -> RolePath | None:
 
 
 def _unwaited(scope: Ints, took: Floats, waits: Mask) -> Floats:
-    """For each span: twice the time that its scope takes without waiting."""
+    """For each span: twice the usual time of its scope without waiting."""
     least = np.zeros(256)
     for number in np.unique(scope[waits]).tolist():
         least[number] = min(float(np.quantile(took[scope == number], 0.05)), NO_WAIT_NS)
@@ -106,7 +106,7 @@ def _unwaited(scope: Ints, took: Floats, waits: Mask) -> Floats:
 
 
 def _issued(copies: Flow | None, chosen: Ints) -> dict[int, int]:
-    """Row of a consumer's wait → when the last of the copies that it waits for was issued."""
+    """Row of a consumer's wait → the time when the last copy that it waits for was issued."""
     if copies is None:
         return {}
     latest: dict[tuple[int, int], int] = {}
@@ -126,7 +126,7 @@ def _leaves(inside: Inside, scope: Ints, kinds: set[int]) -> Mask:
 
 
 def _warps(inside: Inside, roles: RolesOfSpans, cta: int, waits: Mask, real: Mask, leaves: Mask) -> dict[int, _Warp]:
-    """For each role its first recorded warp: the others do the same."""
+    """The first recorded warp of each role: its other warps do the same."""
     line = inside.line
     low, high = np.searchsorted(line.cta, [cta, cta + 1])
     rows = np.arange(low, high)
@@ -150,7 +150,7 @@ def _warps(inside: Inside, roles: RolesOfSpans, cta: int, waits: Mask, real: Mas
 
 
 def _walk(warps: dict[int, _Warp], issued: dict[int, int], producer: int) -> list[tuple[int, int, int]]:
-    """(role, row of a scope in it or -1, length): of a role -1, copies in flight."""
+    """(role, row of a scope in it or -1, length); role -1: copies in flight."""
     parts: list[tuple[int, int, int]] = []
     left = {role: len(warp.waits) for role, warp in warps.items()}
     role = max(warps, key=lambda one: (warps[one].end, -one), default=-1)
@@ -189,8 +189,8 @@ def _spent(warp: _Warp, role: int, begin: int, end: int) -> list[tuple[int, int,
 
 
 def _worked_last(warps: dict[int, _Warp], role: int, moment: int) -> tuple[int, int]:
-    """Which other role worked last before a moment, and until when. Of several that work, the one that comes to its next wait first:
-    it hands over its data before that wait."""
+    """The other role that worked last before a moment, and until when. If several worked, the one that comes to its next wait first: it
+    hands over its data before that wait."""
     best, until, nearest = -1, -1, 0
     for other, warp in warps.items():
         if other == role or warp.begin >= moment:

@@ -1,4 +1,4 @@
-"""Roles of a warp-specialized kernel (producer, consumer): which warp has which, and how much of its time each works.
+"""Roles of a warp-specialized kernel (producer, consumer): the role of each warp, and how much of the time each role works.
 
 A role works while one of its warps is in it and does not wait for another role.
 """
@@ -22,13 +22,13 @@ class Role:
     name: str
     warps: tuple[int, ...]
     time_ns: int
-    """From its begin to its end, over CTAs."""
+    """From its begin to its end, summed over CTAs."""
     working: float
-    """The part of that time in which it works."""
+    """The share of that time in which it works."""
     alone: float
     """The share of the time with any working role in which this one works alone."""
     critical: float
-    """Its part of the critical path, where there is one; else `alone`."""
+    """Its share of the critical path, if there is one; otherwise `alone`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +37,11 @@ class RolesOfSpans:
     role: Ints
     """The role of each span of the line, as a place in `names`; -1: none."""
     whole: Mask
-    """For each span of the line: it is the whole time of a warp in this role, from begin to end."""
+    """For each span of the line, whether it is the whole time of a warp in this role, from begin to end."""
 
 
 def roles_of_spans(inside: Inside) -> RolesOfSpans | None:
-    """None of a kernel without roles."""
+    """None for a kernel without roles."""
     role_scopes = inside.scopes.filter(pl.col("kind") == "role").sort("scope")
     if role_scopes.is_empty():
         return None
@@ -59,7 +59,7 @@ def roles_of_spans(inside: Inside) -> RolesOfSpans | None:
 
 
 def role_of_warps(inside: Inside) -> dict[int, str]:
-    """Warp → its role, in a kernel with roles."""
+    """The role of each warp, in a kernel with roles."""
     spans = roles_of_spans(inside)
     if spans is None:
         return {}
@@ -68,7 +68,7 @@ def role_of_warps(inside: Inside) -> dict[int, str]:
 
 
 def roles(inside: Inside, critical: Mapping[str, float]) -> list[Role]:
-    """None of a kernel without roles; those first that hold the others up most. `critical`: parts of the critical path by role."""
+    """None for a kernel without roles. The roles that delay the others most come first. `critical`: shares of the critical path by role."""
     spans = roles_of_spans(inside)
     if spans is None or len(spans.names) < 2:
         return []
@@ -89,7 +89,7 @@ def roles(inside: Inside, critical: Mapping[str, float]) -> list[Role]:
 
 
 def _working(line: Line, mine: Mask, waits: Mask) -> Spans:
-    """The time in which each role works: computed for each warp first, then united."""
+    """The union of the times in which a role's warps work."""
     units, dense = np.unique(line.unit, return_inverse=True)
     move = (dense - line.cta) * line.step
     works = without(union((line.begin + move)[mine], (line.end + move)[mine]), union((line.begin + move)[waits], (line.end + move)[waits]))

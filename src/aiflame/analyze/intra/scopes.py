@@ -1,4 +1,4 @@
-"""How long a kernel's scopes take: of all warps' time, each time, and how evenly over warps, CTAs and multiprocessors."""
+"""How long a kernel's scopes take: as a share of all warps' time, for each run, and how evenly over warps, CTAs and multiprocessors."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from aiflame.analyze.places import place_text
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """A scope's time in each warp (CTA, multiprocessor), among those that have any."""
+    """The time of a scope in each warp (CTA, multiprocessor) that runs it."""
 
     count: int
     median_ns: float
     most_ns: float
     most: int
-    """The number of the warp (CTA, multiprocessor) that has most."""
+    """The number of the warp (CTA, multiprocessor) with the largest time."""
 
     @property
     def ratio(self) -> float:
@@ -37,16 +37,16 @@ class ScopeTime:
     phase: str
     place: str
     beside: bool
-    """It goes on while the warp does other things."""
+    """It continues while the warp does other things."""
     count: int
-    """Times that it ran, in all launches."""
+    """How often it ran, in all launches."""
     share: float
-    """Share of the warps' time that records cover."""
+    """Its share of the warps' time that records cover."""
     own_share: float
-    """The same without the scopes inside."""
+    """The same without inner scopes."""
     mean_ns: float
     median_ns: float
-    """Each time; over launches the mean of their medians, weighted by how often it ran."""
+    """Of one run; over several launches, the mean of their medians, weighted by how often it ran."""
     p95_ns: float
     most_ns: float
     by_warp: Spread | None
@@ -55,7 +55,7 @@ class ScopeTime:
 
 
 def scope_times(inside: Inside) -> list[ScopeTime]:
-    """Outermost first, each followed by the scopes inside, those that take most first."""
+    """The outermost scopes, each followed by the scopes inside; those that take longest come first."""
     whole = max(float(inside.launches["warp_ns"].sum()), 1.0)
     weighed = [(pl.col(name) * pl.col("count")).sum().alias(name) for name in ("median_ns", "p95_ns")]
     summed = inside.times.group_by("path").agg(pl.col("count").sum(), pl.col("took_ns", "own_ns").sum(), *weighed, pl.col("most_ns").max())
@@ -101,7 +101,7 @@ def _in_order(by_parent: dict[int, list[ScopeTime]]) -> list[ScopeTime]:
 
 
 def _spreads(inside: Inside) -> dict[str, dict[int, Spread]]:
-    """By warp, CTA and multiprocessor, for each path: the mean over the other two."""
+    """The spread over warps, CTAs and multiprocessors for each path, each as the mean over the other two."""
     sms = inside.ctas.select("launch", "cta", "sm")
     each = inside.spans.group_by("path", "launch", "cta", "warp").agg(pl.col("took_ns").cast(pl.Float64).sum())
     each = each.join(sms, on=["launch", "cta"], how="left")

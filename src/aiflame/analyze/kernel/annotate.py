@@ -1,6 +1,7 @@
 """A kernel in detail: its launches, and the samples and stall reasons of every source line and instruction.
 
-A sample stands at the instruction that could not go on, which is seldom the one to blame: a load's latency shows at the load's first user.
+A sample is at the instruction that could not be issued, which is seldom the cause: the latency of a load shows at the first instruction
+that uses its value.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ from aiflame.profile.tables.interface import OpenedProfile
 class Count:
     samples: int = 0
     not_issued: int = 0
-    """The part of `samples` in whose cycle the scheduler issued nothing: time that no other warp could use. A counter of its own: in a
-    damaged profile it may exceed `samples`."""
+    """The part of `samples` in whose cycle the scheduler issued nothing: time that no other warp could use. It is a counter of its own, and
+    may exceed `samples` in a damaged profile."""
 
     def __add__(self, other: Count) -> Count:
         return Count(self.samples + other.samples, self.not_issued + other.not_issued)
@@ -48,16 +49,16 @@ class CodeLine:
 class Instruction:
     offset: int
     sass: str
-    """"" when the code was not disassembled."""
+    """Empty if the code was not disassembled."""
     count: Count
     reasons: Reasons
     chain: tuple[CodeLine, ...]
-    """Innermost first, then the lines that it was inlined into; () when no line is known."""
+    """The innermost line first, then the lines into which it was inlined; () if no line is known."""
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """The instructions of a line that came there by the same way of inlining."""
+    """The instructions of a line that were inlined through the same calls."""
 
     callers: tuple[CodeLine, ...]
     """Innermost first; () for code that was not inlined."""
@@ -69,10 +70,10 @@ class Line:
     file: str
     number: int
     text: str | None
-    """None when the file's text is not known."""
+    """None if the file's text is unknown."""
     count: Count
     inclusive: Count
-    """With the code that was inlined into this line."""
+    """Including the code that was inlined into this line."""
     reasons: Reasons
     blocks: tuple[Block, ...]
 
@@ -87,7 +88,7 @@ class SourceFile:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """How a kernel was launched."""
+    """The grid, block and resources with which a kernel was launched."""
 
     device: str
     grid: tuple[int, int, int]
@@ -102,7 +103,7 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """Sampling in the whole profile."""
+    """Stall sampling in the whole profile."""
 
     samples: int = 0
     dropped: int = 0
@@ -114,29 +115,29 @@ class Sampling:
 class Annotation:
     kernel: Kernel
     others: tuple[Kernel, ...]
-    """Other kernels that match the question."""
+    """Other kernels that `wanted` matches."""
     total_gpu_time_ns: int
-    """of all kernels"""
+    """time of all kernels"""
     total_samples: int
-    """of all kernels"""
+    """samples of all kernels"""
     shapes: tuple[Shape, ...]
-    """The most frequent first."""
+    """The shapes of its launches, the most frequent first."""
     sampling: Sampling
     cubin: int | None
-    """Whose code is shown; None without samples."""
+    """The cubin whose code is shown; None without samples."""
     versions: Mapping[int, int]
     """Samples of each cubin that has a function of this name, the hottest first."""
     count: Count
     reasons: Reasons
     instructions: tuple[Instruction, ...]
-    """Instructions in the order of the code: all of them where the code was disassembled, else those with samples or a source line."""
+    """Instructions in the order of the code: all of them if the code was disassembled, otherwise those with samples or a source line."""
     files: tuple[SourceFile, ...] = ()
-    """The kernel's own first, then the hottest."""
+    """The kernel's own file first, then the hottest."""
     homeless: tuple[Instruction, ...] = ()
-    """Instructions without a source line, where others have one."""
+    """Instructions without a source line, if others have one."""
     notes: tuple[str, ...] = field(default=())
     made_from: tuple[str, ...] = ()
-    """The ops that a compiled kernel was fused from."""
+    """The ops from which a compiled kernel was fused."""
     kept: tuple[str, ...] = ()
     """Files of the profile with its intermediate representations."""
 
@@ -152,15 +153,15 @@ def annotate(
     texts: SourceTexts | None = None,
     every: Sequence[Kernel] | None = None,
 ) -> Annotation:
-    """The kernel that `wanted` names, as compiled in one of its cubins (the one with the most samples). `texts`: of its sources; those that
-    the profile has, without. `every`: all kernels, with their launches in its scope (default: in the whole run)."""
+    """The kernel that `wanted` matches, as compiled in one of its cubins (by default the one with the most samples). `texts`: the texts of
+    its sources; by default those in the profile. `every`: all kernels, with their launches in its scope (default: in the whole run)."""
     every = kernels(profile) if every is None else every
     kernel, *others = choose(every, wanted)
     return annotation(profile, kernel, every, _shapes(profile, kernel.name), texts or SourceTexts(profile), cubin, tuple(others))
 
 
 def annotator(profile: OpenedProfile, every: Sequence[Kernel], texts: SourceTexts) -> Callable[[Kernel], Annotation]:
-    """For many kernels of a profile: reads their common tables once. `every`: all kernels of the profile (`choice.kernels`)."""
+    """Annotates many kernels of a profile, and reads their common tables once. `every`: all kernels of the profile (`choice.kernels`)."""
     shapes: dict[str, list[Shape]] = defaultdict(list)
     for name, shape in _all_shapes(profile):
         shapes[name].append(shape)
@@ -211,14 +212,14 @@ def _shapes(profile: OpenedProfile, name: str) -> tuple[Shape, ...]:
 
 
 def _all_shapes(profile: OpenedProfile, name: str | None = None) -> Iterator[tuple[str, Shape]]:
-    """Each kernel's, or that one's, the most frequent first."""
+    """The shapes of each kernel, or of only this one, the most frequent first."""
     dimensions = [f"{part}_{axis}" for part in ("grid", "block") for axis in "xyz"]
     facts = ["registers", "static_shared", "dynamic_shared", "local_bytes"]
     same = ["device", *dimensions, *facts]
     shapes = profile.scan("kernel_shapes")
     if name is not None:
         shapes = shapes.filter(pl.col("name") == name)
-    # By shape first: there are millions of launches, and few shapes.
+    # First by shape: there are millions of launches, but few shapes.
     took = profile.scan("kernels").group_by("process", "shape").agg(launches=pl.len(), time=took_ns())
     rows = (
         shapes.select("process", "name", *same, shape="id")
@@ -234,7 +235,7 @@ def _all_shapes(profile: OpenedProfile, name: str | None = None) -> Iterator[tup
 
 
 def _samples(profile: OpenedProfile, name: str) -> pl.DataFrame:
-    """cubin, offset, reason (short), samples, not_issued: all processes and windows together."""
+    """cubin, offset, reason (short), samples, not_issued: summed over processes and windows."""
     functions = sampled_functions(profile).lazy().filter(pl.col("name") == name)
     counters = [
         samples_of_counter(profile, not_issued=not_issued).rename({"count": column})
@@ -266,7 +267,7 @@ def _instructions(profile: OpenedProfile, cubin: int, name: str, samples: pl.Dat
 
 
 def _of_code(profile: OpenedProfile, table: str, cubin: int, name: str, columns: Sequence[str]) -> list[Any]:
-    """Rows of a table that sealing derives from cubins, where it could."""
+    """Rows of a table that sealing derives from cubins, if it exists."""
     if not profile.has(table):
         return []
     return profile.scan(table).filter(pl.col("cubin") == cubin, pl.col("function") == name).select(columns).collect().rows()
@@ -290,7 +291,7 @@ def _files(texts: SourceTexts, instructions: Sequence[Instruction]) -> tuple[Sou
 
 
 def _line(text: SourceText, number: int, within: Sequence[Instruction]) -> Line:
-    """`within`: instructions on this line or inlined into it."""
+    """`within`: the instructions on this line or inlined into it."""
     own = [instruction for instruction in within if (instruction.chain[0].file, instruction.chain[0].line) == (text.path, number)]
     blocks: dict[tuple[CodeLine, ...], list[Instruction]] = defaultdict(list)
     for instruction in own:

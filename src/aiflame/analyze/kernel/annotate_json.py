@@ -1,4 +1,4 @@
-"""A kernel in detail, for programs. Keys are only ever added; percentages refer to the samples of the shown cubin."""
+"""A kernel in detail, as JSON. Keys are only ever added; percentages refer to the samples of the shown cubin."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from aiflame.resolve.device.stall_reasons import meaning
 
 
 def to_json(answer: Annotation, scope: dict[str, object] | None = None) -> str:
-    """`scope`: of its launches and their time; all else counts in the whole run."""
+    """`scope`: the scope of its launches and their time; everything else covers the whole run."""
     whole = answer.count.samples
     document = {
         "schema": schema("annotate"),

@@ -1,5 +1,5 @@
-"""Which kernel does a person mean? By its exact name, else by a part of it, else by a regular expression; a Triton kernel also by the names
-of its specializations."""
+"""Chooses the kernel that a name means: its exact name, otherwise a part of it, otherwise a regular expression; for a Triton kernel also
+the names of its specializations."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _NAME_WIDTH = 60
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """A kernel that ran or was sampled; a device function that was not inlined is one too, without launches."""
+    """A kernel that ran or was sampled, or a device function that was not inlined, which has no launches."""
 
     name: str
     """as compiled"""
@@ -40,8 +40,8 @@ class Kernel:
 
 
 def kernels(profile: OpenedProfile, in_steps: pl.DataFrame | None = None) -> list[Kernel]:
-    """All kernels of a profile, the hottest first: by samples, then by GPU time. `in_steps`: their launches there alone count
-    (`scope.kernels_in_steps`); samples are not known by step."""
+    """All kernels of a profile, the hottest first: by samples, then by GPU time. `in_steps`: only their launches there count
+    (`scope.kernels_in_steps`); the step of a sample is unknown."""
     executed = (
         profile.scan("kernels")
         .group_by("process", "shape")
@@ -71,13 +71,13 @@ def kernels(profile: OpenedProfile, in_steps: pl.DataFrame | None = None) -> lis
 
 
 def took_ns() -> pl.Expr:
-    """GPU time of rows of `kernels`, summed up; a damaged record counts as little."""
+    """The GPU time of rows of `kernels`, summed; damaged records are limited."""
     ended = pl.col("end_ns") > pl.col("start_ns")
     return pl.when(ended).then(pl.col("end_ns") - pl.col("start_ns")).otherwise(0).clip(upper_bound=LONGEST_NS).sum().cast(pl.Int64)
 
 
 def choose(every: Sequence[Kernel], wanted: str) -> list[Kernel]:
-    """The kernels that `wanted` may mean, the hottest first; at least one."""
+    """The kernels that `wanted` matches, the hottest first; at least one."""
     if not every:
         raise AiflameError("no GPU kernel ran in this profile: record a program that uses a GPU")
     for matches in _matchers(wanted):
@@ -87,7 +87,7 @@ def choose(every: Sequence[Kernel], wanted: str) -> list[Kernel]:
 
 
 def hottest(every: Sequence[Kernel]) -> str:
-    """A line that names the hottest kernels, as suggestions."""
+    """A line that suggests the hottest kernels."""
     return "the hottest are " + ", ".join(cut(clean(kernel.short), _NAME_WIDTH) for kernel in every[:_NAMED])
 
 
@@ -102,7 +102,7 @@ def _matchers(wanted: str) -> list[Callable[[str], bool]]:
 
 
 def _names(profile: OpenedProfile) -> dict[str, tuple[str, str]]:
-    """Short and full name of names as compiled; recordings of OpenCL alone have no such table."""
+    """Short and full names by names as compiled; recordings with OpenCL alone have no such table."""
     if not profile.has("kernel_names"):
         return {}
     rows = profile.table("kernel_names").select("name", "short", "full").rows()

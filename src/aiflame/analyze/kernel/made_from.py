@@ -1,4 +1,4 @@
-"""The sources of a compiled kernel for its page: its ops with their layers and lines, and the files that were kept."""
+"""The origins of a compiled kernel for its page: its ops with their layers and lines, and the files that --keep-ir stored."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from aiflame.resolve.fused_ops import provenance
 
 
 def made_from(profile: OpenedProfile, kernel: str) -> tuple[str, ...]:
-    """`aten::gelu (layers.3, model.py:11)`: each once, for all calls of the kernel."""
+    """`aten::gelu (layers.3, model.py:11)`: each op once, for all calls of the kernel."""
     sources = provenance(profile.table("kernel_origins"))
     calls = sources.calls.filter(pl.col("kernel") == kernel)
     parts = sources.parts.join(calls.select("set").unique(), on="set", how="semi")
@@ -22,7 +22,7 @@ def made_from(profile: OpenedProfile, kernel: str) -> tuple[str, ...]:
 
 
 def kept(profile: OpenedProfile, kernel: str) -> tuple[str, ...]:
-    """The files that --keep-ir left in the profile's folder for this kernel and for its graphs."""
+    """The files that --keep-ir stored in the profile for this kernel and its graphs."""
     modules = provenance(profile.table("kernel_origins")).calls.filter(pl.col("kernel") == kernel)["module"].unique()
     of_graph = (pl.col("kernel") == "") & pl.col("module").is_in(modules.to_list())
     files = profile.table("kept_files").filter((pl.col("kernel") == kernel) | of_graph)

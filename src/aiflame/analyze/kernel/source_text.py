@@ -1,6 +1,6 @@
-"""The text of source files that a profile names: as it was stored in the profile, else from a folder that the reader points to.
+"""The texts of source files that a profile names: as stored in the profile, otherwise from a folder that the reader chooses.
 
-Nothing else is read: a profile may come from a stranger, and could name any file of the reader's.
+No other file is read: a profile may come from a stranger, and could name any file of the reader's.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from aiflame.profile.tables.interface import OpenedProfile
 
 _LARGEST = 16 << 20
 _DEEPEST = 64
-"""Components of a path that are tried."""
+"""The most components of a path that are tried."""
 
 
 class Origin(str, Enum):
     PROFILE = "profile"
     SOURCE_PATH = "source-path"
-    """A folder of the reader's, who has to know whether it has the same version."""
+    """The text comes from a folder of the reader, who must know whether its version is the same."""
     MISSING = "missing"
 
 
@@ -34,12 +34,12 @@ class SourceText:
     lines: tuple[str, ...] = ()
 
     def line(self, number: int) -> str | None:
-        """Lines count from 1; None where the text is not known."""
+        """Lines count from 1; None if the text is unknown."""
         return self.lines[number - 1] if 0 < number <= len(self.lines) else None
 
 
 class SourceFolder:
-    """`--source-path DIR`: a source file is looked up below it by the tail of its path, the longest first."""
+    """`--source-path DIR`: a source file is looked up in it by the end of its path, the longest end first."""
 
     def __init__(self, folder: Path) -> None:
         if not folder.is_dir():
@@ -56,7 +56,7 @@ class SourceFolder:
         return None
 
     def _text(self, path: Path) -> str | None:
-        """None for a file to which a link leads out of the folder."""
+        """None if a link leads out of the folder."""
         try:
             real = path.resolve(strict=True)
             if not real.is_relative_to(self._folder) or not stat.S_ISREG(real.lstat().st_mode):
@@ -70,7 +70,7 @@ class SourceFolder:
 
 
 class SourceTexts:
-    """Source texts of one profile. `folder`: the reader's `--source-path`."""
+    """The source texts of one profile. `folder`: the reader's `--source-path`."""
 
     def __init__(self, profile: OpenedProfile, folder: SourceFolder | None = None) -> None:
         self._profile, self._folder = profile, folder
@@ -88,8 +88,8 @@ class SourceTexts:
         return self._folder is not None
 
     def all(self, more: Iterable[str] = ()) -> dict[str, str]:
-        """Every text that is known, by the path that the profile's lines name. `more`: files beside those of GPU code that the reader's
-        folder may have."""
+        """All available texts, by the paths in the profile's lines. `more`: files besides those of GPU code that the reader's folder may
+        have."""
         texts = dict(self._stored)
         if self._folder is not None:
             of_kernels = self._profile.scan("gpu_lines").select("file").unique().collect() if self._profile.has("gpu_lines") else None

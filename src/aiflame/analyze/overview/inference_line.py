@@ -1,4 +1,4 @@
-"""Inference in one line: how long the model's steps took, and how many tokens a second that is, where tokens are known."""
+"""Inference in one line: the duration of the model's steps, and the tokens a second, if tokens are known."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from aiflame.attribute.arrays.order import in_order
 from aiflame.attribute.meaning.phases import Phase
 
 NO_CACHE = 0.9
-"""Of all steps: so many are given just one token of each sequence more than the step before."""
+"""A share of all steps: those that are given exactly one token of each sequence more than the previous step."""
 FEW_STEPS = 10
-"""Fewer do not show that inputs grow."""
+"""Fewer steps do not show whether inputs grow."""
 MANY_STEPS = 100
-"""With fewer, the 99th percentile is the slowest step."""
+"""With fewer steps, the 99th percentile is the slowest step."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """Steps of one kind."""
+    """Steps of one kind: decode, prefill or others."""
 
     steps: int
     median_ns: int
-    """From its beginning to its end; of one that a decode step follows, to the beginning of that. Without those that warm up."""
+    """From the begin of a step to its end, or if a decode step follows, to that step's begin. Without steps that warm up."""
     sequences: int
-    """Each was given tokens of so many; 0: not always the same, or not known."""
+    """The number of sequences in each step; 0: it varies, or is unknown."""
     tokens_per_s: float
-    """Made by decoding, read by a prefill; 0: not known."""
+    """Tokens that decoding produced, or that prefills read; 0: unknown."""
     p99_ns: int
-    """Of 100 steps, one takes longer; 0: they are too few."""
+    """One of 100 steps takes longer than this; 0: there are too few steps."""
 
     @property
     def text(self) -> str:
@@ -41,33 +41,33 @@ class Kind:
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """Steps that are given all tokens again, and one more, and the cost of the tokens before."""
+    """Steps that are given all earlier tokens again, and one more; and the cost of these tokens."""
 
     steps: int
     few_tokens: int
     few_ns: int
     many_tokens: int
     many_ns: int
-    """Median of the tenth of the steps with fewest tokens of a sequence, and of the tenth with most."""
+    """Median of the tenth of the steps with fewest tokens in a sequence, and of the tenth with most."""
     more_ns: int
-    """By which all steps together took longer than if each were one of the former."""
+    """How much longer all steps together took than if each had as few tokens."""
 
 
 @dataclass(frozen=True, slots=True)
 class Inference:
-    """Of the process whose steps of inference take longest."""
+    """The inference of the process whose steps take longest."""
 
     decode: Kind | None
     prefill: Kind | None
     other: Kind | None
-    """Steps of which it is not known whether they decode."""
+    """Steps of which it is unknown whether they decode."""
     requests: int
-    """A prefill each, followed by decode steps for the same number of sequences; 0: not known, as where requests are batched anew in
-    each step."""
+    """The number of prefills that are each followed by decode steps for the same number of sequences; 0: unknown, because requests are
+    batched anew in each step."""
     growing: bool
-    """Each step is given all tokens again, and one more: no cache keeps keys and values."""
+    """Each step is given all earlier tokens again, and one more: no cache holds keys and values."""
     growth: Growth | None
-    """Of such steps."""
+    """The cost of growing steps."""
 
     @property
     def text(self) -> str:
@@ -91,8 +91,8 @@ class Inference:
 
 
 def inference(steps: pl.DataFrame, times: pl.DataFrame, first: dict[int, int]) -> Inference | None:
-    """`steps`: `meaning.steps.Steps.rows`; `times`: STEP_TIMES; `first`: the first steady step of each process. None: it trains, or has no
-    steps."""
+    """`steps`: `meaning.steps.Steps.rows`; `times`: STEP_TIMES; `first`: the first steady step of each process. None: the program trains,
+    or has no steps."""
     of_steps = steps.filter(pl.col("called_ns") > 0).select(pl.col("process", "step").cast(pl.Int64), "phase", "sequences", "tokens")
     rows = _beside(times, in_order(of_steps, "process", "step"))
     if rows.is_empty():
@@ -109,7 +109,7 @@ def inference(steps: pl.DataFrame, times: pl.DataFrame, first: dict[int, int]) -
 
 
 def _beside(times: pl.DataFrame, of_steps: pl.DataFrame) -> pl.DataFrame:
-    """A join by process and step of rows that are in this order. There are millions where each step has a row in both."""
+    """Joins rows that are sorted by process and step. If each step has a row in both, millions of rows need no real join."""
     times = times.select("process", "step", "begin_ns", "took")
     key = ["process", "step"]
     if len(times) == len(of_steps) and times.select(key).equals(of_steps.select(key)):

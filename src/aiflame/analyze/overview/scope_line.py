@@ -1,4 +1,4 @@
-"""The scope of a profile in one line: its steps, how long they took, and all that is left out."""
+"""The scope of a profile in one line: its steps, their duration, and the parts of the run that it leaves out."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from aiflame.attribute.meaning.ops import ops
 from aiflame.profile.folder.meta import Meta
 
 WORTH_NAMING = 0.005
-"""Least share of the whole run: the line leaves shorter parts out."""
+"""Smallest share of the whole run that the line names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,30 +30,30 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class ScopeLine:
-    """The scope of a profile; where several processes have steps, that of the process whose steps take longest."""
+    """The scope of a profile; if several processes have steps, that of the process whose steps take longest."""
 
     whole_run: bool
     first: int
     last: int
-    """Numbers of steps; -1 of the whole run."""
+    """Numbers of steps; -1 if the scope is the whole run."""
     steps: int
     processes: int
-    """Processes that have such steps."""
+    """The number of processes with such steps."""
     took_ns: int
     duration_ns: int
     """Duration of the whole run."""
     idle_ns: int
-    """Time in which the devices of all processes had nothing to do in the scope, …"""
+    """Idle time of the devices of all processes in the scope, …"""
     devices_ns: int
-    """… of the time that they were looked at; 0 without devices."""
+    """… and all their time in it; 0 without devices."""
     left_out: tuple[Part, ...]
     """Parts of the run outside of the scope, in the order of time."""
     of_which: tuple[Part, ...]
-    """Compilation and autotuning within these parts; of the whole run, within it."""
+    """Compilation and autotuning within these parts; if the scope is the whole run, within it."""
     why: str
-    """Reason for the whole run, where that is not only that nothing repeats."""
+    """The reason why the scope is the whole run, if it is not simply that no steps repeat."""
     inference: Inference | None = None
-    """The steps of inference in the whole run, as they are numbered there."""
+    """The steps of inference in the whole run."""
 
     @property
     def text(self) -> str:
@@ -72,12 +72,12 @@ class ScopeLine:
 
     @property
     def steps_text(self) -> str:
-        """Which steps they are."""
+        """The steps in the scope, by their numbers."""
         numbers = f"steps {self.first} to {self.last}" if self.last > self.first else f"step {self.first}"
         return numbers + (f" of each of {self.processes} processes" if self.processes > 1 else "")
 
     def with_switch(self, command: str = "") -> str:
-        """With the way to see the other scope: an option of the command, which may be named."""
+        """The line, with the way to see the other scope: an option of the command, which may be named."""
         return self.text if self.whole_run else f"{self.text} ({command}--whole-run has all)"
 
     def to_json(self) -> dict[str, object]:
@@ -91,7 +91,7 @@ class ScopeLine:
 
     @property
     def idle_text(self) -> str:
-        """How idle the devices were; "" where no device was used."""
+        """How idle the devices were; "" if no device was used."""
         if not self.devices_ns:
             return ""
         return f"GPU idle {self.idle_ns / self.devices_ns:.1%} of {amount(self.devices_ns, 'ns')}: {amount(self.idle_ns, 'ns')}"
@@ -139,7 +139,7 @@ def scope_line(analysis: ProfileAnalysis, meta: Meta) -> ScopeLine:
 
 
 def _parts(first: int, warm: int, begin: int, end: int, took: int, began: int, ended: int) -> Iterator[Part]:
-    """`first`: when the first step began, `warm`: how many warm up; steady steps `took` so long between `begin` and `end`."""
+    """`first`: when the first step began; `warm`: how many steps warm up; steady steps `took` this long between `begin` and `end`."""
     yield Part("start-up", max(first - began, 0))
     yield Part("first step" if warm == 1 else f"first {warm} steps", max(begin - first, 0))
     yield Part("between steps", max(end - begin - took, 0))
@@ -147,15 +147,15 @@ def _parts(first: int, warm: int, begin: int, end: int, took: int, began: int, e
 
 
 def _idle(analysis: ProfileAnalysis) -> tuple[int, int]:
-    """How long devices were idle in the scope, and how long that is."""
+    """How long devices were idle in the scope, and the length of all their time in it."""
     used = occupancy(analysis, analysis.devices, analysis.per_step)
     states = used if steady_scope(analysis.profile) is None else [one.in_steps for one in used if one.in_steps is not None]
     return sum(one.idle_ns for one in states), sum(getattr(one, f"{state}_ns") for one in states for state in STATES)
 
 
 def _compiled(analysis: ProfileAnalysis, before: int) -> Iterator[Part]:
-    """How long the thread that compiled, or tried kernels, longest did so before a moment: between two neighbours of its launches and
-    samples that both did, it went on."""
+    """How long the thread that compiled or autotuned longest did so before a moment. Between two neighbouring launches or samples that both
+    belong to it, it counts as continuing."""
     profile = analysis.profile
     stacks = ops(profile)
     if not stacks.compiler.any():
@@ -185,12 +185,12 @@ def _compiled(analysis: ProfileAnalysis, before: int) -> Iterator[Part]:
 
 
 def host_steps(analysis: ProfileAnalysis) -> pl.DataFrame:
-    """Steps with the columns of `DeviceJoin.steps`: by launches, or in programs without a device by CPU samples and calls of layers."""
+    """Steps with the columns of `DeviceJoin.steps`: from launches, or in programs without a device from CPU samples and calls of layers."""
     return analysis.steps if analysis.ran_on_devices or analysis.cpu is None else analysis.cpu.steps
 
 
 def duration(meta: Meta, analysis: ProfileAnalysis) -> int:
-    """The duration of the recording, or the end of its last record where its own end is missing."""
+    """The duration of the recording, or the end of its last record if its end is missing."""
     if meta.ended is not None:
         return max(meta.ended.monotonic_ns - meta.started.monotonic_ns, 0)
     ends = [int(device.every.end[-1]) for device in analysis.devices]

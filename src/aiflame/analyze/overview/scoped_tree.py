@@ -1,4 +1,4 @@
-"""The tree of a profile's scope, with the line that says which it is."""
+"""The tree of a profile's scope, with the line that describes the scope."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from aiflame.profile.tables.interface import OpenedProfile
 @dataclass(frozen=True, slots=True)
 class ScopedTree:
     tree: Tree
-    """Raw; without idle time where steps are the scope, or nobody asked for it: `line` says how much there is."""
+    """With every frame as recorded. Without idle time if the scope is steps, or if it was not asked for; `line` says how much there is."""
     line: ScopeLine
     analysis: ProfileAnalysis
     idle: tuple[tuple[str, int], ...] = ()
@@ -28,7 +28,7 @@ class ScopedTree:
 def scoped_tree(
     profile: OpenedProfile, metric: str, by: str, detail: str | None = None, *, whole_run: bool = False, keep_idle: bool = False
 ) -> ScopedTree:
-    """Builds a tree as `trees.build.tree` does, for the scope or, with `whole_run`, for everything."""
+    """Builds a tree as `trees.build.tree` does, for the scope, or with `whole_run` for the whole run."""
     analysis = analysis_of(profile, whole_run=whole_run)
     shared = profile_analysis(analysis)
     line = scope_line(shared, profile.meta)

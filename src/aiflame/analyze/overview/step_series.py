@@ -1,4 +1,4 @@
-"""The times of steps, one after another, with the states of their devices: for a picture of them."""
+"""The times of consecutive steps, with the states of their devices, for a chart."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from aiflame.analyze.overview.scope_line import host_steps
 from aiflame.analyze.step_times import step_times
 
 MOST_POINTS = 1000
-"""A picture is not wider. Of neighbours that share a place, the longest is shown: it is the one that is looked for."""
+"""The most points of a chart. Of neighbours that share a point, the longest step is shown, since people look for it."""
 MOST_PROCESSES = 16
 
 
@@ -25,9 +25,9 @@ class StepSeries:
     begin_ns: tuple[int, ...]
     took_ns: tuple[int, ...]
     states: dict[str, tuple[int, ...]]
-    """Times of its devices' states, on average: STATES of `occupancy`; empty where no device was used."""
+    """Mean times of its devices' states: STATES of `occupancy`; empty if no device was used."""
     of: int
-    """How many steps it had in all."""
+    """The number of all its steps."""
 
 
 def step_series(analysis: ProfileAnalysis) -> list[StepSeries]:

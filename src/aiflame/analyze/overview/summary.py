@@ -28,7 +28,7 @@ from aiflame.profile.schema.kinds import Kind
 from aiflame.profile.tables.interface import Tables
 
 MOST_PARTS = 20
-"""Layers, and programs, that a summary lists; the tables have all."""
+"""The most layers and programs in a summary; the tables have all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class Part:
 class Summary:
     command: str
     started: str
-    """ISO 8601 in UTC, "" when unknown."""
+    """ISO 8601 in UTC, "" if unknown."""
     duration_ns: int
     exit_status: int | None
     complete: bool
@@ -70,25 +70,25 @@ class Summary:
     system: str
     """The operating system: `Linux 6.1`."""
     aiflame: str
-    """Version that recorded it."""
+    """Version of aiflame that recorded it."""
     scope: ScopeLine
     programs: tuple[Program, ...]
-    """The first MOST_PARTS."""
+    """The first MOST_PARTS programs."""
     processes: int
     threads: int
     devices: tuple[str, ...]
     notes: tuple[str, ...]
     """Failures to record or to read something."""
     metric: str
-    """The metric of `phases` and `layers`, which belong to the scope, and of `unattributed`; "" where there is none."""
+    """The metric of `phases` and `layers`, which cover the scope, and of `unattributed`; "" if there is none."""
     metrics: tuple[MetricTotal, ...]
     occupancy: tuple[Occupancy, ...]
     steps: Steps | None
     phases: tuple[Part, ...]
     layers: tuple[Part, ...]
-    """The longest ones; time in an inner layer does not count for the outer one."""
+    """Those with the most time; time in an inner layer does not count for the outer one."""
     unattributed: float
-    """Share of the metric whose code is not known."""
+    """The share of the metric whose code is unknown."""
     estimated: bool
     """The time of fused kernels was divided over layers by an estimate."""
 

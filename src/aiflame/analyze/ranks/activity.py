@@ -1,7 +1,7 @@
-"""The activity of a rank on one line of time: when it computed, when it copied, and single pieces of work with their context.
+"""The activity of a rank over time: when it computed, when it copied, and single pieces of work with their context.
 
-It comes from kernels, copies and gaps on devices; without devices from CPU samples and the time between them; without samples from the
-time between calls that communicate.
+It comes from kernels, copies and gaps on devices; without devices from CPU samples and the time between them; without samples from the time
+between calls that communicate.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ Rule = Literal["devices", "samples", "calls"]
 
 
 class Cause(IntEnum):
-    """A rank's activity, as the reason for its lateness."""
+    """The activity of a rank that explains its lateness."""
 
     COMPUTE = 0
     COPY = 1
     DATA = 2
-    """It waited for data."""
+    """The rank waited for data."""
     LAUNCH = 3
-    """A device waited for the next launch, or for its own beginning."""
+    """A device waited for the next launch, or to begin the launched work."""
     HOST = 4
-    """A device had nothing to do while the program did something of its own."""
+    """A device was idle while the program did something else."""
     WAIT = 5
     """The program was on no CPU: it slept, or waited for something."""
     UNKNOWN = 6
@@ -63,9 +63,9 @@ class Activity:
     rule: Rule
     computing: Spans
     copying: Spans
-    """While memory was moved, also during other work."""
+    """The time in which memory was copied, also during other work."""
     items: pl.DataFrame
-    """ITEMS: all that took time, gaps too; in any order. Work that overlaps counts for each."""
+    """ITEMS: all activities that took time, including gaps, in any order. Activities that overlap each count."""
     sites: pl.DataFrame
     """SITES"""
 
@@ -74,7 +74,7 @@ def taken_out(spans: Spans, other: Spans) -> Spans:
     """The parts of `spans` outside of `other`."""
     if not len(spans) or not len(other):
         return spans
-    # At each edge, whether we are inside of either.
+    # At each edge, whether it is inside of either.
     edges = np.concatenate([spans.begin, spans.end, other.begin, other.end])
     inner = np.repeat([1, -1, 0, 0], [len(spans)] * 2 + [len(other)] * 2)
     outer = np.repeat([0, 0, 1, -1], [len(spans)] * 2 + [len(other)] * 2)

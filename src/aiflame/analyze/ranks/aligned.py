@@ -1,4 +1,4 @@
-"""A profile of several hosts with clocks aligned by the collectives of their ranks, as far as its calls were traced."""
+"""Aligns the clocks of a profile of several hosts by the collectives of their ranks, if its calls were traced."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from aiflame.profile.ranks.rank_of import NONE
 from aiflame.profile.ranks.ranked import Ranked
 
 DOUBTFUL_NS = 1_000_000
-"""A larger remaining uncertainty is noted."""
+"""A larger remaining uncertainty becomes a note."""
 
 
 def by_meetings(profile: Ranked) -> Ranked:
-    """The profile with aligned clocks; unchanged where all ranks ran on one host."""
+    """The profile with aligned clocks; unchanged if all ranks ran on one host."""
     if len({part.host for part in profile.parts}) < 2:
         return profile
     processes = with_ranks(profile.table("processes"), profile.table("ranks"))
     ranks = processes.filter(pl.col("rank") != NONE).select(pl.col("process").cast(pl.Int64), "rank")
     meeting_calls = calls_that_meet(profile, int(profile.scan("ranks").select(pl.col("size").max()).collect().item() or 0))
-    # The other ranks communicate with the first of a rank's processes that has collectives.
+    # Each process's first rank that has collectives represents its other ranks.
     rows = meeting_calls.join(ranks, on="process", how="inner").filter(pl.col("process") == pl.col("process").min().over("rank"))
     number = rows.select(pl.struct("group", "number").rank("dense").cast(pl.Int64)).to_series().to_numpy()
     moved, clocks = aligned(profile, Meetings(rows["rank"].to_numpy(), number, rows["begin_ns"].to_numpy(), rows["end_ns"].to_numpy()))

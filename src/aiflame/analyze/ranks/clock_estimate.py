@@ -1,10 +1,10 @@
-"""How far the clocks of hosts are apart, by the collectives in which their ranks took part.
+"""Estimates the differences between the clocks of hosts from the collectives of their ranks.
 
-No rank leaves a barrier or an all-reduce before all have come. Each such collective bounds the difference of two clocks from both sides;
-a bound is off by the time that its message took. And all ranks leave at nearly the same time. Where both bounds are close, the middle
-between the closest ones is taken, as NTP does, so that variations of latency drop out. Where one bound is far off, since the same rank
-always comes last, the median difference of the moments at which ranks leave decides. The offset of a clock that runs faster than another
-is a line over time instead of a constant.
+No rank leaves a barrier or an all-reduce before all have come. Each such collective bounds the difference of two clocks from both sides; a
+bound is off by the time that its message took. Moreover, all ranks leave at nearly the same time. If both bounds are close, the middle
+between the closest ones is used, as in NTP, so that variations of latency cancel out. If one bound is far off, because the same rank always
+comes last, the median difference of the moments at which ranks leave is used. If one clock runs faster than another, its offset is a line
+over time instead of a constant.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from aiflame.profile.ranks.ranked import Ranked
 from aiflame.profile.ranks.shifts import SAME, Shift
 
 FEW = 4
-"""Meetings: fewer only give bounds."""
+"""With fewer collectives there are only bounds."""
 CLOSE_NS = 100_000
-"""Bounds that are so close to each other are better than how ranks leave, however alike they leave."""
+"""Bounds this close to each other are better than the times at which ranks leave, however similar these are."""
 FASTEST = 1e-3
-"""No clock runs faster or slower by more."""
+"""The largest relative difference between the rates of two clocks."""
 _WINDOWS, _LEAST_WINDOWS, _IN_WINDOW = 64, 8, 4
 
 
@@ -34,25 +34,25 @@ class Meetings:
 
     rank: Ints
     number: Ints
-    """of the collective, equal on all its ranks and unique"""
+    """number of the collective, equal on all its ranks and unique"""
     begin_ns: Ints
     end_ns: Ints
 
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """How a clock reads on that of the first."""
+    """The relation of a clock to the first clock."""
 
     shift: Shift
     half_width_ns: int | None
-    """the clock cannot be further off than that, up or down; None: no collective that ranks share"""
+    """the clock cannot be off by more than this, in either direction; None: the ranks share no collective"""
     spread_ns: int
-    """how differently ranks leave, as a standard deviation"""
+    """standard deviation of the times at which ranks leave"""
     meetings: int
     refused: int
-    """meetings that contradict the others: they were taken for one and are several, or a clock was set"""
+    """the number of meetings that contradict the others: they were matched wrongly, or a clock was set"""
     by_leaving: bool = False
-    """One rank always came last: the median of the times at which ranks left decided."""
+    """One rank always came last, so the median of the times at which ranks left was used."""
 
     @property
     def residual_ns(self) -> int | None:
@@ -65,7 +65,7 @@ UNKNOWN = Clock(SAME, None, 0, 0, 0)
 
 
 def clocks(meetings: Meetings, clock_of: Mapping[int, int] | None = None) -> dict[int, Clock]:
-    """For each clock how it reads on the one with the lowest number. `clock_of`: of each rank; without, each has its own."""
+    """The relation of each clock to the one with the lowest number. `clock_of`: the clock of each rank; by default each has its own."""
     ranks, row = np.unique(meetings.rank, return_inverse=True)
     of_rank = np.array([rank if clock_of is None else clock_of[int(rank)] for rank in ranks], dtype=np.int64)
     numbers = sorted({*of_rank.tolist(), *(clock_of.values() if clock_of else ())})
@@ -81,7 +81,7 @@ def clocks(meetings: Meetings, clock_of: Mapping[int, int] | None = None) -> dic
 
 
 def aligned(profile: Ranked, meetings: Meetings) -> tuple[Ranked, dict[int, Clock]]:
-    """The profile with the clocks of its hosts moved by the meetings of their ranks; and for each rank its clock before that.
+    """The profile with the clocks of its hosts aligned by the meetings of their ranks; and the earlier clock of each rank.
 
     `meetings` have the times of this profile."""
     hosts = list(dict.fromkeys(part.host for part in profile.parts))
@@ -103,10 +103,10 @@ def aligned(profile: Ranked, meetings: Meetings) -> tuple[Ranked, dict[int, Cloc
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """The collectives of one clock's ranks, on that clock."""
+    """The collectives of the ranks on one clock, in its time."""
 
     number: Ints
-    """ascending, each once"""
+    """ascending, without repetitions"""
     came: Ints
     """when the last rank came"""
     left: Ints
@@ -126,7 +126,7 @@ def _seen(meetings: Meetings, clock: Ints, numbers: list[int]) -> dict[int, _See
 
 
 def _nearest(seen: Mapping[int, _Seen], number: int, placed: Mapping[int, Clock]) -> tuple[int, int]:
-    """The first of the placed clocks, where the two share many meetings, else the one with most common meetings; and their number."""
+    """The first of the placed clocks, if the two share many meetings, otherwise the one with most common meetings; and their number."""
     common = {other: len(np.intersect1d(seen[number].number, seen[other].number, assume_unique=True)) for other in placed}
     first = next(iter(placed))
     best = first if common[first] >= FEW else max(common, key=lambda other: common[other])
@@ -134,7 +134,7 @@ def _nearest(seen: Mapping[int, _Seen], number: int, placed: Mapping[int, Clock]
 
 
 def _fit(first: _Seen, other: _Seen) -> Clock:
-    """How `other` reads on `first`."""
+    """The relation of `other` to `first`."""
     _, mine, its = np.intersect1d(first.number, other.number, assume_unique=True, return_indices=True)
     at = int(np.median(other.left[its]))
     time = (other.left[its] - at).astype(np.float64)
@@ -143,7 +143,7 @@ def _fit(first: _Seen, other: _Seen) -> Clock:
     leaving = leaving - drift * time
     least = np.sort(first.came[mine] - other.left[its] - drift * time)[::-1]
     most = np.sort(first.left[mine] - other.came[its] - drift * (other.came[its] - at))
-    # Of bounds that contradict each other as few as possible are refused.
+    # As few as possible of the bounds that contradict each other are refused.
     fits = np.flatnonzero(least <= most)
     if not len(fits):
         return Clock(SAME, None, 0, len(mine), len(mine))

@@ -1,6 +1,6 @@
 """The clocks of ranks: CLOCK_MONOTONIC counts from the start of each host.
 
-CLOCK_REALTIME gives the difference between hosts, as well as they keep it; the collectives of their ranks give it better
+CLOCK_REALTIME gives the difference between hosts, as precisely as they keep it; the collectives of their ranks give it better
 (`analyze/ranks/clock_estimate.py`).
 """
 
@@ -19,29 +19,29 @@ from aiflame.profile.ranks.shifts import SAME, Shift
 
 @dataclass(frozen=True, slots=True)
 class Clocks:
-    """The clock of each rank. A rank that is not in it has the first rank's clock."""
+    """The clock of each rank. A rank without an entry has the first rank's clock."""
 
     shifts: Mapping[int, Shift] = field(default_factory=dict)
     residual_ns: Mapping[int, int | None] = field(default_factory=dict)
-    """The possible error of ranks on another host than the first; None: unknown."""
+    """The possible error for ranks on another host than the first; None: unknown."""
 
     def moved(self, rank: int, moments: Ints) -> Ints:
-        """Moments of a rank, moved to the clock of the first rank."""
+        """Moments of a rank, converted to the clock of the first rank."""
         return self.shifts.get(rank, SAME).moments(moments)
 
 
 def clocks_of(facts: Sequence[RankFacts]) -> Clocks:
-    """Ranks of one boot of one host have one clock."""
+    """The clocks of ranks. Those of one boot of one host have one clock."""
     return _clocks(facts, {one.rank: Shift(one.realtime_ns - facts[0].realtime_ns) for one in facts})
 
 
 def residuals_of(facts: Sequence[RankFacts]) -> dict[int, int | None]:
-    """The residuals of clocks that were aligned before."""
+    """The possible errors of clocks that were aligned before."""
     return dict(_clocks(facts, dict.fromkeys((one.rank for one in facts), SAME)).residual_ns)
 
 
 def _clocks(facts: Sequence[RankFacts], rough: Mapping[int, Shift]) -> Clocks:
-    """`rough`: how each rank's clock reads on the first one's, to milliseconds."""
+    """`rough`: the relation of each rank's clock to the first one's, to milliseconds."""
     hosts = list(dict.fromkeys((one.host, one.boot) for one in facts))
     if len(hosts) < 2:
         return Clocks()
@@ -56,7 +56,7 @@ def _clocks(facts: Sequence[RankFacts], rough: Mapping[int, Shift]) -> Clocks:
 
 
 def _meetings(facts: Sequence[RankFacts], rough: Mapping[int, Shift]) -> Meetings:
-    """All collectives that nobody leaves before all have come."""
+    """All collectives that no rank leaves before all have come."""
     groups: dict[str, int] = {}
     parts = []
     for one in facts:

@@ -1,7 +1,7 @@
-"""The collectives of a rank: calls and kernels of all members of a group, and how those of different ranks are matched.
+"""The collectives of a rank: calls and kernels in which all members of a group take part, and how those of different ranks are matched.
 
-The n-th collective of a group is the same on all its members: a group is identified by its backend, its members, and the number of earlier
-groups with these members, since no two processes have the same handle for it.
+The n-th collective of a group is the same on all its members. A group is identified by its backend, its members, and the number of earlier
+groups with these members, since each process has another handle for it.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ from aiflame.profile.tables.interface import Tables
 
 
 class Sort(IntEnum):
-    """The kind of a call or a kernel of communication."""
+    """The kind of a communication call or kernel."""
 
     NONE = 0
-    """No communication: initialisation, bookkeeping."""
+    """No communication: initialization, bookkeeping."""
     MEETS = 1
-    """No rank leaves before all have come: all-reduce, all-gather, barrier …"""
+    """A collective that no rank leaves before all have come: all-reduce, all-gather, barrier …"""
     ROOTED = 2
-    """One member gives or gets: a broadcast, a reduction to one. A late member holds up the root, or members after it."""
+    """One member sends or receives: a broadcast, a reduction to one member. A late member delays the root, or members after it."""
     PAIR = 3
-    """Between two, or a wait for something that was begun before."""
+    """Between two ranks, or a wait for something that was begun before."""
 
 
 _SORTS = (
@@ -56,23 +56,23 @@ _SORTS = (
     (Sort.PAIR, "send/receive", r"send|recv|probe|mrecv"),
     (Sort.PAIR, "wait", r"wait|fence"),
 )
-"""Words in a name, small and without anything but letters; the first that is found decides."""
+"""Words in a name, in lower case and reduced to letters; the first match decides."""
 _BEGINS_ONLY = re.compile(r"MPI_I(?!nit|nfo|nter)[a-z]|MPI_.*_init(_c)?$")
-"""Calls of MPI that return before anything was communicated: the wait takes the time."""
+"""Calls of MPI that return before anything is communicated: the wait takes the time."""
 COMMUNICATES = (int(CallBackend.MPI), int(CallBackend.NCCL), int(CallBackend.TORCH))
 NAMES = ["", *(name for _, name, _ in _SORTS)]
 COLLECTIVES = {
     "group": pl.String,
     "number": pl.Int64,
-    "name": pl.String,  # of NAMES
+    "name": pl.String,  # row of NAMES
     "meets": pl.Boolean,  # Sort.MEETS
     "begin_ns": pl.Int64,
     "end_ns": pl.Int64,
     "bytes": pl.Int64,
     "thread": pl.Int64,  # process << 32 | row of `threads`
-    "blocking": pl.Boolean,  # its thread was in it all the time
+    "blocking": pl.Boolean,  # its thread was in it from begin to end
     "step": pl.Int64,  # -1: none
-    "phase": pl.Int64,  # Phase, in which it was begun; Communication where none is known
+    "phase": pl.Int64,  # Phase in which it was begun; Communication if unknown
     "layer": pl.String,
 }
 _CALLS = ("process", "thread", "group", "sort", "bytes", "begin_ns", "end_ns", "blocking", "id", "enqueues")
@@ -81,19 +81,19 @@ _CALLS = ("process", "thread", "group", "sort", "bytes", "begin_ns", "end_ns", "
 @dataclass(frozen=True, slots=True)
 class Communication:
     collectives: pl.DataFrame
-    """COLLECTIVES, in the order of their beginnings."""
+    """COLLECTIVES, in the order of their begins."""
     pairs: pl.DataFrame
-    """begin_ns, end_ns, thread and blocking of the other communication: sends, receives, waits."""
+    """begin_ns, end_ns, thread and blocking of other communication: sends, receives, waits."""
 
 
 def sort_of(name: str) -> tuple[Sort, str]:
-    """The sort of a function or a kernel by its name, and a readable name."""
+    """The sort of a function or kernel by its name, and a readable name."""
     row = _row(name)
     return (_SORTS[row - 1][0], NAMES[row]) if row else (Sort.NONE, "")
 
 
 def communication(join: DeviceJoin, size: int) -> Communication:
-    """Communication of one rank. `size`: the number of processes of the job, 0 if unknown."""
+    """The communication of one rank. `size`: the number of processes in the job, 0 if unknown."""
     calls = _calls(join.profile, size)
     kernels = _Kernels.of(join)
     rows = _of_devices(join, calls, kernels) if len(kernels.begin) else _of_cpus(join.profile, calls)
@@ -109,8 +109,8 @@ def communication(join: DeviceJoin, size: int) -> Communication:
 
 
 def calls_that_meet(profile: Tables, size: int) -> pl.DataFrame:
-    """process, group, number, begin_ns, end_ns of calls that no rank leaves before all have come; of all ranks in the profile. Asynchronous
-    calls of torch.distributed count too, as their rows end when the work is done."""
+    """process, group, number, begin_ns, end_ns of calls that no rank leaves before all have come, for all ranks in the profile.
+    Asynchronous calls of torch.distributed are included, since their rows end when the work is done."""
     calls = _calls(profile, size)
     sorts = np.array([Sort.NONE, *(sort for sort, _, _ in _SORTS)])[calls["sort"].to_numpy()]
     collective = calls.with_columns(meets=pl.Series(sorts == Sort.MEETS)).filter(pl.Series(np.isin(sorts, (Sort.MEETS, Sort.ROOTED))))
@@ -127,10 +127,10 @@ def _row(name: str) -> int:
 
 
 def _calls(profile: Tables, size: int) -> pl.DataFrame:
-    """_CALLS of all calls that communicate; `sort` is a row of NAMES; `enqueues`: it puts kernels on a stream, which then communicate."""
+    """_CALLS of all calls that communicate; `sort` is a row of NAMES; `enqueues`: it launches kernels, which then communicate."""
     names = profile.table("call_names").filter(pl.col("backend").is_in(COMMUNICATES))
     backend = names["backend"].to_list()
-    # torch's own rows for work of NCCL or MPI are left out where the calls of these were traced.
+    # torch's own rows for work of NCCL or MPI are left out if the calls of these were traced.
     inner = {"nccl": CallBackend.NCCL, "mpi": CallBackend.MPI}
     sorts = [
         0 if of == CallBackend.TORCH and inner.get(name.partition(":")[0].lower()) in backend else _row(name)
@@ -186,7 +186,7 @@ def _is_all(members: bytes, count: int, size: int) -> bool:
 
 
 def _named(members: NDArray[np.uint32]) -> str:
-    """`0-3`, `0-12/4`; of others the first, how many, and a digest, since there may be thousands."""
+    """`0-3`, `0-12/4`; for other groups the first member, the number of members and a digest, since there may be thousands."""
     every = members.tolist()
     step = every[1] - every[0] if len(every) > 1 else 1
     if step > 0 and every == list(range(every[0], every[-1] + 1, step)):
@@ -198,7 +198,7 @@ def _named(members: NDArray[np.uint32]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Kernels:
-    """Collective kernels that ran: those of a launching thread together, in the order of their launches."""
+    """The executed collective kernels: those of each launching thread together, in the order of their launches."""
 
     begin: Ints
     end: Ints
@@ -206,7 +206,7 @@ class _Kernels:
     step: Ints
     thread: Ints
     launched: Ints
-    """When; the kernel's own beginning where its launch is not known."""
+    """Times of launches; if a launch is unknown, when the kernel began."""
 
     @staticmethod
     def of(join: DeviceJoin) -> _Kernels:
@@ -223,10 +223,10 @@ class _Kernels:
 
 
 def _of_devices(join: DeviceJoin, calls: pl.DataFrame, kernels: _Kernels) -> pl.DataFrame:
-    """The kernels have the times of communication; the calls that launched them have its group and its bytes."""
+    """Kernels give the times of communication; the calls that launched them give its group and its bytes."""
     first, last = _kernels_of_calls(calls, kernels)
     there = first >= 0
-    # A call stands for all its kernels; a kernel without a known call stands for itself.
+    # A call stands for all its kernels; a kernel whose call is unknown stands alone.
     covered = np.zeros(len(kernels.begin) + 1, dtype=np.int64)
     np.add.at(covered, first[there], 1)
     np.add.at(covered, last[there] + 1, -1)
@@ -272,8 +272,8 @@ def _of_devices(join: DeviceJoin, calls: pl.DataFrame, kernels: _Kernels) -> pl.
 
 
 def _kernels_of_calls(calls: pl.DataFrame, executed: _Kernels) -> tuple[Ints, Ints]:
-    """The first and the last kernel that each call launched, -1: none. A kernel belongs to the call of its thread that began last
-    before its launch; calls that launch nothing belong to a group whose kernel the next one launches."""
+    """The first and the last kernel that each call launched, -1: none. A kernel belongs to the call of its thread that began last before
+    its launch; calls that launch nothing belong to a group of calls whose kernel the next call launches."""
     thread, begin = calls["thread"].to_numpy(), calls["begin_ns"].to_numpy()
     first, last = np.full(len(calls), -1), np.full(len(calls), -1)
     device = calls["enqueues"].to_numpy()
@@ -294,8 +294,8 @@ def _kernels_of_calls(calls: pl.DataFrame, executed: _Kernels) -> tuple[Ints, In
 
 
 def _around(join: DeviceJoin, kernels: _Kernels) -> tuple[list[str], Ints]:
-    """The layer of each collective kernel, and the phase in which it was launched: that of the work launched before it, as its own is
-    always Communication."""
+    """The layer of each collective kernel, and the phase in which it was launched: that of the work launched before it, since its own phase
+    is always Communication."""
     site = join.work.executions["site"].to_numpy().astype(np.int64)
     phase_of = {"Data loading": 1, "Forward": 2, "Backward": 3, "Optimizer": 4, "Prefill": 7, "Decode": 8}
     of_site = np.array([phase_of.get(name, 0) for name in join.sites["phase"].to_list()], dtype=np.int64)

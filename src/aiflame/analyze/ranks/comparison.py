@@ -25,7 +25,7 @@ from aiflame.json_text import schema
 
 @dataclass(frozen=True, slots=True)
 class InPhase:
-    """Times of a phase of a step, each the median of all ranks and steps; `slowest`: the rank whose own median is the longest."""
+    """Times of a phase of a step, each the median over all ranks and steps; `slowest`: the rank with the longest median."""
 
     phase: str
     whole_ns: int
@@ -41,10 +41,10 @@ class Ranks:
     rows: list[Row]
     phases: list[InPhase]
     met: int
-    """Collectives that several ranks were recorded in."""
+    """The number of collectives that were recorded in several ranks."""
     stragglers: list[Straggler]
     lates: list[Late]
-    """The costliest first."""
+    """Late ranks at collectives, the costliest first."""
     paths: list[Path]
     """The critical path of each step."""
     findings: list[Finding]
@@ -54,7 +54,7 @@ class Ranks:
 
 
 def ranks(partial: Partial, clocks: Clocks | None = None) -> Ranks:
-    """`clocks`: those of the ranks; without, the result of `clocks_of`."""
+    """`clocks`: the clocks of the ranks; by default the result of `clocks_of`."""
     facts = partial.facts
     clocks = clocks or clocks_of(facts)
     all_meetings = meetings(facts, clocks)
@@ -92,7 +92,7 @@ def _rows(facts: tuple[RankFacts, ...], joint: Meetings, lates: list[Late]) -> l
 
 
 def _phases(facts: tuple[RankFacts, ...]) -> list[InPhase]:
-    """Steps but the first of each rank, which warms up; all where there is one alone."""
+    """Uses all steps but the first of each rank, which warms up; a single step is used."""
     medians = []
     for one in facts:
         steps = one.steps.filter(pl.col("step") >= 0)
@@ -133,7 +133,7 @@ def _list(numbers: list[int]) -> str:
 
 
 def to_json(comparison: Ranks, rows: int) -> dict[str, Any]:
-    """Plain values; at most `rows` of the collectives with a late rank, and of the paths those of the median and longest step."""
+    """Plain values; at most `rows` of the collectives with a late rank, and only the paths of the median and the longest step."""
     plain = asdict(replace(comparison, lates=comparison.lates[:rows], paths=[]))
     for row, one in zip(plain["rows"], comparison.rows, strict=True):
         row["overlap"] = one.overlap
@@ -143,11 +143,11 @@ def to_json(comparison: Ranks, rows: int) -> dict[str, Any]:
         if late["why"] is not None:
             cause = Cause(late["why"]["cause"])
             late["why"] |= {"cause": cause.name.lower(), "says": SAYS[cause]}
-    plain["paths"] = [asdict(path) for path in telling(comparison.paths)]
+    plain["paths"] = [asdict(path) for path in median_and_longest(comparison.paths)]
     return {"schema": schema("ranks"), **plain}
 
 
-def telling(paths: list[Path]) -> list[Path]:
-    """The path of the median step and that of the longest; the first step, which warms up, only where there is no other."""
+def median_and_longest(paths: list[Path]) -> list[Path]:
+    """The paths of the median and the longest step; the first step, which warms up, counts only if there is no other."""
     usual = sorted(paths[1:] or paths, key=lambda path: (path.took_ns, path.step))
     return list({path.step: path for path in (usual[(len(usual) - 1) // 2], usual[-1])}.values()) if usual else []

@@ -1,8 +1,8 @@
-"""The activity of a rank without devices: its CPU samples, and the time in which the threads that communicate have no samples.
+"""The activity of a rank without devices: its CPU samples, and the time in which its communicating threads have no samples.
 
-A sample stands for the time before it. Samples of wall-clock time are taken where there are some: they also cover threads that wait. The
-rank computes while samples show a thread of it on a CPU that neither communicates nor spins. Without samples it computes whenever no thread
-of it is in a call that communicates.
+A sample stands for the time before it. Samples of wall-clock time are preferred: they also cover threads that wait. The rank computes while
+samples show one of its threads on a CPU that neither communicates nor spins. Without samples it computes whenever none of its threads is in
+a call that communicates.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ _CALL = ("thread", "begin_ns", "end_ns", "blocking")
 
 
 def _samples(profile: Tables, trie: Functions, samples: pl.DataFrame) -> tuple[pl.DataFrame, list[str]]:
-    """Samples outside of communication, with the time that they stand for, their cause, and the label of their wait (row of the labels)."""
+    """Samples outside of communication, with their time, their cause, and the label of their wait (row of the labels)."""
     states, rows = state_frames(trie, samples)
     innermost = trie.frames[trie.frame[trie.of_stacks(*(rows[name].cast(pl.Int64).to_numpy() for name in ("process", "stack")))]]
     marked = innermost.select(pl.col("kind") == int(Kind.WAIT)).to_series()
@@ -79,14 +79,14 @@ def _samples(profile: Tables, trie: Functions, samples: pl.DataFrame) -> tuple[p
         )
         .filter(phase != int(Phase.COMMUNICATION))
         .sort("thread", "end_ns")
-        # A sample stands for the time since the sample before it.
+        # A sample stands for the time since the previous sample.
         .with_columns(begin_ns=pl.max_horizontal("begin_ns", pl.col("end_ns").shift(1).over("thread").fill_null(0)))
     )
     return classified, states["name"].to_list()
 
 
 def _what(profile: Tables, trie: Functions, rows: pl.DataFrame, labels: list[str]) -> pl.Series:
-    """The line of the program's own source; else the label of the wait, else the innermost function."""
+    """The line of the program's own source; otherwise the label of the wait, or the innermost function."""
     process, thread, stack = (rows[name].cast(pl.Int64).to_numpy() for name in ("process", "of_thread", "stack"))
     own_lines = places(profile)
     lines = [
@@ -117,7 +117,7 @@ def _outside_of_calls(rows: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
 
 
 def _gaps(profile: Tables, sampled: pl.DataFrame, calls: pl.DataFrame, collectives: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """ITEMS and SITES of the time without samples of a thread that communicates, outside of communication, with the context of the next
+    """ITEMS and SITES of the time, outside of communication, in which a communicating thread has no samples; with the context of the next
     work."""
     waits = automatic_regions(profile).filter((pl.col("name") == DATA) & (pl.col("end_ns") < LATEST))
     items, sites = [pl.DataFrame(schema=ITEMS)], [pl.DataFrame(schema=SITES)]
@@ -153,7 +153,7 @@ def _gaps(profile: Tables, sampled: pl.DataFrame, calls: pl.DataFrame, collectiv
 
 
 def _between_calls(communication: Communication, calls: pl.DataFrame, steps: pl.DataFrame) -> Activity:
-    """Without samples: time outside of blocking communication counts as computing, for the collective that comes next."""
+    """Without samples: time outside of blocking communication counts as computing for the next collective."""
     collectives = communication.collectives
     blocked = calls.filter("blocking")
     busy = union(blocked["begin_ns"].to_numpy(), blocked["end_ns"].to_numpy())
@@ -163,7 +163,7 @@ def _between_calls(communication: Communication, calls: pl.DataFrame, steps: pl.
     begin = min(int(begins[0]), *(steps["begin_ns"].to_list() or [int(begins[0])]))
     end = max(int(collectives["end_ns"].max()), *(steps["end_ns"].to_list() or [0]))  # type: ignore[arg-type]
     free = holes(busy, begin, end)
-    # Cut where collectives begin, so that each piece has one that comes next.
+    # Cut where collectives begin, so that each piece has a next collective.
     edges = np.unique(np.concatenate([free.begin, free.end, begins]))
     pieces = Spans(edges[:-1], edges[1:])
     inside = free.within(pieces.begin, pieces.end) > 0
@@ -176,7 +176,7 @@ def _between_calls(communication: Communication, calls: pl.DataFrame, steps: pl.
 
 
 def _numbered(rows: pl.DataFrame) -> tuple[pl.DataFrame, pl.Series]:
-    """The distinct SITES of rows, and which one each row is at."""
+    """The distinct SITES of rows, and the number of each row's site."""
     sites = rows.select(pl.col(name).cast(kind) for name, kind in SITES.items()).unique(maintain_order=True)
     key = rows.select(pl.col(name).cast(kind) for name, kind in SITES.items())
     return sites, key.join(sites.with_row_index("site"), on=list(SITES), how="left", maintain_order="left")["site"].cast(pl.Int64)

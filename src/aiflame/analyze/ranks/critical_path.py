@@ -1,8 +1,8 @@
 """The critical path of a step across ranks: the work that would have to be faster for the step to end sooner.
 
-It is walked backwards. It begins at the end of the step, on the rank that ended it last. The last collective there in which that rank did
-nothing but communicate had to be waited for; it could begin when its last rank came. So the path goes to that rank, at the moment when it
-came, and on from there, until the step's beginning.
+It is followed backwards from the end of the step, on the rank that ended it last. That rank had to wait for the last collective in which it
+only communicated, and this collective could begin when its last rank came. So the path goes to that rank, at the moment when it came, and
+on from there, until the step's begin.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from aiflame.attribute.arrays.types import Floats, Ints
 from aiflame.attribute.meaning.phases import NAMES, Phase
 
 BLOCKED = 0.2
-"""Least share of a collective's time: a rank that it held up for less went on with its own work meanwhile."""
+"""Smallest share of a collective's time for which it must have blocked a rank; otherwise the rank did its own work in that time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,13 +30,13 @@ class Stretch:
     """The rank that works; for communication, the rank that came last."""
     does: Literal["work", "communication"]
     begin_ns: int
-    """Time after the step's beginning."""
+    """Time after the step's begin."""
     took_ns: int
     phase: str
     layer: str
-    """The layer of the collective that the work leads to, or that this is; "" for work after the last one."""
+    """For work, the layer of the collective that it leads to; for communication, the collective's own; "" after the last collective."""
     decides: bool = False
-    """Work of a rank that came to the collective alone, after all others."""
+    """The rank of this work came to the collective alone, after all others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class Path:
 
 
 def critical_paths(facts: Sequence[RankFacts], meetings: Meetings, clocks: Clocks) -> list[Path]:
-    """The critical paths of all steps, in their order; none for a job of one rank."""
+    """The critical paths of all steps, in their order; none for a job with one rank."""
     if len(facts) < 2:
         return []
     numbers, begin, end = _steps(facts, meetings, clocks)
@@ -74,7 +74,7 @@ def critical_paths(facts: Sequence[RankFacts], meetings: Meetings, clocks: Clock
 
 
 def _steps(facts: Sequence[RankFacts], meetings: Meetings, clocks: Clocks) -> tuple[Ints, Floats, Floats]:
-    """Each step's number, and its beginning and end on each rank; NaN where a rank has none of that number."""
+    """Each step's number, and its begin and end on each rank; NaN if a rank has no step of that number."""
     spans = [one.steps.filter(pl.col("step") >= 0).group_by("step").agg(pl.col("begin_ns").min(), pl.col("end_ns").max()) for one in facts]
     numbers = np.unique(np.concatenate([np.zeros(0, dtype=np.int64), *(rows["step"].to_numpy().astype(np.int64) for rows in spans)]))
     begin, end = (np.full((len(numbers), len(facts)), np.nan) for _ in range(2))
@@ -96,7 +96,7 @@ def _walk(meetings: Meetings, step: int, inside: Ints, last: Ints, begin: Floats
     stretches: list[Stretch] = []
     phase, layer, decides = "", "", False
     while True:
-        # Collectives that ended on this rank by now, held it up, and began before: each only once, as moments only go back.
+        # Collectives that ended on this rank before this moment, blocked it, and began before; each only once, since moments only go back.
         possible = np.flatnonzero(blocked[:, column] & (ends[:, column] <= moment) & (came < moment))
         if not len(possible):
             break
@@ -105,7 +105,7 @@ def _walk(meetings: Meetings, step: int, inside: Ints, last: Ints, begin: Floats
         stretches.append(_stretch(meetings.ranks[column], "work", left, moment, begun, phase, layer, decides))
         row = int(inside[at])
         phase, layer = (NAMES[Phase(int(phases[row]))] if phases[row] else ""), layers[row]
-        # A rank that came together with the last one keeps the path: the path does not leave a rank for nothing.
+        # If a rank came together with the last one, the path stays on it.
         decides = bool(alone[at])
         column = int(last[at]) if decides or came[at] - arrival[at, column] > LATE_NS else column
         moment = float(arrival[at, column])

@@ -29,7 +29,7 @@ _CAUSES = {
     Gap.UNKNOWN: Cause.UNKNOWN,
 }
 SURE = 2
-"""Periods of the clock: in a gap that lasts longer, samples show whether the program was on a CPU."""
+"""In periods of the clock: in a longer gap, samples show whether the program was on a CPU."""
 
 
 def on_devices(analysis: ProfileAnalysis) -> Activity:
@@ -58,7 +58,7 @@ _RAN = {"start_ns": pl.Int64, "end_ns": pl.Int64, "site": pl.Int64, "step": pl.I
 
 
 def _sites(analysis: ProfileAnalysis) -> pl.DataFrame:
-    """SITES of executions."""
+    """The SITES of executions."""
     copy = pl.col("kind") == int(Kind.GPU_COPY)
     phases = {name: int(phase) for phase, name in NAMES.items()}
     return analysis.sites.select(
@@ -71,8 +71,7 @@ def _sites(analysis: ProfileAnalysis) -> pl.DataFrame:
 
 
 def _gaps(analysis: ProfileAnalysis, threads: Threads, device: Device) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """ITEMS and SITES of the time in which a device was idle; it has the phase and layer of the work that ended it,
-    or data loading."""
+    """ITEMS and SITES of a device's idle time, with the phase and layer of the work that ended it, or data loading."""
     idle = gaps(device.every)
     ending = device.row[np.searchsorted(device.begin, idle.end)]
     launch = analysis.launches.rows(
@@ -111,7 +110,7 @@ def _gaps(analysis: ProfileAnalysis, threads: Threads, device: Device) -> tuple[
 
 
 def _on_no_cpu(analysis: ProfileAnalysis, idle: Spans, launch: Ints) -> NDArray[np.bool_]:
-    """Gaps in which the thread that launched the ending work, and the thread that it works for, were on a CPU for less than half the
+    """Gaps in which the thread that launched the next work, and the thread for which it works, were on a CPU for less than half of the
     time."""
     samples = analysis.profile.scan("cpu_samples").filter(pl.col("clock") == 0)
     columns = [pl.col(name).cast(pl.Int64) for name in ("process", "thread", "time_ns", "period_ns", "weight")]

@@ -1,9 +1,9 @@
 """Computes one rank's facts from its tables: a pure function with a small result. Facts of many ranks can be merged in any order.
 
-Every moment of a rank counts once. It is `compute` while a kernel runs that is no collective (or, without devices, while a thread of it
-is on a CPU and does not communicate); else `exposed` while it communicates; else `copies` while memory moves; else `idle`.
-`communication` is all of the time in which it communicates, hidden behind computing or not. A moment belongs to the step and phase
-of the work that runs then, or of the next work where nothing runs.
+Every moment of a rank counts once. It is `compute` while a kernel runs that is not a collective (without devices, while one of its threads
+is on a CPU and does not communicate); otherwise `exposed` while it communicates; otherwise `copies` while memory is copied; otherwise
+`idle`. `communication` is all time in which it communicates, whether computing hides it or not. A moment belongs to the step and phase of
+the work that runs then, or if none runs, of the next work.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ TIMES = ("compute", "communication", "exposed", "copies", "idle")
 STEPS = {"step": pl.Int32, "phase": pl.Int8, "begin_ns": pl.Int64, "end_ns": pl.Int64, **dict.fromkeys(TIMES, pl.Int64)}
 """A row for each step and phase; `begin_ns` and `end_ns`: from its first to its last moment."""
 LAYERS = {"phase": pl.Int8, "layer": pl.String, "took": pl.Int64, "count": pl.Int64}
-"""Computing of layers within steps; work that overlaps counts for each."""
+"""Computing of layers within steps; overlapping work counts for each."""
 SLOTS = {"group": pl.String, "position": pl.Int32, "name": pl.String, "meets": pl.Boolean, "phase": pl.Int8, "layer": pl.String}
 """Slots of collectives: `position` n is the n-th collective of its group in a step (-1: outside of steps), with the phase and layer in
-which it mostly began."""
+which it usually began."""
 CAUSES = tuple(cause.name.lower() for cause in Cause)
 COLLECTIVES = {
     "slot": pl.UInt32,  # row of the slots
-    "number": pl.UInt32,  # in its group
+    "number": pl.UInt32,  # number in its group
     "step": pl.Int32,
     "bytes": pl.Int64,
     "begin_ns": pl.Int64,
     "end_ns": pl.Int64,
-    "own": pl.Int64,  # the rank's own time since the begin of the collective before, without exposed communication
+    "own": pl.Int64,  # the rank's own time since the begin of the previous collective, without exposed communication
     "exposed": pl.Int64,
     **dict.fromkeys(CAUSES, pl.Int64),  # parts of `own`
 }
@@ -54,19 +54,19 @@ DOING = {
     "took": pl.Int64,
     "count": pl.Int64,
 }
-"""Work of the rank in its own time before collectives, summed over the collectives of a slot."""
+"""The rank's work in its own time before collectives, summed over the collectives of a slot."""
 MOST_DOING = 20_000
-"""The most rows of DOING that are kept: the longest ones."""
+"""The most rows of DOING that are kept, the longest."""
 
 
 @dataclass(frozen=True, slots=True)
 class RankFacts:
     rank: int
     source: str
-    """The profile that it was read from: of two that have this rank, the first by this name counts."""
+    """The profile from which it was read; if two profiles have this rank, the one with the first name counts."""
     host: str
     boot: str
-    """The boot of the host: ranks with an equal one have the same clock."""
+    """The boot of the host: ranks with the same boot have the same clock."""
     realtime_ns: int
     """CLOCK_REALTIME when CLOCK_MONOTONIC was 0."""
     rule: Rule
@@ -77,7 +77,7 @@ class RankFacts:
     layers: pl.DataFrame
     slots: pl.DataFrame
     collectives: pl.DataFrame
-    """COLLECTIVES, in the order of their beginnings."""
+    """COLLECTIVES, in the order of their begins."""
     doing: pl.DataFrame
 
     @property
@@ -90,7 +90,7 @@ class Partial:
     """Facts of some ranks. `merged` is associative and commutative, and has `Partial()` as its neutral element."""
 
     facts: tuple[RankFacts, ...] = ()
-    """By rank, each once."""
+    """By rank, each rank once."""
     notes: tuple[str, ...] = ()
     """Sorted, each once."""
 
@@ -106,7 +106,7 @@ class Partial:
 
 
 def of_rank(profile: Tables, meta: Meta, rank: int, size: int = 0, source: str = "") -> RankFacts:
-    """The facts of the rank that recorded these tables. `size`: processes of the job, 0: unknown."""
+    """The facts of the rank that recorded these tables. `size`: number of processes in the job, 0: unknown."""
     analysis = profile_analysis(profile)
     talk = communication(analysis, size)
     if analysis.devices:
@@ -141,7 +141,7 @@ def _ends(edges: list[pl.Series], which: str) -> list[int]:
 
 
 def _realtime(profile: Tables, meta: Meta) -> int:
-    """The time of day less CLOCK_MONOTONIC: the median in the profile's table `clocks`, else the recorder's reading at the start."""
+    """The time of day minus CLOCK_MONOTONIC: the median in the profile's table `clocks`, otherwise the recorder's reading at the start."""
     rows = profile.table("clocks") if profile.has("clocks") else pl.DataFrame()
     if len(rows):
         difference = rows.select(pl.col("realtime_ns").cast(pl.Int64) - pl.col("monotonic_ns").cast(pl.Int64)).to_series().sort()
@@ -155,7 +155,7 @@ def _spans(talk: Communication) -> Spans:
 
 
 def _with_places(collectives: pl.DataFrame, did: Activity) -> pl.DataFrame:
-    """Gives collectives without phase or layer the phase and layer of the work before them, if it is in the same step."""
+    """Gives collectives without phase or layer those of the work before them, if it is in the same step."""
     work = did.items.join(did.sites.with_row_index("site").cast({"site": pl.Int64}), on="site", how="left", maintain_order="left")
     work = work.filter(pl.col("phase").is_between(int(Phase.DATA), int(Phase.OPTIMIZER)), pl.col("cause") == int(Cause.COMPUTE)).sort(
         "begin_ns"
@@ -186,8 +186,8 @@ def _times(did: Activity, spoken: Spans, begin: Ints, end: Ints) -> dict[str, In
 
 
 def _steps(talk: Communication, did: Activity, spoken: Spans) -> pl.DataFrame:
-    """STEPS. Sorts work, waits for data and collectives by their begins; neighbours with the same step and phase make a stretch. A stretch
-    lasts from the end of the stretch before to its own last end, or until the next begins."""
+    """STEPS. Sorts work, waits for data and collectives by their begins; neighbours with the same step and phase form a stretch. A stretch
+    lasts from the end of the previous one to its own last end, or until the next begins."""
     phase = did.sites["phase"].to_numpy()
     gap = np.isin(did.sites["cause"].to_numpy(), (Cause.COMPUTE, Cause.COPY, Cause.DATA, Cause.UNKNOWN), invert=True)
     site = did.items["site"].to_numpy()
@@ -237,7 +237,7 @@ def _slots(collectives: pl.DataFrame) -> tuple[pl.DataFrame, Ints]:
 
 
 def _collectives(talk: Communication, did: Activity, spoken: Spans, slot: Ints) -> pl.DataFrame:
-    """COLLECTIVES. Before its first collective a rank has no time of its own: nothing says when the others began."""
+    """COLLECTIVES. Before its first collective a rank has no own time: it is unknown when the other ranks began."""
     collectives = talk.collectives
     begin, end = collectives["begin_ns"].to_numpy(), collectives["end_ns"].to_numpy()
     since = _since(begin)
@@ -271,7 +271,7 @@ def _doing(did: Activity, collectives: pl.DataFrame) -> pl.DataFrame:
     until = collectives["begin_ns"].to_numpy()
     since = _since(until)
     begin, end = did.items["begin_ns"].to_numpy(), did.items["end_ns"].to_numpy()
-    # Own times do not overlap and are in order: each item lies in those from `first` to before `after`.
+    # Own times do not overlap and are in order: each item is in those from `first` to before `after`.
     first, after = np.searchsorted(until, begin, side="right"), np.searchsorted(since, end, side="left")
     many = np.maximum(after - first, 0)
     item = np.repeat(np.arange(len(begin)), many)

@@ -1,5 +1,5 @@
-"""The facts of many ranks: in processes here, within a bound of memory, or on a Dask cluster. Both run the same function, and merge its
-results as they come."""
+"""Computes the facts of many ranks: in processes on this machine, within a bound of memory, or on a Dask cluster. Both run the same
+function, and merge its results as they come."""
 
 from __future__ import annotations
 
@@ -18,14 +18,15 @@ from aiflame.analyze.ranks.sources import AT_LEAST, Source, facts_of, needed
 from aiflame.errors import AiflameError
 
 KEPT = 1 << 20
-"""Memory that the facts of a rank take once they are made, about: a row for each collective, some for layers and steps."""
+"""About the memory of a rank's facts: a row for each collective, and some for layers and steps."""
 AFTER = 500
-"""Ranks that a process analyses before a new one takes its place: an allocator does not give all memory back."""
+"""Ranks that a process analyses before a new one replaces it: an allocator does not return all memory."""
 Progress = Callable[[float], None]
 
 
 def here(sources: Sequence[Source], memory: int, progress: Progress | None = None, processes: int | None = None) -> Partial:
-    """Computes facts in as many processes as there are CPUs, and as `memory` (bytes of all processes together) has room for."""
+    """Computes facts in as many processes as there are CPUs, or fewer if `memory` (bytes of all processes together) has no room for
+    them."""
     at_once = room(sources, memory, processes or len(os.sched_getaffinity(0)))
     if at_once < 2 or len(sources) < 2:
         return _merged(map(facts_of, sources), len(sources), progress)
@@ -40,14 +41,14 @@ def here(sources: Sequence[Source], memory: int, progress: Progress | None = Non
 
 
 def room(sources: Sequence[Source], memory: int, most: int) -> int:
-    """How many ranks are analysed at once, as if all were as large as the largest."""
+    """How many ranks are analysed at once, assuming that all are as large as the largest."""
     each = max((needed(source) for source in sources), default=AT_LEAST)
     left = memory - AT_LEAST - KEPT * len(sources)
     return max(1, min(most, len(sources), left // each))
 
 
 def on_dask(sources: Sequence[Source], address: str, progress: Progress | None = None) -> Partial:
-    """Computes facts on a cluster whose workers see the same files under the same names, and have aiflame."""
+    """Computes facts on a cluster whose workers see the same files at the same paths, and have aiflame installed."""
     try:
         dask: Any = importlib.import_module("distributed")
     except ImportError:
@@ -67,7 +68,7 @@ def on_dask(sources: Sequence[Source], address: str, progress: Progress | None =
 
 
 def _from_worker(future: Any, result: Any, names: dict[str, str]) -> Partial:
-    """The result of a worker; its failure becomes a note."""
+    """The result of a worker; a failure becomes a note."""
     if future.status == "finished":
         assert isinstance(result, Partial)
         return result
@@ -75,7 +76,7 @@ def _from_worker(future: Any, result: Any, names: dict[str, str]) -> Partial:
 
 
 def _pool(processes: int) -> ProcessPoolExecutor:
-    """Neither fork nor forkserver: this process may have threads, and Polars does not survive a fork."""
+    """Uses neither fork nor forkserver: this process may have threads, and Polars does not survive a fork."""
     spawn = multiprocessing.get_context("spawn")
     if sys.version_info >= (3, 11):
         return ProcessPoolExecutor(processes, mp_context=spawn, max_tasks_per_child=AFTER)
@@ -83,7 +84,7 @@ def _pool(processes: int) -> ProcessPoolExecutor:
 
 
 def _as_they_come(pool: ProcessPoolExecutor, sources: Sequence[Source], waiting: int) -> Iterator[Partial]:
-    """Requests only a few results ahead, so that they do not pile up."""
+    """Requests only a few results ahead, so that they do not accumulate."""
     waiting_sources = iter(sources)
     running: set[Future[Partial]] = set()
     while True:
@@ -99,7 +100,7 @@ def _as_they_come(pool: ProcessPoolExecutor, sources: Sequence[Source], waiting:
 
 
 def _merged(parts: Iterator[Partial], many: int, progress: Progress | None) -> Partial:
-    """Merges parts in any order, parts of equal size first, so that each is copied a few times only."""
+    """Merges parts in any order, parts of equal size first, so that each is copied only a few times."""
     waiting: list[tuple[int, Partial]] = []
     for number, part in enumerate(parts, 1):
         size = 1
@@ -117,7 +118,7 @@ def _merged(parts: Iterator[Partial], many: int, progress: Progress | None) -> P
 
 @contextlib.contextmanager
 def _threads(many: int) -> Iterator[None]:
-    """Gives Polars this many threads in each process; Polars reads the environment when it is imported."""
+    """Sets the number of Polars' threads in each process; Polars reads the environment when it is imported."""
     before = os.environ.get("POLARS_MAX_THREADS")
     os.environ["POLARS_MAX_THREADS"] = str(many)
     try:

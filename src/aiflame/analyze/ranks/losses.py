@@ -1,4 +1,4 @@
-"""Time that ranks lose to each other, as sentences."""
+"""Sentences about time that ranks lose to each other."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from aiflame.analyze.ranks.stragglers import Straggler, where
 from aiflame.attribute.meaning.phases import NAMES, Phase
 
 EXPOSED = 0.1
-"""Some communication is the price of several ranks; a tenth that nothing hides is worth a word."""
+"""Some communication is the price of several ranks; a tenth of the time that nothing hides is worth reporting."""
 GAIN = 0.5
-"""Overlap hides a part of it, as far as there is other work to do meanwhile."""
+"""Overlap can hide a part of it, if there is other work to do at that time."""
 MOSTLY = 0.5
-"""A rank with more than this share of the critical paths, and more than twice its part, is named."""
+"""A rank with more than this share of the critical paths, and more than twice an equal share, is reported."""
 VIEW = Evidence("ranks")
 
 
@@ -35,7 +35,7 @@ def slow(stragglers: Sequence[Straggler], many: int) -> Iterator[Finding]:
 
 
 def exposed(rows: Sequence[Row], meetings: Meetings, slowing: Sequence[Straggler]) -> Iterator[Finding]:
-    """Communication that nothing hides: by the median rank."""
+    """Communication that nothing hides, of the median rank."""
     talking = [row for row in rows if row.communication_ns and row.whole_ns]
     if not talking:
         return
@@ -50,7 +50,7 @@ def exposed(rows: Sequence[Row], meetings: Meetings, slowing: Sequence[Straggler
         f"Communication takes {spoken:.0%} of a rank's time and computing hides {hidden:.0%} of that: "
         f"{share:.0%} of the time is exposed{_most(meetings)}{lost}"
     )
-    # The cost of stragglers is in their own sentences.
+    # The cost of stragglers is in sentences of their own.
     remainder = max(share - sum(one.share for one in slowing), 0.0)
     yield Finding(sentence, share, VIEW, "exposed-communication", remainder * GAIN)
 
@@ -70,7 +70,7 @@ def _most(meetings: Meetings) -> str:
 
 
 def on_the_path(paths: Sequence[Path], many: int) -> Iterator[Finding]:
-    """A rank whose work decides how long steps take."""
+    """A rank whose work determines the duration of steps."""
     work: dict[int, int] = {}
     for path in paths[1:] or paths:
         for rank, took in path.decided_by().items():

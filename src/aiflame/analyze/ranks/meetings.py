@@ -1,8 +1,8 @@
 """The collectives of all ranks side by side: a row for each, a column for each rank, with arrivals, waits, and the last rank.
 
-A rank's lateness is its arrival less the median one. Its own part of that is the rank's own time since the collective before, less the
-median of that; the remainder it brought along. Extra work of others while they waited for it is owed to it. Own times need no common
-clock, arrivals do.
+A rank's lateness is its arrival minus the median arrival. The part that arose since the previous collective is the rank's own time since
+then minus the median own time; it was late by the remainder before. Extra work of other ranks while they waited is subtracted. Own times
+need no common clock, arrivals do.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from aiflame.analyze.ranks.facts import RankFacts
 from aiflame.attribute.arrays.types import Floats, Ints
 
 LATE_NS = 10_000
-"""Less than this is the noise of clocks and of launching."""
+"""Smaller lateness is noise of clocks and of launching."""
 MEETINGS = {
     "group": pl.String,
     "number": pl.Int64,
@@ -29,15 +29,15 @@ MEETINGS = {
     "phase": pl.Int64,
     "layer": pl.String,
     "bytes": pl.Int64,
-    "ranks": pl.Int64,  # that were recorded in it
-    "first_ns": pl.Int64,  # on the common clock
+    "ranks": pl.Int64,  # number of ranks that recorded it
+    "first_ns": pl.Int64,  # time on the common clock
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Meetings:
-    """Collectives that at least two ranks were recorded in, and that nobody leaves before all have come. Arrays: meetings × ranks, ns, NaN
-    where a rank was not in it."""
+    """Collectives that at least two ranks recorded, and that no rank leaves before all have come. Arrays: meetings × ranks, in ns, NaN if a
+    rank was not in it."""
 
     rows: pl.DataFrame
     """MEETINGS, in the order of their first arrivals."""
@@ -47,12 +47,12 @@ class Meetings:
     arrival: Floats
     end: Floats
     own: Floats
-    """The rank's own time before it arrived, since the collective before."""
+    """The rank's own time before it arrived, since the previous collective."""
     exposed: Floats
     place: NDArray[np.int64]
     """Row of the rank's collectives, -1: none."""
     unlike: int
-    """Meetings that had other names in other ranks: they are not the same, and left out."""
+    """The number of meetings with different names in different ranks: they were matched wrongly, and are left out."""
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -64,7 +64,7 @@ class Meetings:
 
     @property
     def waited(self) -> Floats:
-        """How long each rank waited for the last one; no longer than it was in the collective."""
+        """How long each rank waited for the last one; at most the time that it was in the collective."""
         came = self.arrival.max(axis=1, initial=-np.inf, where=~np.isnan(self.arrival))
         waited: Floats = np.minimum(came[:, None], self.end) - self.arrival
         return waited
@@ -85,13 +85,13 @@ class Meetings:
             behind = there & (late[row] > LATE_NS)
             less = np.where(there, excess[row], 0.0) + owed
             own[row, behind] = np.minimum(late[row], less)[behind]
-            # Others did this work while they waited: a late rank that does the same after them is not later for it.
+            # Other ranks did this work while they waited: a late rank that does the same work after them is not later because of it.
             owed = np.where(behind, np.minimum(less, 0.0), np.where(there, 0.0, owed))
         return np.maximum(own, 0.0)
 
 
 def lower_median(values: Floats) -> Floats:
-    """The lower median of each row: with two ranks, the one that came first is the measure of the other."""
+    """The lower median of each row: of two ranks, the one that came first is the reference for the other."""
     ordered = np.sort(values, axis=1)  # NaN last
     counts = (~np.isnan(values)).sum(axis=1)
     at = np.maximum((counts - 1) // 2, 0)
@@ -136,7 +136,7 @@ def meetings(facts: Sequence[RankFacts], clocks: Clocks) -> Meetings:
 
 
 def _distinct(facts: Sequence[RankFacts]) -> tuple[pl.DataFrame, list[tuple[Ints, Ints]]]:
-    """group and number of each collective that meets, and for each rank the rows of its own, with which of its collectives they are."""
+    """group and number of each collective that meets, and for each rank the rows of its own collectives and their places among these."""
     groups: dict[str, int] = {}
     parts = []
     for one in facts:
@@ -150,7 +150,7 @@ def _distinct(facts: Sequence[RankFacts]) -> tuple[pl.DataFrame, list[tuple[Ints
 
 
 def _rows(facts: Sequence[RankFacts], keys: list[tuple[Ints, Ints]], names: pl.DataFrame, many: Ints) -> pl.DataFrame:
-    """The attributes of each, from the first rank that was in it; and whether other ranks disagree."""
+    """The attributes of each collective, from the first rank that was in it; and whether other ranks disagree."""
     size = len(names)
     kinds: dict[str, int] = {}
     of = np.full(size, -1)

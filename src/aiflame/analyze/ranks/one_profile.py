@@ -1,4 +1,4 @@
-"""The ranks in one opened profile, whose times are on one clock already, for its report."""
+"""The ranks in one opened profile, whose times are already on one clock, for its report."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def rank_numbers(profile: Tables) -> list[int]:
 
 
 def facts_of_ranks(profile: OpenedProfile) -> Partial:
-    """The facts of all ranks. Reads one rank after another, to hold only one in memory; a rank that cannot be read becomes a note."""
+    """The facts of all ranks. Reads one rank after the other, to hold only one in memory; a rank that cannot be read becomes a note."""
     partial, size = Partial(), len(rank_numbers(profile))
     for rank, tables, meta in _each(profile):
         name = f"rank {rank}"
@@ -39,7 +39,7 @@ def answer(partial: Partial) -> Ranks:
 
 
 def _each(profile: OpenedProfile) -> Iterator[tuple[int, Tables, Meta]]:
-    """Each rank's number, tables and metadata. A rank that was recorded into a folder of its own is read from that folder alone."""
+    """Each rank's number, tables and metadata. A rank with a folder of its own is read only from that folder."""
     for part in _parts(profile):
         meta = part.parts[0].store.meta if isinstance(part, Ranked) else part.meta
         numbers = ranks_of(part.table("processes").sort("process"), part.table("ranks")).tolist()
@@ -48,7 +48,7 @@ def _each(profile: OpenedProfile) -> Iterator[tuple[int, Tables, Meta]]:
 
 
 def _parts(profile: OpenedProfile) -> Sequence[OpenedProfile]:
-    """The folders of a profile, one by one: moments are moved as in the whole, processes have the numbers of their folder."""
+    """The folders of a profile, one by one, with the times of the whole profile and the process numbers of their folder."""
     if not isinstance(profile, Ranked):
         return [profile]
     return [Ranked(profile.folder, [part]) for part in profile.parts]

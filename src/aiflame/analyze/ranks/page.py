@@ -1,4 +1,4 @@
-"""All that a report's page of ranks shows."""
+"""The data of a report's page of ranks."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from aiflame.analyze.ranks.comparison import Ranks, telling
+from aiflame.analyze.ranks.comparison import Ranks, median_and_longest
 from aiflame.analyze.ranks.critical_path import Path
 from aiflame.analyze.ranks.facts import Partial
 from aiflame.analyze.ranks.steps import StepMap, step_map
@@ -16,16 +16,16 @@ from aiflame.analyze.ranks.tables import rank_tables
 from aiflame.analyze.tables.table import TableOf
 
 MOST_STRETCHES = 100_000
-"""The most stretches of critical paths; of more steps, evenly spaced ones are kept."""
+"""The most stretches of critical paths; if there are more, evenly spaced steps are kept."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShownPath:
     path: Path
     begin_ns: int
-    """Beginning of the step, on the clock of the first rank."""
+    """Begin of the step, on the clock of the first rank."""
     work: list[tuple[int, int]]
-    """rank, and how long the path is on it while it works; the longest first."""
+    """rank, and how long the path follows its work; the longest first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,13 +36,13 @@ class RankPage:
     paths: list[ShownPath]
     """By step."""
     telling: list[tuple[str, int]]
-    """The reason to look at a step, and its number."""
+    """Why a step is worth looking at, and its number."""
     left_out: int
-    """Steps whose paths are not shown."""
+    """The number of steps whose paths are not shown."""
 
 
 def rank_page(partial: Partial, comparison: Ranks) -> RankPage:
-    steps = telling(comparison.paths)
+    steps = median_and_longest(comparison.paths)
     kept = _kept(comparison.paths, {path.step for path in steps})
     names = ["median step", "longest step"] if len(steps) > 1 else ["the step"]
     begins = _begins(partial)

@@ -1,4 +1,4 @@
-"""The time of one rank, as a row of the answer."""
+"""The time of one rank, as a row of `aiflame ranks`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Row:
     compute_ns: int
     communication_ns: int
     exposed_ns: int
-    """Communication during which nothing was computed."""
+    """Communication that computing did not hide."""
     copies_ns: int
     idle_ns: int
     waited_ns: int

@@ -1,4 +1,4 @@
-"""Where ranks are recorded: a folder for each in one profile, profiles of their own, or processes of one profile."""
+"""Finds where ranks are recorded: a folder for each in one profile, profiles of their own, or processes of one profile."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from aiflame.profile.tables.interface import OpenedProfile, Tables
 from aiflame.resolve.complete import complete
 
 BYTES_A_ROW = 600
-"""Memory that the facts of a rank take while they are made, for each row of its profile: 400 to 550 were measured."""
+"""Memory for each row of a rank's profile while its facts are computed; 400 to 550 were measured."""
 AT_LEAST = 220 << 20
 """Memory of a process that reads a profile, with its libraries."""
 
@@ -32,11 +32,11 @@ class Source:
     path: str
     """The path of the profile, or of a rank's folder in it."""
     rank: int
-    """Its rank, if its own rows have none."""
+    """The rank, if the profile's own rows have none."""
     only: int | None = None
     """The only rank of the profile to read; None: all of its ranks."""
     whole: str = ""
-    """The path of the profile that a rank's folder lies in."""
+    """The path of the profile that contains a rank's folder."""
 
     @property
     def name(self) -> str:
@@ -45,7 +45,7 @@ class Source:
 
 @dataclass(frozen=True)
 class OfProcesses:
-    """The tables of some processes of a profile. Their numbers stay, and so does the table of processes."""
+    """The tables of some processes of a profile. Process numbers and the table of processes stay the same."""
 
     whole: Tables
     processes: tuple[int, ...]
@@ -85,7 +85,7 @@ def sources(paths: Sequence[Path]) -> tuple[list[Source], list[str]]:
 
 
 def _ranked(path: Path) -> Folder | None:
-    """A profile of several ranks. None: one of another kind, or none."""
+    """A profile of several ranks. None: it is another kind of profile, or none."""
     try:
         whole = Folder.open(path)
     except OSError:
@@ -98,7 +98,7 @@ def _ranked(path: Path) -> Folder | None:
 
 
 def _gone(whole: Folder, there: set[int]) -> list[str]:
-    """Whether ranks are missing that the job had, and that were to be recorded."""
+    """True if ranks are missing that the job had, and that were to be recorded."""
     job = Job.read(whole)
     if job is None or job.ranks or job.size <= len(there):
         return []
@@ -106,18 +106,18 @@ def _gone(whole: Folder, there: set[int]) -> list[str]:
 
 
 def facts_of(source: Source) -> Partial:
-    """Never fails: a source that cannot be read becomes a note."""
+    """The facts of a source. Never fails: a source that cannot be read becomes a note."""
     return or_note(source.name, source.path, lambda: _facts(source))
 
 
 def or_note(name: str, path: str, facts: Callable[[], list[RankFacts]]) -> Partial:
-    """The facts, or why there are none. `path`: its name in errors."""
+    """The facts, or a note on why there are none. `path`: the name in errors."""
     try:
         return Partial(tuple(facts()))
     except AiflameError as error:
         return Partial(notes=(str(error) if path in str(error) else f"{name}: {error}",))
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException, ArithmeticError, LookupError, TypeError, ValueError, OSError) as error:
-        # Damaged in unforeseen ways: it must not end the analysis of all others.
+        # A profile may be damaged in unforeseen ways, which must not end the analysis of all others.
         return Partial(notes=(f"{name} cannot be analysed: {type(error).__name__}: {str(error).partition(chr(10))[0]}",))
 
 
@@ -153,7 +153,7 @@ def _ranks(profile: Tables) -> dict[int, int]:
 
 
 def needed(source: Source) -> int:
-    """Bytes of memory to build its facts; none for a source that cannot be read."""
+    """Bytes of memory needed to compute its facts; 0 for a source that cannot be read."""
     try:
         folder = Folder.open(source.whole).folder(RANKS, Path(source.path).name) if source.whole else Folder.open(source.path)
         index = Index.read(folder.folder(SEALED))

@@ -1,4 +1,4 @@
-"""Ranks × steps: how long each step took on each rank, and the rank's activity in it. Of many steps, neighbours are put together."""
+"""Ranks × steps: the duration of each step on each rank, and the rank's activity in it. If there are many steps, neighbours are merged."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MOST_COLUMNS = 600
 MOST_CELLS = 300_000
 """Ranks × columns."""
 USUAL = 0.99
-"""The share of cells that a scale must resolve: a first step that compiles would flatten all others."""
+"""The share of cells that a scale must resolve: otherwise a first step that compiles would make all others look equal."""
 QUANTITIES = {
     "late": ("Late by its own work", "how late the rank came to collectives, by its own work"),
     "more": ("Compute beyond the median rank", "how much longer the rank computed in this step than the median rank"),
@@ -35,15 +35,15 @@ class Quantity:
     label: str
     says: str
     values: Floats
-    """Ranks × columns, ns, each the mean of the column's steps; NaN where the rank has no such step."""
+    """Ranks × columns, in ns, each the mean of the column's steps; NaN if the rank has no such step."""
     most_ns: int
-    """Where the scale ends; larger values are shown like this one."""
+    """The end of the scale; larger values look like this one."""
 
 
 @dataclass(frozen=True, slots=True)
 class StepMap:
     first: NDArray[np.int64]
-    """The number of each column's first step; a column goes up to the next."""
+    """The number of each column's first step; a column extends to the next."""
     last: int
     """The number of the last step."""
     quantities: list[Quantity]
@@ -89,7 +89,7 @@ def _together(values: Floats, each: int) -> Floats:
 
 
 def _quantity(name: str, values: Floats) -> Quantity:
-    """The scale covers all steps but the first, which warms up, or the first where it is the only one."""
+    """The scale covers all steps but the first, which warms up; it covers the first if that is the only one."""
     usual = values[:, 1:] if values.shape[1] > 1 else values
     positive = usual[~np.isnan(usual) & (usual > 0)]
     most = float(np.quantile(positive, USUAL)) if len(positive) else float(np.nanmax(values, initial=0))

@@ -1,4 +1,4 @@
-"""The ranks that others wait for, where, and why: extra work before they came last, compared with the median rank."""
+"""The ranks for which others wait, where, and why: extra work before they came last, compared with the median rank."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from aiflame.attribute.arrays.types import Ints
 from aiflame.attribute.meaning.phases import NAMES, Phase
 
 OFTEN = 3.0
-"""Standard deviations: so much more often last than each rank would be by chance."""
+"""In standard deviations: a straggler is last more often than each rank would be by chance."""
 SHARE = 0.01
-"""Share of the time: a rank that others wait for this long is named however seldom it is last."""
+"""A share of the time: a rank that costs this much is reported however seldom it is last."""
 LEAST = 0.001
-"""Least share of the time: a rank that costs less is not named."""
+"""Smallest share of the time: a rank that costs less is not reported."""
 ASKED = 200
-"""Slots of ranks that are looked into, those first that cost most."""
+"""The most slots of ranks that are examined, the costliest first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,23 +43,23 @@ class Late:
     number: int
     name: str
     step: int
-    """-1: in none."""
+    """-1: in no step."""
     phase: str
     layer: str
-    """Where it was begun."""
+    """The layer in which it was begun."""
     rank: int
     late_ns: int
     """Delay after the median rank."""
     own_ns: int
-    """The part of its lateness that arose since the previous collective; it was late by the remainder already."""
+    """The part of its lateness that arose since the previous collective; it was late by the remainder before."""
     waited_ns: int
-    """By all other ranks together."""
+    """The waiting time of all other ranks together."""
     waiting: int
     """Ranks that waited."""
     at_ns: int
     """When it came, on the clock of the first rank."""
     why: Why | None
-    """None where it only brought its lateness along."""
+    """None if it was as late before this collective."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,11 +72,11 @@ class Straggler:
     of: int
     """The number of such collectives; in `times` of them the rank was last because of its own work."""
     lost_ns: int
-    """Because of its own work, in all."""
+    """Its total delay because of its own work."""
     waited_ns: int
-    """By all other ranks together at these collectives."""
+    """The waiting time of all other ranks together at these collectives."""
     share: float
-    """`lost_ns` of the time that a rank takes."""
+    """`lost_ns` as a share of the time of a rank."""
 
     @property
     def where(self) -> str:
@@ -134,7 +134,7 @@ def _late(meetings: Meetings, row: int, column: int, spent: list[int], waiting: 
 
 
 def _causes(facts: Sequence[RankFacts], meetings: Meetings, row: Ints, column: Ints) -> Ints:
-    """For each of these meetings the cause with the largest excess of its last rank over the median rank."""
+    """For each of these meetings, the cause by which its last rank exceeds the median rank most."""
     excess = np.zeros((len(CAUSES), len(row)))
     for number, name in enumerate(CAUSES):
         times = times_of(facts, meetings, name)[row]
@@ -151,12 +151,12 @@ class _Doing:
     """The work of ranks before the collectives of some slots, and that of the median rank."""
 
     rows: pl.DataFrame
-    """place, cause, _KEY, column of the rank, took, usual (of the median rank), those first of which a rank did most more."""
+    """place, cause, _KEY, column of the rank, took, usual (of the median rank); first the rows that exceed the usual most."""
     places: dict[tuple[object, ...], int]
 
     @staticmethod
     def of(facts: Sequence[RankFacts], asked: Sequence[tuple[int, int]]) -> _Doing:
-        """`asked`: columns of ranks and their slots."""
+        """`asked`: columns of ranks, and their slots."""
         places: dict[tuple[object, ...], int] = {}
         for column, slot in asked:
             places.setdefault(_slot(facts[column], slot), len(places))
@@ -169,7 +169,7 @@ class _Doing:
             rows = one.doing.with_columns(place=pl.Series(of, dtype=pl.Int64), column=pl.lit(column)).filter(pl.col("place") >= 0)
             parts.append(rows.select("place", "cause", *_KEY, "column", "took"))
         every = pl.concat(parts).group_by("place", "cause", *_KEY, "column").agg(pl.col("took").sum())
-        # Ranks without such work took 0: the lower median of all.
+        # Ranks without such work count as 0: the lower median over all ranks.
         count = pl.col("place").replace_strict(dict(enumerate(many.tolist())), return_dtype=pl.Int64)
         having = pl.col("took").list.len().cast(pl.Int64)
         middle = (count - 1) // 2 - (count - having)
@@ -201,7 +201,7 @@ def _slot(one: RankFacts, slot: int) -> tuple[object, ...]:
 def _named(
     facts: Sequence[RankFacts], meetings: Meetings, pairs: pl.DataFrame, whys: dict[tuple[int, int, int], Why], whole_ns: int
 ) -> list[Straggler]:
-    """One row for a rank, a place and a cause; without ranks that are last by chance alone, or cost too little."""
+    """One row for each rank, place and cause; without ranks that are last only by chance, or cost too little."""
     sizes = meetings.rows.group_by("group", "position", "name").agg(of=pl.len(), ranks=pl.col("ranks").median())
     of = {(group, position, name): (count, ranks) for group, position, name, count, ranks in sizes.rows()}
     by_cause: dict[tuple[int, str, str, Cause], list[tuple[Why, int, float, float, str, int, float]]] = {}

@@ -1,4 +1,4 @@
-"""The comparison of ranks as tables for a person to sort and filter."""
+"""The comparison of ranks as tables for people to sort and filter."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from aiflame.analyze.tables.table import Column, TableOf, number, share, table_o
 from aiflame.profile.ranks.rank_numbers import write_ranks
 
 MOST_LATE = 5_000
-"""Collectives that are listed, those first that cost most."""
+"""The most collectives that are listed, the costliest first."""
 CAUSES = {
     Cause.COMPUTE: "computed",
     Cause.COPY: "copied",
@@ -26,7 +26,7 @@ CAUSES = {
     Cause.UNKNOWN: "not known",
 }
 BROUGHT = "came late already"
-"""Stands in place of a cause: the lateness comes from an earlier collective."""
+"""Used instead of a cause: the lateness comes from an earlier collective."""
 
 
 def rank_tables(comparison: Ranks, shown: Iterable[Path]) -> list[TableOf]:
@@ -174,7 +174,7 @@ def _stretches(shown: Iterable[Path]) -> TableOf:
 
 
 def _clocks(comparison: Ranks) -> TableOf:
-    """The remaining uncertainty of the clock of each host but the first."""
+    """The remaining uncertainty of each host's clock but the first."""
     hosts: dict[str, tuple[list[int], int | None]] = {}
     for row in comparison.rows:
         if row.rank in comparison.residual_ns:
@@ -187,7 +187,7 @@ def _clocks(comparison: Ranks) -> TableOf:
 def _table(
     name: str, title: str, columns: tuple[Column, ...], rows: Sequence[tuple[object, ...]], of_rows: tuple[Column, ...] = ()
 ) -> TableOf:
-    """`of_rows`: all columns of the rows, where more than the shown ones."""
+    """`of_rows`: all columns of the rows, if there are more than the shown ones."""
     kinds = {"text": pl.String, "share": pl.Float64, "number": pl.Int64}
     schema = {column.name: kinds[column.kind] for column in of_rows or columns}
     return table_of(name, title, columns, pl.DataFrame(list(rows), schema=schema, orient="row"))

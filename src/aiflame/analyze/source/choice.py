@@ -1,4 +1,4 @@
-"""Which source file does a person mean? By its path, the end of its path, or a function in it; and the file's lines for programs."""
+"""Chooses the source file that a name means: its path, the end of its path, or a function in it; and gives the file's lines as JSON."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from aiflame.json_text import json_text, schema
 
 
 def file_of(source: SourceLines, wanted: str) -> str | None:
-    """The file's path; of several the first of `files`. None where nothing has that name."""
+    """The file's path; if several match, the first in `files`. None if nothing matches."""
     paths = source.files["path"].to_list()
     for path in paths:
         if path == wanted or path.endswith("/" + wanted.removeprefix("./")):

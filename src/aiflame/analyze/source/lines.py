@@ -1,4 +1,4 @@
-"""CPU time by source file and line: each line's own, and with its callees."""
+"""CPU time by source file and line: each line's own time, and with its callees."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ _FUNCTIONS = (Kind.PYTHON, Kind.C, Kind.CPP)
 class SourceLines:
     metric: Metric
     total: int
-    """Total of its scope: lines add up to less where code has no source."""
+    """Total of its scope; lines add up to less if some code has no source."""
     files: pl.DataFrame
-    """path, package ("" for the program's own), self, total: the program's own first, then those that took most themselves"""
+    """path, package ("" for the program's own), self, total: the program's own files first, then those with the most time"""
     lines: pl.DataFrame
     """file (row of `files`), line, function, self, total: sorted by file and line"""
 
@@ -39,14 +39,14 @@ class SourceLines:
 
 
 def source_lines(profile: Tables, metric: str, *, steady: bool = False) -> SourceLines:
-    """The lines of a metric of CPU samples, without the interpreter's own functions. `steady`: their time in steady steps."""
+    """The lines for a metric of CPU samples, without the interpreter's own functions. `steady`: only their time in steady steps."""
     texts = profile.table("sources")["path"].to_list() if profile.has("sources") else []
     return lines_of(hide_interpreter_noise(tree(profile, metric, detail=CALL_LINE, steady=steady)), metric, texts)
 
 
 def lines_of(of: Tree, metric: str, texts: Sequence[str] = ()) -> SourceLines:
     """The lines of a tree that has a line for each call. Time in code without a source counts as a callee of the line that calls it.
-    `texts`: files whose text the profile has; native ones are the program's own only then."""
+    `texts`: files whose text is in the profile; a native file counts as the program's own only then."""
     is_line = of.kinds() == Kind.CPU_LINE
     is_owner = is_line | np.isin(of.kinds(), _FUNCTIONS)
     row = of.frames.with_row_index("frame").filter(pl.col("kind") == int(Kind.CPU_LINE))
@@ -88,7 +88,7 @@ def _package(texts: Sequence[str]) -> pl.Expr:
 
 
 def _functions(of: Tree, is_line: Mask) -> pl.DataFrame:
-    """path, line, and the function that the line stands in."""
+    """path, line, and the function that contains the line."""
     at = np.flatnonzero(is_line)
     names = of.frames["name"].gather(of.frame[of.parent[at]])
     lines = of.frames.select(path="file", line=pl.col("line").cast(pl.Int64))[of.frame[at].astype(np.int64)]

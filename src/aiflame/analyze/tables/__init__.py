@@ -1,1 +1,1 @@
-"""Tables of a profile for a person to sort and filter. `all.tables` is the way in."""
+"""Tables of a profile for people to sort and filter. `all.tables` is the way in."""

@@ -1,4 +1,4 @@
-"""The tables of a profile for a person to sort and filter: kernels, ops, layers, phases, copies, idle gaps; functions and lines."""
+"""The tables of a profile for people to sort and filter: kernels, ops, layers, phases, copies, idle gaps; functions and lines."""
 
 from __future__ import annotations
 

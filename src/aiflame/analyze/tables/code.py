@@ -17,7 +17,7 @@ from aiflame.attribute.trees.build import metrics, tree
 from aiflame.profile.schema.kinds import Kind
 
 MOST_ROWS = 2000
-"""The rest of a list of functions is noise: one sample each."""
+"""More rows of a list of functions are noise, with a sample each."""
 
 
 def code_tables(analysis: ProfileAnalysis) -> Iterator[TableOf]:

@@ -1,4 +1,4 @@
-"""Columns of tables for values of hardware counters."""
+"""Columns of tables for hardware counters."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _COLUMNS = (
 
 
 def counters_of(analysis: ProfileAnalysis, rows: pl.DataFrame, key: list[str]) -> pl.DataFrame:
-    """For each group of sites (as `Activity.of`), the columns that were counted."""
+    """For each group of sites (as `Activity.of`), the columns of the counters that were recorded."""
     if analysis.activity is None:
         return rows.select(key).unique(maintain_order=True)
     measured = analysis.activity.of(rows, key)

@@ -31,7 +31,7 @@ _KERNELS = (
     text("name", "As compiled"),
 )
 _TIMES = 6
-"""The first columns, up to the mean time."""
+"""The number of first columns, up to the mean time."""
 _COPIES = (
     text("short", "Copy"),
     text("device", "Device"),
@@ -46,7 +46,7 @@ _COPIES = (
 
 
 def kernels_table(analysis: ProfileAnalysis, stalls: pl.DataFrame) -> TableOf:
-    """A row for each kernel, or specialization of one: all its devices and processes together."""
+    """A row for each kernel or specialization, summed over devices and processes."""
     sites = _with_place(analysis.scoped_sites).with_row_index("site").filter(pl.col("kind") == int(Kind.GPU_KERNEL), pl.col("launches") > 0)
     whole = max(int(analysis.scoped_sites["took"].sum()), 1)
     key = ["name", "short"]
@@ -105,7 +105,7 @@ def _with_place(sites: pl.DataFrame) -> pl.DataFrame:
 
 
 def _spread(analysis: ProfileAnalysis, sites: pl.DataFrame, key: list[str]) -> pl.DataFrame:
-    """How long single launches took."""
+    """The duration of single launches."""
     kernels = sites.select(key).unique(maintain_order=True).with_row_index("kernel")
     of_site = np.full(len(analysis.sites), -1, dtype=np.int32)
     of_site[sites["site"].to_numpy()] = sites.join(kernels, on=key, how="left", maintain_order="left")["kernel"].to_numpy()
@@ -124,7 +124,7 @@ def _spread(analysis: ProfileAnalysis, sites: pl.DataFrame, key: list[str]) -> p
 
 
 def _shapes(analysis: ProfileAnalysis) -> pl.DataFrame:
-    """For each kernel (as compiled) the most registers and shared memory of its launches, and how many different shapes they had."""
+    """For each kernel (as compiled), the most registers and shared memory of its launches, and the number of different shapes."""
     shapes = analysis.profile.table("kernel_shapes")
     used = analysis.profile.scan("kernels").select("process", id="shape").unique().collect()
     dimensions = [f"{part}_{axis}" for part in ("grid", "block") for axis in "xyz"]

@@ -51,7 +51,7 @@ def gaps_table(analysis: ProfileAnalysis) -> TableOf:
 
 
 def steps_table(analysis: ProfileAnalysis) -> TableOf:
-    """Steps in their order, with the states of devices in each, all devices of a process together."""
+    """Steps in their order, with the states of devices in each, summed over the devices of a process."""
     on_host = analysis.steps if analysis.ran_on_devices or analysis.cpu is None else analysis.cpu.steps
     names = dict(enumerate(analysis.process_names))
     states = analysis.per_step.group_by("process", "step").agg(pl.col(*STATES).sum())

@@ -1,4 +1,4 @@
-"""Time by meaning, as tables: layers, ops, phases. Of GPU time where a device was used, else of CPU time."""
+"""Time by meaning, as tables: layers, ops, phases; GPU time if a device was used, otherwise CPU time."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _BY_PHASE = {
 
 
 def meaning_tables(analysis: ProfileAnalysis) -> Iterator[TableOf]:
-    """Without a row for time without layer or op; tables that would have no other row are empty."""
+    """The tables, without a row for time without a layer or op; a table without other rows is empty."""
     parts, label = _parts(analysis)
     whole = max(int(parts["value"].sum()), 1)
     split = tuple(number(name, name.title(), "ns") for name in _BY_PHASE)
@@ -30,7 +30,7 @@ def meaning_tables(analysis: ProfileAnalysis) -> Iterator[TableOf]:
     values: tuple[Column, ...] = (number("total", label, "ns"), share("share", f"% of {label}"))
 
     def table(name: str, title: str, shown: tuple[Column, ...], of: pl.DataFrame, rows: pl.DataFrame, key: str) -> TableOf:
-        """With limits, and counts of devices."""
+        """A table with limits, and with device counts."""
         if "site" not in of.columns:
             return table_of(name, title, shown, rows)
         measured = counters_of(analysis, of.select("site", "part", key), [key])

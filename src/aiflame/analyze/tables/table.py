@@ -1,4 +1,4 @@
-"""A table for a person to sort and filter."""
+"""A table for people to sort and filter."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def number(name: str, label: str, unit: str = "") -> Column:
 
 
 OF_LIMIT = (share("of_limit", "% of limit"), number("could_win", "Could win", "ns"), text("bound_by", "Bound by"))
-"""Where the limits of kernels are known (`analyze.limits`)."""
+"""The columns if the limits of kernels are known (`analyze.limits`)."""
 
 
 def with_limits(rows: pl.DataFrame) -> tuple[Column, ...]:

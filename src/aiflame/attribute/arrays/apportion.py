@@ -1,4 +1,4 @@
-"""Whole numbers divided by shares, so that no sum changes and nobody is favoured by rounding."""
+"""Divides whole numbers in proportion to shares. Sums stay exact, and rounding favours no share."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import numpy as np
 from aiflame.attribute.arrays.types import Floats, Ints
 
 CELLS = 4 << 20
-"""Cells of a matrix that are worked on at once."""
+"""The most cells of a matrix in memory at once."""
 
 
 Cells = tuple[Ints, Ints, Ints]
@@ -15,10 +15,10 @@ Cells = tuple[Ints, Ints, Ints]
 
 
 def divide(point: Ints, window: Ints, count: Ints, site: Ints, of_window: Ints, overlap: Ints) -> Cells:
-    """Samples of one function (each row `count` of them at a `point` in a `window`) divided over its sites, in each window by their
-    `overlap` with it (rows `site`, `of_window`). Every window with samples has an overlap.
+    """Divides the samples of one function (each row: `count` samples at a `point` in a `window`) over its sites, in each window in
+    proportion to their `overlap` with it (rows `site`, `of_window`). Every window with samples has an overlap.
 
-    Each point keeps its number of samples exactly, and each site gets its part to within a few samples, however few a point has.
+    The sum of each point stays exact, and each site gets its share to within a few samples, however few samples a point has.
     """
     points, point = np.unique(point, return_inverse=True)
     sites, site = np.unique(site, return_inverse=True)
@@ -49,7 +49,7 @@ def joined(cells: list[Cells]) -> Cells:
 
 
 def scaled(group: Ints, value: Ints, total: Ints) -> Ints:
-    """The values in proportion, those of each group (sorted) summing up to its total exactly: running sums are rounded."""
+    """The values in proportion, so that those of each group (sorted) add up to its total exactly: running sums are rounded."""
     if not len(group):
         return value
     first = np.flatnonzero(np.diff(group, prepend=-1))
@@ -66,11 +66,11 @@ def scaled(group: Ints, value: Ints, total: Ints) -> Ints:
 
 
 def _shares(site: Ints, window: Ints, overlap: Ints, sites: int, wanted: Ints) -> tuple[Floats, Ints]:
-    """A row for each window, in it the share of each site; and the row of each wanted window."""
+    """A row of shares for each window, one for each site; and the row of each wanted window."""
     windows, place = np.unique(wanted, return_inverse=True)
     kept = np.isin(window, windows)
     row = np.searchsorted(windows, window[kept])
-    # With very many sites and windows a row stands for some windows that follow each other.
+    # If there are very many sites and windows, a row stands for several neighbouring windows.
     coarser = max(1, len(windows) * sites // (8 * CELLS))
     rows = (len(windows) - 1) // coarser + 1
     shares = np.bincount(row // coarser * sites + site[kept], overlap[kept], rows * sites).reshape(rows, sites)
@@ -78,7 +78,7 @@ def _shares(site: Ints, window: Ints, overlap: Ints, sites: int, wanted: Ints) -
 
 
 def _expected(point: Ints, window: Ints, count: Ints, share: Floats, points: int) -> Floats:
-    """A row for each point (sorted, each there), in it the part of each site."""
+    """A row for each point (sorted, none missing) with the expected value of each site."""
     if len(point) * 8 < points * len(share):
         return np.add.reduceat(count[:, None] * share[window], np.searchsorted(point, np.arange(points)), axis=0)
     cells = np.bincount(point * len(share) + window, count, points * len(share)).reshape(points, len(share))
@@ -89,8 +89,8 @@ def _expected(point: Ints, window: Ints, count: Ints, share: Floats, points: int
 def _rounded(expected: Floats, sums: Ints, carried: list[Floats]) -> Ints:
     """Whole numbers near the expected ones, whose rows have these sums.
 
-    Halves of the sites are divided, then halves of the halves: of each, running sums over the rows are rounded. The remainder from
-    rounding earlier rows is `carried` on.
+    The sites are divided into halves, and these into halves again; for each half, running sums over the rows are rounded. The remainder
+    from rounding earlier rows is `carried` on.
     """
     rows, columns = expected.shape
     levels = len(carried)

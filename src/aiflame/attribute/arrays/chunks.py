@@ -1,4 +1,4 @@
-"""Reads tables of millions of rows a piece at a time, so that intermediate results are as large as a piece."""
+"""Reads tables of millions of rows in pieces, so that intermediate results are no larger than a piece."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def count(rows: pl.LazyFrame) -> int:
 
 
 def pieces(rows: pl.LazyFrame, size: int = PIECE) -> Iterator[pl.DataFrame]:
-    """The rows in pieces of a limited size; one empty piece where there are no rows."""
+    """The rows in pieces of a limited size; one empty piece if there are no rows."""
     begin = 0
     while True:
         piece = rows.slice(begin, size).collect()
@@ -29,7 +29,7 @@ def pieces(rows: pl.LazyFrame, size: int = PIECE) -> Iterator[pl.DataFrame]:
 
 
 def arrays(rows: pl.LazyFrame) -> dict[str, NDArray[Any]]:
-    """Columns of numbers, read by pieces: Polars holds on to freed memory for a while, which would double the memory of a whole table."""
+    """Columns of numbers, read in pieces: Polars keeps freed memory for a while, so reading a whole table would take twice the memory."""
     size = count(rows)
     columns = {name: np.empty(size, pl.Series(dtype=type_).to_numpy().dtype) for name, type_ in rows.collect_schema().items()}
     begin = 0
@@ -41,7 +41,7 @@ def arrays(rows: pl.LazyFrame) -> dict[str, NDArray[Any]]:
 
 
 def take_or(column: NDArray[Any], row: NDArray[np.int64], otherwise: Any) -> NDArray[Any]:
-    """The value of each row, `otherwise` for row -1."""
+    """The column's value at each row, `otherwise` for row -1."""
     if not len(column):
         return np.full(len(row), otherwise, dtype=column.dtype)
     values = column[row]

@@ -1,4 +1,4 @@
-"""Where keys stand among sorted keys."""
+"""Looks up keys among sorted keys."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from aiflame.attribute.arrays.types import Ints, Mask
 
 
 def find(keys: Ints, wanted: Ints) -> tuple[Ints, Mask]:
-    """The place of each wanted value among sorted keys, and whether it is there; a place is sound even where it is not."""
+    """The place of each wanted value among sorted keys, and whether it is there. Each place is a valid index, even if the value is
+    missing."""
     if not len(keys):
         return np.zeros(len(wanted), dtype=np.int64), np.zeros(len(wanted), dtype=np.bool_)
     at = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
@@ -17,9 +18,9 @@ def find(keys: Ints, wanted: Ints) -> tuple[Ints, Mask]:
 
 
 def find_rows(keys: Ints, wanted: Ints) -> Ints:
-    """The place of each wanted key among sorted keys of a table's rows (process << 32 | id), -1 where it is not there.
+    """The place of each wanted key among the sorted keys of a table's rows (process << 32 | id), -1 if it is missing.
 
-    Ids count from 1 in each process, so that a key's place is known without a search unless records were lost."""
+    Ids count from 1 in each process, so a key's place follows from its id, and a search is needed only if records were lost."""
     if not len(keys):
         return np.full(len(wanted), -1)
     process = wanted >> 32
@@ -32,7 +33,7 @@ def find_rows(keys: Ints, wanted: Ints) -> Ints:
 
 
 def latest(group: Ints, time_ns: Ints, wanted: Ints, before_ns: Ints) -> Ints:
-    """For each wanted group and time, the place of the group's last moment at or before that time; -1 for none. Moments are sorted."""
+    """The place of the last moment of each wanted group at or before the given time; -1 for none. Moments are sorted by group and time."""
     if not len(group):
         return np.full(len(wanted), -1)
     opens = np.append(True, group[1:] != group[:-1])
@@ -42,7 +43,7 @@ def latest(group: Ints, time_ns: Ints, wanted: Ints, before_ns: Ints) -> Ints:
     bits = (last - first).bit_length()
     if len(groups).bit_length() + bits < 63:
         rank, wanted_rank = time_ns - first, np.clip(before_ns, first - 1, last) - first
-    else:  # times are too far apart to stand in one number with their group
+    else:  # group and time do not fit into one number
         times = nodes.distinct(time_ns)
         rank, wanted_rank = np.searchsorted(times, time_ns), np.searchsorted(times, before_ns, side="right") - 1
         bits = len(times).bit_length()

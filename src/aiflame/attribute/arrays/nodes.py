@@ -1,6 +1,6 @@
-"""Arithmetic on trees as arrays: depths, sums up the tree, siblings merged. No recursion: a stack may be 5,000 frames deep.
+"""Arithmetic on trees as arrays: depths, sums over subtrees, merging of siblings. No recursion: a stack may have 5,000 frames.
 
-Everywhere `parent[i] < i`, node 0 is the root and its parent is -1.
+Everywhere `parent[i] < i`; node 0 is the root, and its parent is -1.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Parents = NDArray[np.int32]
 
 
 def depths(parent: Parents) -> Parents:
-    """Distance of each node from the root: each round doubles the distance jumped, so that deep trees cost few rounds."""
+    """The distance of each node from the root. Each round doubles the length of jumps, so that deep trees need few rounds."""
     depth = (parent >= 0).astype(np.int32)
     above = np.maximum(parent, 0)
     while above.any():
@@ -27,7 +27,7 @@ def depths(parent: Parents) -> Parents:
 
 
 def levels(depth: Parents) -> Iterator[Ints]:
-    """The nodes of each depth, from the root's downwards; within a level in their own order."""
+    """The nodes of each depth, from the root down; within a depth in their own order."""
     in_order = bool((depth[1:] >= depth[:-1]).all())
     order = np.arange(len(depth)) if in_order else np.argsort(depth, kind="stable")
     starts = np.searchsorted(depth[order], np.arange(int(depth.max(initial=-1)) + 2))
@@ -36,7 +36,7 @@ def levels(depth: Parents) -> Iterator[Ints]:
 
 
 def sum_up(parent: Parents, own: Ints) -> Ints:
-    """For each node its own value and all below it."""
+    """For each node the sum of its own value and all values below it."""
     total = own.astype(np.int64)
     for nodes in reversed(list(levels(depths(parent)))[1:]):
         np.add.at(total, parent[nodes], total[nodes])
@@ -44,7 +44,7 @@ def sum_up(parent: Parents, own: Ints) -> Ints:
 
 
 def preorder(parent: Parents, rank: Ints | None = None) -> tuple[Ints, Ints]:
-    """Each node's place in a depth-first walk, and the number of nodes of its subtree, itself included. Siblings go by `rank`."""
+    """The place of each node in a depth-first walk, and the size of its subtree including itself. Siblings are ordered by `rank`."""
     size = sum_up(parent, np.ones(len(parent), dtype=np.int64))
     children = np.lexsort((rank, parent))[1:] if rank is not None else np.argsort(parent, kind="stable")[1:]
     before = np.cumsum(size[children]) - size[children]
@@ -59,8 +59,8 @@ def preorder(parent: Parents, rank: Ints | None = None) -> tuple[Ints, Ints]:
 
 
 def with_callers(parent: Parents, pairs: Ints) -> Ints:
-    """Pairs `node << 32 | anything` and the same for all the nodes above, down from the root's children: sorted where nodes come
-    level by level."""
+    """The pairs `node << 32 | anything`, and the same for all nodes above, down from the root's children. The result is sorted if nodes are
+    numbered level by level."""
     depth = depths(parent)[pairs >> 32]
     by_level, current = [], pairs[:0]
     for level in range(int(depth.max(initial=0)), 0, -1):
@@ -71,7 +71,7 @@ def with_callers(parent: Parents, pairs: Ints) -> Ints:
 
 
 def nearest(parent: Parents, mark: NDArray[np.bool_], *, strict: bool = False) -> Parents:
-    """The nearest marked node at or above each node (strict: above it); -1 where there is none."""
+    """The nearest marked node at or above each node (strict: above it); -1 if there is none."""
     place = np.where(mark, np.arange(len(parent), dtype=np.int32), parent)
     place[0] = 0
     while True:
@@ -87,7 +87,7 @@ def nearest(parent: Parents, mark: NDArray[np.bool_], *, strict: bool = False) -
 
 
 def merge_siblings(parent: Parents, frame: NDArray[np.uint32]) -> tuple[Parents, NDArray[np.uint32], Parents]:
-    """Siblings with equal frames become one node: the new parents and frames, level by level, and the new node of each old one."""
+    """Merges siblings with equal frames: the new parents and frames, level by level, and the new node of each old one."""
     place = np.zeros(len(parent), dtype=np.int32)
     parents, frames = [np.array([-1], dtype=np.int32)], [frame[:1]]
     count = 1
@@ -104,7 +104,7 @@ def merge_siblings(parent: Parents, frame: NDArray[np.uint32]) -> tuple[Parents,
 
 
 def distinct(values: Ints) -> Ints:
-    """The sorted distinct values. Some versions of `np.unique` use hashing, which is ten times slower on millions."""
+    """The distinct values, sorted. Some versions of `np.unique` use hashing, which is ten times slower for millions of values."""
     ordered = np.sort(values)
     first: NDArray[np.bool_] = np.append(True, ordered[1:] != ordered[:-1])[: len(ordered)]
     kept: Ints = ordered[first]
@@ -112,7 +112,7 @@ def distinct(values: Ints) -> Ints:
 
 
 def gather(place: Parents | Ints, value: Ints, size: int) -> Ints:
-    """Values summed by their new places, exactly."""
+    """Adds values up by their new places, exactly."""
     total = np.zeros(size, dtype=np.int64)
     np.add.at(total, place, value)
     return total

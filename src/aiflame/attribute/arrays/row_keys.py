@@ -16,7 +16,7 @@ _BITS = 62
 
 
 def packed(columns: Sequence[NDArray[np.integer] | NDArray[np.bool_]], size: int) -> Ints:
-    """A number for each of `size` rows, equal where all columns are, and in the order of the first column, then the second …"""
+    """A number for each of `size` rows: equal for rows that are equal in all columns, and ordered by the first column, then the second …"""
     keys, bits = np.zeros(size, dtype=np.int64), 0
     for column in columns:
         values, width = _from_zero(column.astype(np.int64))
@@ -28,8 +28,8 @@ def packed(columns: Sequence[NDArray[np.integer] | NDArray[np.bool_]], size: int
 
 
 def in_order(key: Ints) -> Ints:
-    """Rows in the order of their numbers, which count from 0; equal numbers keep their order. Pairs of a number and its row, packed into
-    one number, are sorted several times as quickly as rows by their numbers."""
+    """Rows in the order of their keys, which count from 0; rows with equal keys keep their order. A key and its row are packed into one
+    number, since sorting these is several times faster."""
     bits = max(len(key) - 1, 0).bit_length()
     if int(key.max(initial=0)).bit_length() + bits > _BITS + 1:
         return np.argsort(key, kind="stable")
@@ -38,13 +38,13 @@ def in_order(key: Ints) -> Ints:
 
 
 def ordered(rows: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
-    """The rows by columns of whole numbers, those that are equal there in their own order."""
+    """The rows sorted by columns of whole numbers; equal rows keep their order."""
     key = _key(rows, by)
     return rows if (key[1:] >= key[:-1]).all() else rows[in_order(key)]
 
 
 def summed(rows: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
-    """Rows that are equal in these columns as one, in their order: of all other columns the sums."""
+    """Merges rows that are equal in the columns `by`, in their order; all other columns are summed."""
     key = _key(rows, by)
     order = in_order(key)
     first = firsts(key[order])
@@ -53,12 +53,12 @@ def summed(rows: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
 
 
 def firsts(key: Ints) -> Ints:
-    """The places in sorted numbers at which a number differs from the one before."""
+    """The places in sorted keys at which a key differs from the one before."""
     return np.flatnonzero(np.append(True, key[1:] != key[:-1])[: len(key)])
 
 
 def by_time(group: NDArray[np.integer], start: Ints, end: Ints) -> NDArray[np.int32] | None:
-    """The order by group, start and end; None if the rows are in it already."""
+    """The order by group, start and end; None if the rows are in that order already."""
     same = group[1:] == group[:-1]
     later = (start[1:] > start[:-1]) | ((start[1:] == start[:-1]) & (end[1:] >= end[:-1]))
     if ((group[1:] > group[:-1]) | (same & later)).all():
@@ -71,7 +71,7 @@ def _key(rows: pl.DataFrame, by: Sequence[str]) -> Ints:
 
 
 def _from_zero(values: Ints) -> tuple[Ints, int]:
-    """Values less their minimum, and the bits that they take."""
+    """The values minus their minimum, and the number of bits that they need."""
     if not len(values):
         return values, 0
     least, most = int(values.min()), int(values.max())
@@ -79,6 +79,6 @@ def _from_zero(values: Ints) -> tuple[Ints, int]:
 
 
 def _dense(values: Ints) -> tuple[Ints, int]:
-    """Each value's place among the distinct ones: no more bits than rows need."""
+    """The rank of each value among the distinct ones, which needs no more bits than the number of rows."""
     distinct = nodes.distinct(values)
     return np.searchsorted(distinct, values), max(len(distinct) - 1, 0).bit_length()

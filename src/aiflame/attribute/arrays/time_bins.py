@@ -1,4 +1,4 @@
-"""When values fell: how much of each group lies in each bin of time, or in each part of a step. Nothing is lost by spreading."""
+"""Divides intervals over bins of time, or over parts of steps. Sums stay exact."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from aiflame.attribute.arrays.row_keys import firsts, in_order, summed
 from aiflame.attribute.arrays.types import Ints
 
 MOST_ROWS = 2_000_000
-"""The most moments, and the most slots: more are too many for a page."""
+"""The most moments, and the most slots: a page cannot hold more."""
 MOST_BINS = 1 << 18
 BINS_A_COLUMN = 100
 DENSE = 1 << 24
-"""Up to this many sums are made as an array; of more, only those that are not 0."""
+"""Up to this many sums are stored as an array; if there are more, only those that are not 0."""
 LONGEST_STEP_NS = 1 << 54
-"""A step that is longer, half a year, is one of a damaged profile."""
+"""Half a year: a longer step comes from a damaged profile."""
 SAMPLED_ROWS = 1 << 20
 BLOCK = 64
 _SECOND = 1_000_000_000
@@ -34,7 +34,8 @@ class Bins:
 
     @staticmethod
     def of(begin_ns: int, end_ns: int) -> Bins:
-        """Bins of which 100 are a column of a second: of less in short runs, of more in long ones."""
+        """Bins for this time. 100 bins are a column of the view, which stands for a second, or for less in short runs and more in long
+        ones."""
         took = max(end_ns - begin_ns, 1)
         column = _SECOND // 10
         for longer_than, width in ((5 * _SECOND, _SECOND), (600 * _SECOND, 10 * _SECOND), (7200 * _SECOND, 60 * _SECOND)):
@@ -60,7 +61,7 @@ class Steps:
     begins: Ints
     ends: Ints
     shown: Ints
-    """For each step the row that it is shown as: several may be one."""
+    """For each step the row that shows it; a row may stand for several steps."""
     slots: int
 
     @property
@@ -69,15 +70,15 @@ class Steps:
         return length
 
     def slot(self, step: Ints, time_ns: Ints) -> Ints:
-        """The slot of each moment of a step."""
+        """The slot of a moment in each step."""
         long = self.length[step]
         slot: Ints = np.clip(time_ns - self.begins[step], 0, long - 1) * self.slots // long
         return slot
 
 
 def in_bins(group: Ints, start: Ints, end: Ints, bins: Bins) -> pl.DataFrame:
-    """group, bin, value: the length of each interval (`start` to `end`) in each of the bins of time. Time before the first bin counts in
-    the first, time after the last in the last; intervals of no length are left out."""
+    """group, bin, value: the length of each interval (`start` to `end`) in each bin of time. Time before the first bin counts in the first,
+    time after the last in the last; intervals without length are left out."""
     sums = Sums((int(group.max(initial=0)) + 1) * bins.count, len(group))
     for piece in _pieces(len(group)):
         begin, until = start[piece] - bins.origin_ns, end[piece] - bins.origin_ns
@@ -89,8 +90,8 @@ def in_bins(group: Ints, start: Ints, end: Ints, bins: Bins) -> pl.DataFrame:
 
 
 def in_slots(steps: Steps, group: Ints, step: Ints, start: Ints, end: Ints) -> pl.DataFrame:
-    """group, step (shown), slot, value: the same for the parts of steps; steps that are shown as one are summed. Time outside its
-    step counts at the step's edge."""
+    """group, step (shown), slot, value: the same for the slots of steps. Steps that one row shows are summed. Time outside of its step
+    counts at the step's edge."""
     rows, slots = int(steps.shown.max(initial=0)) + 1, steps.slots
     sums = Sums((int(group.max(initial=0)) + 1) * rows * slots, len(group))
     for piece in _pieces(len(group)):
@@ -116,7 +117,7 @@ def _pieces(size: int) -> list[slice]:
 def _spread(
     sums: Sums, group: Ints, start: Ints, end: Ints, first: Ints, last: Ints, edge: Callable[[Ints, Ints], Ints], bins: int
 ) -> None:
-    """Adds the length of each interval in each of the bins from its `first` to its `last`; `edge` gives the begin of a row's bin."""
+    """Adds the length of each interval in each bin from its `first` to its `last`; `edge` gives the begin of a row's bin."""
     inner = last - first
     whole = np.flatnonzero((inner == 0) & (end > start))
     sums.add(group[whole] * bins + first[whole], end[whole] - start[whole])
@@ -133,8 +134,9 @@ def _spread(
         sums.add(group[row] * bins + bin_, closes - opens)
 
 
-def standing_for_all(row: Ints) -> tuple[Ints, float, int]:
-    """Places of some of these rows (bins, steps) in blocks of neighbouring ones, how many times as many all are, and a block's length."""
+def sample_of_rows(row: Ints) -> tuple[Ints, float, int]:
+    """A sample of these rows (bins or steps), in blocks of neighbouring ones: their places, how many times as many rows there are in all,
+    and the length of a block."""
     size = int(row.max(initial=0)) + 1
     part = max(1, len(row) // SAMPLED_ROWS)
     block = BLOCK
@@ -145,8 +147,8 @@ def standing_for_all(row: Ints) -> tuple[Ints, float, int]:
 
 
 def few_enough(group: Ints, row: Ints, most: int, scale: float = 1.0, block: int = BLOCK) -> int:
-    """How many neighbouring rows, a power of 2, must become one for there to be no more than `most` pairs of a group and a row, if these
-    stand for `scale` times as many."""
+    """The number of neighbouring rows, a power of 2, that must be merged so that there are at most `most` pairs of a group and a row. The
+    given pairs stand for `scale` times as many."""
     size = int(row.max(initial=0)) + 1
     factor = 1
     while factor < block and _distinct(group * (size // factor + 1) + row // factor) * scale > most:
@@ -155,14 +157,14 @@ def few_enough(group: Ints, row: Ints, most: int, scale: float = 1.0, block: int
 
 
 def wide_enough(group: Ints, time_ns: Ints, bins: Bins, most: int = MOST_ROWS) -> Bins:
-    """Bins of a width at which moments are probably few enough."""
+    """Bins of a width for which the number of moments is probably small enough."""
     row = bins.at(time_ns)
-    chosen, scale, block = standing_for_all(row)
+    chosen, scale, block = sample_of_rows(row)
     return bins.wider(few_enough(group[chosen], row[chosen], most, scale, block))
 
 
 def coarser_bins(moments: pl.DataFrame, bins: Bins, most: int = MOST_ROWS) -> tuple[pl.DataFrame, Bins]:
-    """The moments (group, bin, and values) in bins wide enough to be few."""
+    """Merges bins until the moments (group, bin, and values) are few enough."""
     while len(moments) > most and bins.count > 1:
         bins = bins.wider()
         moments = summed(moments.with_columns(pl.col("bin") // 2), ("group", "bin"))
@@ -170,8 +172,8 @@ def coarser_bins(moments: pl.DataFrame, bins: Bins, most: int = MOST_ROWS) -> tu
 
 
 def by_density(moments: pl.DataFrame, density: pl.Series, total: Ints) -> pl.Series:
-    """The total of each group as whole numbers over its moments (group, bin, value, sorted by group): by value times density, or by value
-    alone where all of a group's density is 0."""
+    """Divides the total of each group into whole numbers over its moments (group, bin, value, sorted by group): in proportion to value
+    times density, or to value alone where the density of a whole group is 0."""
     group, value = moments["group"].to_numpy().astype(np.int64), moments["value"].to_numpy().astype(np.float64)
     weight = value * density.to_numpy()
     sums = np.bincount(group, weight, len(total))
@@ -182,7 +184,7 @@ def by_density(moments: pl.DataFrame, density: pl.Series, total: Ints) -> pl.Ser
 
 
 class Sums:
-    """Values summed by keys below `size`, exactly below 2^53; `rows`: about how many will be added."""
+    """Adds up values by keys below `size`; exact below 2^53. `rows`: about how many values will be added."""
 
     def __init__(self, size: int, rows: int) -> None:
         self._total = np.zeros(size) if size <= min(DENSE, 64 * rows + 1024) else None

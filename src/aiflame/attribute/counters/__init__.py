@@ -1,1 +1,1 @@
-"""Values of devices' hardware counters, divided over the kernels and copies that ran."""
+"""Divides the values of devices' hardware counters over the kernels and copies that ran."""

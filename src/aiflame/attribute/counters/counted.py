@@ -49,23 +49,23 @@ class Counts:
     values: Mapping[str, Ints]
     """By metric, for each target (an execution, a site …); also cycles as time (AS_TIME)."""
     estimated: Mapping[str, Ints]
-    """The part of each value that was divided by rates, as several executions shared a stretch."""
+    """The part of each value that was divided by rates, because several executions shared an interval."""
     covered_ns: Floats
-    """For each target, the time of its executions in which the device was counted."""
+    """For each target, how long its executions ran while the device was counted."""
     cycles: Floats
-    """For each target, the cycles of its device that elapsed in that time, all of them for each of several executions that ran together. 0:
-    not counted."""
+    """For each target, the cycles of its device in that time; of executions that ran at the same time, each has all cycles. 0: not
+    counted."""
     remainder: pl.DataFrame
-    """process (that recorded), device, metric, value: the part that belongs to nothing of this program"""
+    """process (that recorded), device, metric, value: the part that belongs to no work of this program"""
     rates: pl.DataFrame
-    """RATES: how much each kind of kernel adds a ns, with its standard error; `name` is null for idle time and "" for rare kinds, which are
-    taken together. `told_apart`: false for a kind that always ran together with others."""
+    """RATES: how much each kind of kernel adds in a nanosecond, with its standard error; `name` is null for idle time and "" for all rare
+    kinds together. `told_apart`: false for a kind that always ran together with others."""
 
 
 def counted(profile: Tables) -> pl.DataFrame:
-    """FRAME. `execution`: row of `work(profile, …).executions`, which has kernels in their table's order, then copies; null for the part
-    that belongs to nothing of the program. `estimated`: the part of `value` that was divided by rates; `exact`: it is 0. Rows with value 0
-    are left out. The values of a metric add up to the table."""
+    """FRAME. `execution`: row of `work(profile, …).executions`, which has kernels in the order of their table, then copies; null for the
+    part that belongs to no work of the program. `estimated`: the part of `value` that was divided by rates; `exact`: there is no such part.
+    Rows with value 0 are left out. The values of a metric add up to the table's."""
     of = counts(profile)
     frames = [pl.DataFrame(schema=FRAME)]
     for metric, values in of.values.items():
@@ -86,20 +86,20 @@ def counted(profile: Tables) -> pl.DataFrame:
 
 @once
 def counts(profile: Analysis) -> Counts:
-    """By execution, as `counted`."""
+    """As `counted`, by execution."""
     gpu_work = work(profile, None)
     profile.used(work.part(None))
     return counts_by(profile, gpu_work, np.arange(len(gpu_work.executions)), len(gpu_work.executions))
 
 
 def counts_of_sites(profile: Tables, gpu_work: Work, only: Collection[str] = ()) -> Counts:
-    """By row of `gpu_work.sites`."""
+    """As `counted`, by row of `gpu_work.sites`."""
     return counts_by(profile, gpu_work, gpu_work.executions["site"].to_numpy().astype(np.int64), len(gpu_work.sites), only)
 
 
 def counts_by(profile: Tables, gpu_work: Work, target: Ints, targets: int, only: Collection[str] = ()) -> Counts:
-    """`target`: where each execution's values are added up, from 0; executions of several devices have no target in common. `only`: these
-    counters; (): all."""
+    """As `counted`, by target. `target`: the target of each execution, from 0; executions of different devices never share one. `only`:
+    these counters; (): all."""
     if not has_counters(profile):
         empty = pl.DataFrame(schema={"process": pl.UInt32, "device": pl.String, "metric": pl.String, "value": pl.Int64})
         return Counts({}, {}, np.zeros(targets), np.zeros(targets), empty, pl.DataFrame(schema=RATES))
@@ -136,7 +136,7 @@ def counts_by(profile: Tables, gpu_work: Work, target: Ints, targets: int, only:
 
 
 class _Making:
-    """Values while devices are added."""
+    """Collects values while devices are added."""
 
     def __init__(self, targets: int) -> None:
         self.targets = targets
@@ -151,13 +151,13 @@ class _Making:
             self._of[key, metric] = mine if before is None else (before[0] + mine[0], before[1] + mine[1])
 
     def timed(self, covered: Floats, cycles: Floats, *, of_cycles: bool) -> None:
-        """Metrics may be counted in turns: the time is that of those that were counted for longest."""
+        """Counters may be counted in turns: the time is that of those that were counted longest."""
         if of_cycles and not self.cycles[covered > 0].any():
             self.cycles += cycles
         self.covered = np.maximum(self.covered, covered)
 
     def whole(self, in_all: pl.DataFrame) -> tuple[dict[str, Ints], dict[str, Ints], pl.DataFrame]:
-        """Values and estimated parts as whole numbers, and the remainder (process, device, metric, value)."""
+        """The values and their estimated parts as whole numbers, and the remainder (process, device, metric, value)."""
         values: dict[str, Ints] = {metric: np.zeros(self.targets, dtype=np.int64) for metric in in_all["metric"].unique().sort()}
         estimated = {metric: np.zeros(self.targets, dtype=np.int64) for metric in values}
         left = []

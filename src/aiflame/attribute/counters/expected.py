@@ -1,7 +1,7 @@
-"""Kinds of kernels and copies on a device, and the rates that are expected of each.
+"""The kinds of kernels and copies on a device, and the expected rates of each.
 
-Bytes of the GPU's memory: all kinds alike. Bytes over PCIe belong to copies from and to the host first, those over NVLink to collectives
-and copies between devices; where there are none, to all kinds. Cycles of multiprocessors: kernels.
+Bytes of the GPU's memory are expected from all kinds alike; bytes over PCIe from copies from and to the host, those over NVLink from
+collectives and copies between devices, or from all kinds if there are none of these; cycles of multiprocessors from kernels.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from aiflame.profile.schema.kinds import Kind
 from aiflame.profile.tables.interface import Tables
 
 MOST_KINDS = 400
-"""Kinds with a rate of their own: those that ran longest. All others have one together."""
+"""Kinds with a rate of their own: those that ran longest. All others share one rate."""
 _OF_KERNELS = {ACTIVE_CYCLES, TENSOR_CYCLES, WARP_CYCLES, *AS_TIME.values()}
 _KIND = ["kind", "name", "readable", "detailed"]
 _HOST_COPIES = [COPY_NAMES[kind] for kind in (CopyKind.HOST_TO_DEVICE, CopyKind.DEVICE_TO_HOST)]
@@ -57,7 +57,7 @@ class Kinds:
         )
 
     def weights(self, kind: Ints, took: Ints, moved: Ints) -> Floats:
-        """Kernels by their time, copies of a kind by their bytes."""
+        """Kernels count by their time, copies of a kind by their bytes."""
         time, whole = (np.bincount(kind, each, len(self.rows)) for each in (took, moved))
         by_bytes = self.copies & (whole > 0)
         per_byte = np.divide(time, whole, out=np.zeros(len(whole)), where=by_bytes)
@@ -65,7 +65,7 @@ class Kinds:
 
 
 def expectations(counted: Stretches, executions: Executions, kinds: Kinds) -> tuple[Floats, Floats]:
-    """For each kind, and last for idle time, the rate of each metric, and how far that may be off."""
+    """The rate of each metric for each kind, and last for idle time; and by how much it may be off."""
     every = np.ones(len(kinds.rows), dtype=np.bool_)
     time = {}
     shape = len(kinds.rows) + 1, len(counted.values)
@@ -90,7 +90,7 @@ def expectations(counted: Stretches, executions: Executions, kinds: Kinds) -> tu
 
 
 def _time(counted: Stretches, executions: Executions, chosen: Mask) -> int:
-    """How long executions of these kinds ran in the stretches."""
+    """How long executions of the chosen kinds ran in all intervals."""
     mine = chosen[executions.kind]
     start, end = executions.start[mine], executions.end[mine]
     return int((sum_until(counted.end, start, end) - sum_until(counted.begin, start, end)).sum())

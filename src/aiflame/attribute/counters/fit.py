@@ -1,9 +1,9 @@
-"""How much of a counter each kind of kernel adds in a ns: least squares without negative rates, over stretches in which kinds ran for
-different times.
+"""Computes how much each kind of kernel adds to a counter in a nanosecond: least squares without negative rates, over intervals in which
+kinds ran for different times.
 
-The stretches of a device give equations: value = Σ rate × time. Kinds that always run together have no rate of their own in them. Each
-rate is therefore drawn towards an expected one, as strongly as the noise of the equations (their unexplained part) demands: where the data
-separate kinds, the data decide; else kinds that ran together have the same rate.
+The intervals of a device give equations: value = Σ rate × time. They cannot separate kinds that always run together. Each rate is therefore
+drawn towards an expected one, as strongly as the noise of the equations (their unexplained part) demands: where the data separate kinds,
+the data decide; otherwise kinds that ran together have the same rate.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ import numpy as np
 from aiflame.attribute.arrays.types import Floats, Ints, Mask
 
 WEAK = 1e-9
-"""The least pull towards the expected rate: none to speak of, but enough where equations say nothing."""
+"""The weakest pull towards the expected rate: negligible, except where the equations determine nothing."""
 MOST_LIKE = 1e6
-"""How many times the variance of a rate may grow by the likeness of kinds, before it counts as unknown."""
+"""How many times similarity to other kinds may increase the variance of a rate before it counts as unknown."""
 BLOCK = 2048
 
 
 @dataclass(frozen=True, slots=True)
 class Equations:
-    """Sums over all stretches; times in units of `unit`, one for each kind."""
+    """Sums over all intervals, one for each kind; times are in units of `unit`."""
 
     gram: Floats
     """kind × kind"""
@@ -36,7 +36,7 @@ class Equations:
 
     @staticmethod
     def of(stretch: Ints, kind: Ints, time: Floats, values: Floats, kinds: int) -> Equations:
-        """`stretch` (sorted), `kind`, `time`: how long each kind ran in each stretch, once; `values`: stretch × metric."""
+        """`stretch` (sorted), `kind`, `time`: how long each kind ran in each interval, once for each pair; `values`: interval × metric."""
         unit = np.sqrt(np.bincount(kind, time.astype(np.float64) ** 2, kinds))
         unit[unit == 0] = 1.0
         gram, right = np.zeros((kinds, kinds)), np.zeros((kinds, values.shape[1]))
@@ -52,7 +52,7 @@ class Equations:
 @dataclass(frozen=True, slots=True)
 class Rates:
     rate: Floats
-    """kind × metric, a ns"""
+    """kind × metric, in a nanosecond"""
     error: Floats
     """Their standard errors."""
     separate: Mask
@@ -60,12 +60,12 @@ class Rates:
 
 
 def fit(equations: Equations, expected: Floats, spread: Floats) -> Rates:
-    """`expected` (kind × metric): the rates where nothing is known, `spread` (kind × metric): how far they may be off."""
+    """`expected` (kind × metric): the rates where the data determine nothing; `spread` (kind × metric): by how much these may be off."""
     gram, unit = equations.gram, equations.unit
     kinds, metrics = expected.shape
     rate, error = np.zeros((kinds, metrics)), np.zeros((kinds, metrics))
     separate = np.zeros((kinds, metrics), dtype=np.bool_)
-    # Equal rates for kinds that always run together: the pull on each grows with its time.
+    # Kinds that always run together get equal rates: the pull on each grows with its time.
     weak = np.maximum(unit / max(float(unit.max()), 1.0), 1e-3) * WEAK
     weak_inverse = np.linalg.inv(gram + np.diag(weak))
     apart = np.diag(weak_inverse) < MOST_LIKE
@@ -82,7 +82,7 @@ def fit(equations: Equations, expected: Floats, spread: Floats) -> Rates:
 
 
 def _noise(equations: Equations, metric: int, solution: Floats) -> float:
-    """The variance of a stretch's value that the rates do not explain."""
+    """The variance of an interval's value that the rates do not explain."""
     squares = float(equations.squares[metric])
     left = squares - 2 * float(solution @ equations.right[:, metric]) + float(solution @ equations.gram @ solution)
     return max(left, squares * 1e-12) / max(equations.count - int((solution > 0).sum()), 1)

@@ -1,7 +1,7 @@
-"""The table `gpu_counters` as stretches of time of each device, with a value for each counter.
+"""The table `gpu_counters` as intervals ("stretches") of time of each device, with a value for each counter.
 
-Stretches of a device should not overlap. Where they do, as in a damaged profile or where two recorders counted, they are parted into lanes
-that are divided one by one. A stretch of no length, and all beyond the limits below, belongs to nothing of the program.
+The stretches of a device should not overlap. Where they do, in a damaged profile or where two recorders counted, they go to different
+lanes, which are divided one by one. A stretch without length, and values beyond the limits below, belong to no work of the program.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from aiflame.attribute.devices.windows import LATEST, lanes
 from aiflame.profile.tables.interface import Tables
 
 MOST = 1 << 50
-"""A device counts no more in one stretch unless the record is damaged."""
+"""A larger count in one stretch comes from a damaged record."""
 MOST_SUM = 1 << 61
 MOST_METRICS = 64
 MOST_DEVICES = 256
@@ -28,12 +28,12 @@ ROWS = ["process", "device", "metric", "value"]
 
 @dataclass(frozen=True, slots=True)
 class Stretches:
-    """Of one device: sorted, without overlap."""
+    """The stretches of one device: sorted, without overlap."""
 
     begin: Ints
     end: Ints
     values: dict[str, Ints]
-    """For each metric one value a stretch."""
+    """For each metric, a value for each stretch."""
 
 
 def has_counters(profile: Tables) -> bool:
@@ -41,7 +41,7 @@ def has_counters(profile: Tables) -> bool:
 
 
 def counted_metrics(profile: Tables) -> list[str]:
-    """The metrics of trees that were counted."""
+    """The metrics of trees for which counters were recorded."""
     if not has_counters(profile):
         return []
     there = set(profile.scan("gpu_counters").select(pl.col("metric").unique()).collect()["metric"])
@@ -51,7 +51,7 @@ def counted_metrics(profile: Tables) -> list[str]:
 
 
 def counted_values(profile: Tables) -> pl.DataFrame:
-    """process, device, metric, begin_ns, end_ns, value: damaged values are limited. Cycles stand in it as time, too (AS_TIME)."""
+    """process, device, metric, begin_ns, end_ns, value; damaged values are limited. Cycles are also given as time (AS_TIME)."""
     time = (pl.col(name).clip(upper_bound=LATEST).cast(pl.Int64) for name in ("begin_ns", "end_ns"))
     value = pl.col("value").clip(upper_bound=MOST).cast(pl.Int64)
     rows = profile.scan("gpu_counters").select("process", "device", "metric", *time, value).collect()
@@ -83,13 +83,13 @@ def totals(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def counted_total(profile: Tables, metric: str) -> int:
-    """The sum of a metric of trees, over all of the recording."""
+    """The sum of a metric of trees over the whole recording."""
     rows = counted_values(profile)
     return int(rows.filter(pl.col("metric").is_in(list(COUNTED[metric])))["value"].sum())
 
 
 def stretches(rows: pl.DataFrame) -> Iterator[Stretches]:
-    """The stretches of one device (rows of `counted_values`), those of metrics counted together as one."""
+    """The stretches of one device (rows of `counted_values`); metrics that were counted together share one Stretches."""
     rows = rows.filter(pl.col("end_ns") > pl.col("begin_ns"))
     there = rows["metric"].unique().sort().to_list()
     metrics = sorted(there, key=lambda metric: metric not in _FIRST)[:MOST_METRICS]

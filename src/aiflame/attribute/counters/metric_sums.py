@@ -1,4 +1,4 @@
-"""Metrics of trees that hardware counters have: of each the values of sites, and the remainder."""
+"""Metrics of trees that come from hardware counters: the values of sites, and the remainder."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Counted:
     sites: Ints
     """The value of each row of `Work.sites`."""
     remainder: pl.DataFrame
-    """process, device, value: the part that belongs to nothing of the program"""
+    """process, device, value: the part that belongs to no work of the program"""
     estimated: float
     """The part of the values that was divided by estimated rates, 0 to 1."""
 
@@ -34,7 +34,7 @@ class Counted:
 
 
 def counted_of_sites(profile: Tables, gpu_work: Work, *metrics: str) -> Mapping[str, Counted]:
-    """For each of these metrics of trees."""
+    """The sums for each of these metrics of trees."""
     counts = counts_of_sites(profile, gpu_work, [counter for metric in metrics for counter in COUNTED[metric]])
     return {metric: _sum(counts, metric, len(gpu_work.sites)) for metric in metrics}
 

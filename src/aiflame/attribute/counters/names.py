@@ -1,4 +1,4 @@
-"""The counters whose meaning is known, and the metrics of trees that are made of them."""
+"""The counters whose meaning aiflame knows, and the metrics of trees that are sums of them."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ L2 = ("l2-bytes",)
 PCIE = ("pcie-read-bytes", "pcie-write-bytes")
 NVLINK = ("nvlink-read-bytes", "nvlink-write-bytes")
 CYCLES = "sm-cycles"
-"""Cycles that elapsed."""
+"""Elapsed cycles."""
 ACTIVE_CYCLES = "sm-active-cycles"
 """Cycles in which a multiprocessor held a warp, averaged over multiprocessors."""
 TENSOR_CYCLES = "tensor-cycles"
-"""Cycles in which its tensor pipe worked, averaged."""
+"""Cycles in which the tensor pipe worked, averaged over multiprocessors."""
 WARP_CYCLES = "warp-cycles"
-"""Resident warps, summed over cycles, averaged over multiprocessors."""
+"""Resident warps, summed over cycles and averaged over multiprocessors."""
 AS_TIME: Mapping[str, str] = {ACTIVE_CYCLES: "sm-active-ns", TENSOR_CYCLES: "tensor-ns"}
-"""Cycles, and the name of the same as time: a stretch of 1 ms with a third of the cycles that elapsed is 333 µs."""
+"""Counters of cycles, and their name as time: a stretch of 1 ms with a third of the elapsed cycles has 333 µs."""
 KNOWN = (*DRAM, *L2, *PCIE, *NVLINK, CYCLES, ACTIVE_CYCLES, TENSOR_CYCLES, WARP_CYCLES)
 
 COUNTED: Mapping[str, Collection[str]] = {
@@ -30,4 +30,4 @@ COUNTED: Mapping[str, Collection[str]] = {
     TENSOR.name: (AS_TIME[TENSOR_CYCLES],),
     SM_ACTIVITY.name: (AS_TIME[ACTIVE_CYCLES],),
 }
-"""For each metric of trees the counters whose sum it is."""
+"""For each metric of trees, the counters that it adds up."""

@@ -1,7 +1,7 @@
-"""The values of stretches divided over executions: each gets a part in proportion to the rate of its kind times its time in the stretch.
+"""Divides the values of stretches over executions: each gets a part in proportion to the rate of its kind times its time in the stretch.
 
-An execution that fills at least two stretches alone has a rate of its own, which these measured; all others have the rate of their kind
-(`fit`). So has the time in which nothing ran. A stretch in which one execution ran alone gives it all but the part of idle time.
+An execution that fills at least two stretches alone has a rate of its own, measured in these; all others, and idle time, have the rate of
+their kind (`fit`). If one execution ran alone in a stretch, it gets the whole value, without the part of idle time.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from aiflame.attribute.counters.names import CYCLES
 PIECE = 1 << 20
 MOST_CELLS = 1 << 22
 FILLED = 2
-"""An execution that fills so many stretches alone has a rate of its own."""
+"""An execution that fills at least this many stretches alone has a rate of its own."""
 FAINT, FAINTEST = 1e-9, 1e-15
-"""Where no kind in a stretch has a rate: parts by expected rates, and where these are 0 too, by time."""
+"""If no kind in a stretch has a rate, values are divided by expected rates; if these are 0 too, by time."""
 
 Cells = tuple[Ints, Ints, Ints]
 """execution, stretch, overlap (ns, above 0)"""
@@ -37,11 +37,11 @@ class Executions:
     start: Ints
     end: Ints
     kind: Ints
-    """From 0; the last kind is idle time, which no execution has."""
+    """Counted from 0; the last kind is idle time, which no execution has."""
     kinds: int
-    """Without idle time."""
+    """Number of kinds, without idle time."""
     weight: Floats
-    """A ns of it counts as so many ns of its kind: copies of a kind by their bytes."""
+    """How much a nanosecond of the execution counts for its kind: copies of a kind count by their bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,15 +51,15 @@ class Divided:
     estimated: Floats
     """The part of `values` from stretches in which other executions ran too."""
     covered: Floats
-    """For each target the time in which its executions were counted, ns."""
+    """For each target, how long its executions ran while the device was counted, in ns."""
     cycles: Floats
-    """For each target the cycles of the device that elapsed in that time; 0: not counted."""
+    """For each target, the cycles of the device in that time; 0: not counted."""
     rates: Rates
 
 
 def divide(counted: Stretches, executions: Executions, expected: Floats, spread: Floats, target: Ints, targets: int) -> Divided:
-    """`expected`, `spread`: as in `fit`, for the metrics of `counted.values` in their order. `target`: where each execution's values are
-    added up."""
+    """`expected`, `spread`: as in `fit`, for the metrics of `counted.values` in their order. `target`: the target to which each execution's
+    values are added."""
     counted = _wide_enough(counted, executions)
     metrics = list(counted.values)
     values = np.column_stack([counted.values[metric] for metric in metrics]).astype(np.float64)
@@ -129,7 +129,7 @@ def cells(counted: Stretches, executions: Executions) -> Iterator[Cells]:
 
 
 def _wide_enough(counted: Stretches, executions: Executions) -> Stretches:
-    """Stretches of which neighbours are one where very many executions run at the same time."""
+    """The stretches, with neighbours merged where very many executions run at the same time."""
     while len(counted.begin) > 1:
         first = np.searchsorted(counted.end, executions.start, side="right")
         if int(np.maximum(np.searchsorted(counted.begin, executions.end, side="left") - first, 0).sum()) <= MOST_CELLS + 3 * len(
@@ -143,19 +143,19 @@ def _wide_enough(counted: Stretches, executions: Executions) -> Stretches:
 
 
 def _busy(counted: Stretches, executions: Executions) -> Ints:
-    """The time of each stretch in which anything executions."""
+    """The time in each stretch in which any execution runs."""
     start, end = union(executions.start, executions.end)
     busy: Ints = sum_until(counted.end, start, end) - sum_until(counted.begin, start, end)
     return busy
 
 
 def _by_time(rates: Rates, metric: int, rate: float) -> None:
-    """Cycles elapse at one rate."""
+    """Values of cycles, which elapse at one rate."""
     rates.rate[:, metric], rates.error[:, metric], rates.separate[:, metric] = rate, 0.0, True
 
 
 def _own_rates(counted: Stretches, executions: Executions, values: Floats, many: Ints) -> tuple[Floats, Ints]:
-    """The rates of executions that fill stretches alone, a row for each; and the row of each execution, -1: none."""
+    """The rates of executions that fill stretches alone, a row for each; and for each execution its row, -1: none."""
     length = counted.end - counted.begin
     filled: list[tuple[Ints, Ints]] = [(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64))]
     for execution, stretch, overlap in cells(counted, executions):
@@ -172,12 +172,12 @@ def _own_rates(counted: Stretches, executions: Executions, values: Floats, many:
 
 
 def _while_running(counted: Stretches, values: Ints, executions: Executions) -> Floats:
-    """For each execution, how much was counted while it ran; it is not divided where others ran too."""
+    """For each execution, the whole count while it ran, even if other executions ran at the same time."""
     edges = np.column_stack([counted.begin, counted.end]).ravel()
     upto = np.cumsum(values)
     reached = np.column_stack([upto - values, upto]).ravel().astype(np.float64)
     origin = int(edges[0])
-    # Two stretches may meet at a moment, where both give the same sum.
+    # Two stretches may meet at a moment; both then give the same sum.
     at = (edges - origin).astype(np.float64)
     grown: Floats = np.interp((executions.end - origin).astype(np.float64), at, reached) - np.interp(
         (executions.start - origin).astype(np.float64), at, reached

@@ -1,4 +1,4 @@
-"""Graphs: from the node that a kernel ran for to the stack that captured it, over the nodes that it was cloned from."""
+"""Graphs: finds the stack that captured the node of a kernel, by way of the nodes from which it was cloned."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from aiflame.profile.tables.interface import Tables
 
 
 def captured_stacks(profile: Tables) -> pl.DataFrame:
-    """One row for each node: process, node, `made`, the node that it was cloned from in the end (itself, or one without an original), and
-    `captured`, the stack that made that one, 0 where none is known, and `variant`, the specialization that it launches.
+    """A row for each node: process; node; `made`, the first node of its chain of clones (itself if it is no clone); `captured`, the stack
+    that made that node, 0 if unknown; `variant`, the specialization that it launches.
 
-    CUPTI reports a cloned node twice: first its creation, by the call that instantiates the graph, then the node it was cloned
-    from. Its stack is that of its original.
+    CUPTI reports a cloned node twice: first its creation, by the call that instantiates the graph, then the node from which it was cloned.
+    Its stack is that of its original.
 
-    Jumps double, so that long chains cost few rounds; in a damaged profile originals may go in circles, which lead nowhere.
+    Jumps double in length, so that long chains need few rounds. In a damaged profile originals may form circles, which lead to no node.
     """
     numbered = profile.scan("graph_nodes").sort("process", "id").select("process", "node", "original").collect()
     inner = inner_nodes(profile, numbered).lazy().with_columns(stack=pl.lit(0, pl.UInt32), variant=pl.lit(0, pl.UInt32))

@@ -1,9 +1,9 @@
-"""Graphs within graphs: nodes that ran under numbers that CUPTI has not reported.
+"""Graphs within graphs: finds the original of nodes whose ids CUPTI has not reported.
 
-A graph that can be executed is flat: the nodes of its children and of the bodies of its conditions have numbers of its own there, and
-kernels report these. CUPTI reports the copy that it makes of each inner graph, right before the nodes of the graph around. A
-node's id is its graph's number, in the upper half, and its place in that graph; inner nodes take, in their order, the places for which
-CUPTI reported nothing. (Seen with CUPTI 13.0: no document says so.)
+A graph that can be executed is flat: the nodes of its child graphs and of the bodies of its conditions have numbers of their own in it,
+which kernels report. CUPTI reports the copy of each inner graph right before the nodes of the outer graph. The upper half of a node's id is
+the number of its graph, the lower half its place in the graph; inner nodes take, in their order, the places for which CUPTI reported no
+node. (Observed with CUPTI 13.0; no document says so.)
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""When a device had nothing of a process to do: between the first and the last of its kernels and copies there."""
+"""Times when a device had no work of a process, between the first and the last of the process's kernels and copies on it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Gaps = tuple[Times, Times]
 
 
 def idle(work: Work, processes: pl.DataFrame) -> pl.DataFrame:
-    """process, device, value (ns): the time in which no stream of the device ran anything, for each device that a process used."""
+    """process, device, value (ns): the time without work in any stream, for each device that a process used."""
     return summed_up(idle_times(work, processes))
 
 
@@ -31,7 +31,7 @@ def summed_up(gaps: Mapping[Device, Gaps]) -> pl.DataFrame:
 
 
 def idle_times(work: Work, processes: pl.DataFrame) -> dict[Device, Gaps]:
-    """When each device of a process was idle."""
+    """The idle times of each process's devices."""
     started = dict(processes.group_by("process").agg(pl.col("start_ns").min()).rows())
     used = work.sites.select("process", "device").unique(maintain_order=True)
     number = work.sites.select("process", "device").join(

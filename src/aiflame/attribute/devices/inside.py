@@ -21,23 +21,23 @@ _MNEMONIC = r"^\s*(?:@!?\w+\s+)?([\w.]+)"
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """Frames that follow each other's level, and for each point its node there, 0 for none."""
+    """Frames of one level of a forest, and the node of each point there, 0 for none."""
 
     forest: Forest
     node: Ints
 
 
 def kernel_names(profile: Tables) -> pl.DataFrame:
-    """name (as compiled), short, full: each once."""
+    """name (as compiled), short, full: each name once."""
     if not profile.has("kernel_names"):
         return pl.DataFrame(schema={"name": pl.String, "short": pl.String, "full": pl.String})
     return profile.table("kernel_names").select("name", "short", "full").unique("name", keep="first")
 
 
 def levels(profile: Tables, points: pl.DataFrame, detail: str) -> list[Level]:
-    """The frames that lie inside kernels at `points` (`samples.Samples`), outermost first.
+    """The frames inside kernels at `points` (`samples.Samples`), outermost first.
 
-    All offsets of a line with one mnemonic share its frame, and those that wait for the same share the reason's below it.
+    Instructions of a line that have the same mnemonic share a frame; those with the same stall reason share a frame below it.
     """
     inner = [_called(profile, points)]
     if detail != "function":
@@ -54,7 +54,7 @@ def levels(profile: Tables, points: pl.DataFrame, detail: str) -> list[Level]:
 
 
 def _called(profile: Tables, points: pl.DataFrame) -> Level:
-    """Device functions that are no kernels."""
+    """Frames for device functions that are not kernels."""
     names = kernel_names(profile).rename({"name": "function"})
     named = points.join(names, on="function", how="left", maintain_order="left")
     name = pl.when("called").then(pl.coalesce("short", "function"))
@@ -103,7 +103,7 @@ def _sass(profile: Tables, points: pl.DataFrame) -> pl.Series:
 def _level(
     name: pl.Series, kind: Kind, full: pl.Series | None = None, file: pl.Series | None = None, line: pl.Series | None = None
 ) -> Level:
-    """Frames of these names, none where there is no name."""
+    """Frames with these names; none where the name is empty."""
     columns = {"name": name, "full_name": full, "file": file, "line": line}
     texts = pl.DataFrame({key: value for key, value in columns.items() if value is not None})
     missing = [pl.lit("").alias(key) for key in ("full_name", "file") if key not in texts.columns]

@@ -1,4 +1,4 @@
-"""The launch of each kernel and copy: the first of its process and API with its correlation id."""
+"""Finds the launch of each kernel and copy: the first launch of its process and API with its correlation id."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class LaunchIndex:
     """Finds launches by the process, API and correlation id that they share with kernels."""
 
     owners: dict[_Owner, tuple[Ints | None, U64]]
-    """Rows by correlation ids, and these; None: all rows, in their order."""
+    """Rows sorted by correlation id, and their ids; None: all rows, in their order."""
 
     @staticmethod
     def of(process: U32, api: U32, correlation: U64, ids: U32) -> LaunchIndex:
@@ -40,7 +40,7 @@ class LaunchIndex:
         return LaunchIndex(owners)
 
     def find(self, process: U32, api: U32, correlation: U64) -> Ints:
-        """The row of each one's launch, -1 where there is none. Of several with one id the first counts."""
+        """The row of the launch of each kernel or copy, -1 if there is none. If several launches have one id, the first counts."""
         launch = np.full(len(process), -1)
         for owner, asked in _parts(process, api).items():
             if owner not in self.owners:
@@ -55,14 +55,14 @@ class LaunchIndex:
 
 @dataclass(frozen=True, slots=True)
 class LaunchTable:
-    """The table `launches`, as it lies in the profile."""
+    """The table `launches`, in the profile's order."""
 
     process: U32
     id: U32
     thread: U32
     stack: U32
     variant: U32
-    """Empty where no launch has one."""
+    """Empty if no launch has one."""
     index: LaunchIndex
 
     @staticmethod
@@ -79,7 +79,7 @@ class LaunchTable:
 
 
 def _parts(process: U32, api: U32) -> dict[_Owner, Ints | None]:
-    """The rows of each process and API, in their order; None: all."""
+    """The rows of each process and API, in their order; None: all rows."""
     if not len(process):
         return {}
     if (process == process[0]).all() and (api == api[0]).all():

@@ -24,7 +24,7 @@ NO_CAPTURE = Frame("[unattributed: graph node captured before recording]", Kind.
 
 
 def launched_at(builder: TreeBuilder, place: NodeIds, profile: Tables, trie: Functions, sites: pl.DataFrame) -> NodeIds:
-    """The nodes of the code that launched, below these places of processes."""
+    """The nodes of the launching code, below the given nodes of processes."""
     process, thread, stack, captured = (sites[name].to_numpy().astype(np.int64) for name in ("process", "thread", "stack", "captured"))
     launched, graph = thread >= 0, sites["graph"].to_numpy()
     marks = Forest.of_frames(frame_table([BOUNDARY, GRAPH_REPLAY, NO_CAPTURE, STARTED])[1:])
@@ -44,7 +44,7 @@ def launched_at(builder: TreeBuilder, place: NodeIds, profile: Tables, trie: Fun
 
 
 def family_nodes(profile: Tables, names: pl.Series) -> tuple[Forest, Ints]:
-    """Families of kernels as frames, and the node of each of these kernels; each kind of copy is a family."""
+    """Families of kernels as frames, and the node of each kernel's family; each kind of copy is a family."""
     of_name = families(profile, names)
     ordered = sorted({one for one in of_name.values() if one})
     node = {name: ordered.index(one) + 1 if one else 0 for name, one in of_name.items()}
@@ -53,8 +53,8 @@ def family_nodes(profile: Tables, names: pl.Series) -> tuple[Forest, Ints]:
 
 
 def item_nodes(profile: Tables, items: pl.DataFrame) -> tuple[Forest, Ints]:
-    """Kernels and copies (name, device, kind) as frames, and the node of each. The device stands where a function has its library. Rows may
-    have the names of a specialization (readable, detailed)."""
+    """Kernels and copies (name, device, kind) as frames, and the node of each. The frame's module is the device. Rows may have the names of
+    a specialization (readable, detailed)."""
     text = pl.lit("")
     specialization = ["readable", "detailed"] if "readable" in items.columns else [pl.lit(None, dtype=pl.String)] * 2
     frames = items.join(kernel_names(profile), on="name", how="left", maintain_order="left").select(
@@ -81,8 +81,8 @@ def add_inside(
     return place
 
 
-def stand_alone(builder: TreeBuilder, trie: Functions, rows: pl.DataFrame, kinds: dict[str, Kind]) -> NodeIds:
-    """Frames (`name`, `device`) that stand on their process (`process`) itself."""
+def frames_on_process(builder: TreeBuilder, trie: Functions, rows: pl.DataFrame, kinds: dict[str, Kind]) -> NodeIds:
+    """Frames (`name`, `device`) that are placed directly on their process (`process`)."""
     place = builder.add(np.zeros(len(rows), dtype=np.int64), trie.owners(), 1 + rows["process"].to_numpy().astype(np.int64))
     distinct = rows.select("name", "device").unique(maintain_order=True)
     frames = frame_table([Frame(name, kinds[name], module=device) for name, device in distinct.rows()])[1:]

@@ -1,4 +1,4 @@
-"""Executions on devices, a piece at a time: kernels, then copies, each with its launch and its meaning."""
+"""Executions on devices, in pieces: kernels, then copies, each with its launch and its meaning."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ COPY_NAMES = {
     CopyKind.PEER: "[copy device→other device]",
 }
 LONGEST_NS = 1 << 50
-"""No kernel runs for more than this, 13 days, unless its record is damaged."""
+"""13 days: a longer kernel comes from a damaged record."""
 NO_THREAD_ROW = -1
 """`thread` of an execution without a known launch."""
 
@@ -41,12 +41,12 @@ _OF_CAPTURE = ("phase", "layer", "op")
 _NOTHING = {"step": -1, "phase": int(Phase.OTHER), BRINGS: False}
 """Context of an execution without a known launch; the other columns of CONTEXT are 0."""
 Columns = dict[str, NDArray[Any]]
-"""By name, a value for each execution."""
+"""By name, an array with a value for each execution."""
 
 
 @dataclass(frozen=True, slots=True)
 class Items:
-    """Distinct kernels, and kinds of copies on their devices, by number."""
+    """Numbers for the distinct kernels, and for the kinds of copies on each device."""
 
     rows: pl.DataFrame
     """item, name, device, kind"""
@@ -72,7 +72,7 @@ class Items:
         return Items(items, of_shapes.sort("process", "shape"), of_copies.unique(["copy", "device"]))
 
     def of_shape(self, process: NDArray[np.uint32], shape: NDArray[np.uint32]) -> NDArray[np.uint32]:
-        """0, an unknown kernel, where there is none."""
+        """The item of each shape; 0, an unknown kernel, if there is none."""
         keys, wanted = (
             each.astype(np.int64) << 32 | number for each, number in ((self._ints("process"), self._ints("shape")), (process, shape))
         )
@@ -84,19 +84,19 @@ class Items:
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """Kernels and copies, and all that is joined with them."""
+    """Kernels and copies, and everything that is joined with them."""
 
     profile: Tables
     items: Items
     specializations: Specializations
     meaning: Meaning | None
-    """None where the caller needs no column of CONTEXT."""
+    """None if the caller needs no column of CONTEXT."""
     _launches: LaunchTable
     _captured: pl.DataFrame
     _context: Columns
-    """CONTEXT and BRINGS of launches, in the order of their table: that in which `meaning` has them."""
+    """CONTEXT and BRINGS of launches, in the order of their table."""
     _brought: NDArray[np.bool_]
-    """Which items are copies to a device."""
+    """For each item, whether it is a copy to a device."""
     _collective: NDArray[np.bool_]
 
     @staticmethod
@@ -121,7 +121,7 @@ class Records:
         return sum(count(self.profile.scan(name)) for name in ("kernels", "copies"))
 
     def pieces(self) -> Iterator[Columns]:
-        """All kernels, then all copies, with the columns of _RAN; a damaged end counts as none."""
+        """All kernels, then all copies, with the columns of _RAN; a damaged end counts as no duration."""
         longest = pl.col("start_ns") + LONGEST_NS
         end = pl.max_horizontal("start_ns", pl.min_horizontal("end_ns", longest))
         common = [pl.col("process"), pl.col("api").cast(pl.UInt32), *map(pl.col, ("correlation", "node", "start_ns")), end.alias("end_ns")]
@@ -136,8 +136,8 @@ class Records:
 
     def columns_of(self, executions: Columns) -> Columns:
         """For each execution: process, thread, stack, graph (it ran for a graph's node), captured (see `captured_stacks`), item,
-        specialization, launch (its number), and CONTEXT where meaning was asked for. A graph's kernels have the step and region of their
-        replay; phase, layer and op are those of their capture."""
+        specialization, launch (its number), and CONTEXT if meaning was asked for. A graph's kernels have the step and region of their
+        replay; their phase, layer and op are those of their capture."""
         launches = self._launches
         launch = launches.find(executions["process"], executions["api"], executions["correlation"])
         graph = executions["node"] != 0
@@ -159,7 +159,7 @@ class Records:
         return columns | self._meant(executions["item"], launch, graph_nodes) if self.meaning is not None else columns
 
     def _graph_nodes(self, executions: Columns, graph: NDArray[np.bool_]) -> pl.DataFrame:
-        """For the executions of graph nodes: row, and the columns of `captured_stacks`."""
+        """For executions of graph nodes: row, and the columns of `captured_stacks`."""
         row = np.flatnonzero(graph)
         of_graphs = pl.DataFrame({"row": row, "process": executions["process"][row], "node": executions["node"][row]})
         return of_graphs.join(self._captured, on=["process", "node"], how="left", maintain_order="left")
@@ -184,7 +184,7 @@ def _columns(piece: pl.DataFrame) -> Columns:
 
 
 def _or(column: NDArray[Any], row: Ints, nothing: int) -> NDArray[Any]:
-    """The value of each row as a signed number, of -1 another one."""
+    """The value at each row as a signed number; `nothing` for row -1."""
     signed = np.int64 if column.dtype.itemsize > 2 and column.dtype.kind == "u" else np.int32
     if not len(column):
         return np.full(len(row), nothing, dtype=signed)
@@ -192,7 +192,7 @@ def _or(column: NDArray[Any], row: Ints, nothing: int) -> NDArray[Any]:
 
 
 def _in_order(context: pl.DataFrame, launches: LaunchTable) -> Columns:
-    """The context of launches in the order of `launches`, which is usually the order that it has."""
+    """The context of launches in the order of `launches`, in which it usually is already."""
     key = ["process", "id"]
     there = len(context) == len(launches.id) and all(np.array_equal(context[name].to_numpy(), getattr(launches, name)) for name in key)
     if not there:

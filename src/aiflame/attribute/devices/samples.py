@@ -1,7 +1,7 @@
-"""Samples of warps, divided over the launches of the kernel that they were taken in.
+"""Divides samples of warps over the launches of the sampled kernel.
 
-A sample knows its function and its window of time. Within a window, the samples of a function are divided over its launches on that
-device by the time that these ran in the window.
+A sample has a function and a window of time. Within a window, the samples of a function are divided over its launches on that device by the
+time that these ran in the window.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ NO_CALLER = "[unattributed: called by an unknown kernel]"
 DROPPED = "[unattributed: samples dropped]"
 DRIVER = "[kernels of the driver]"
 MOST_SAMPLES = 1 << 40
-"""No window has more, unless it is damaged."""
+"""A window with more samples comes from a damaged profile."""
 _DEVICE = ["process", "device"]
 _CODE = ["cubin", "function", "offset", "reason"]
 _UNPLACED = {"process": pl.UInt32, "device": pl.String, "point": pl.UInt32, "why": pl.String, "value": pl.Int64}
@@ -47,10 +47,10 @@ class Samples:
 def samples(
     profile: Tables, work: Work, *, not_issued: bool = False, detail: bool = True, offsets: bool = True, in_windows: InWindows | None = None
 ) -> Samples:
-    """All samples; with `not_issued`, the samples in whose cycle the scheduler issued nothing, which the device counts a second time.
+    """All samples; with `not_issued`, those in whose cycle the scheduler issued nothing, which the device counts a second time.
 
-    Without `detail`, the points are functions alone; without `offsets`, functions and reasons. A caller that calls this several times may
-    pass one `in_windows` of the work each time.
+    Without `detail`, the points are functions alone; without `offsets`, functions and reasons. A caller that calls this several times for
+    one `work` may pass the same `in_windows`.
     """
     in_windows = in_windows or InWindows(work)
     kernels = work.sites.with_row_index("site").filter(pl.col("kind") == int(Kind.GPU_KERNEL))
@@ -80,7 +80,7 @@ def samples(
 
 
 def elsewhere(profile: Tables) -> pl.DataFrame:
-    """process, device, why, value: samples that were lost, or taken in kernels of the driver's own."""
+    """process, device, why, value: samples that were lost, or taken in the driver's own kernels."""
     count = {DROPPED: "dropped", DRIVER: "foreign"}
     sums = [pl.col(column).clip(upper_bound=MOST_SAMPLES).sum().cast(pl.Int64).alias(why) for why, column in count.items()]
     summed = profile.scan("gpu_windows").group_by(_DEVICE).agg(sums).collect()
@@ -88,10 +88,10 @@ def elsewhere(profile: Tables) -> pl.DataFrame:
 
 
 def counted(profile: Tables, not_issued: bool, detail: bool, offsets: bool = True) -> pl.DataFrame:
-    """process, device, window, cubin, function, offset, reason, count: samples of one of a reason's two counters."""
+    """process, device, window, cubin, function, offset, reason, count: the samples of one of the two counters of each reason."""
     reasons, functions = stall_reasons(profile), sampled_functions(profile)
     windows = profile.table("gpu_windows").select("process", "device", window="id").unique(["process", "window"], keep="first")
-    # Sorting by the places of names among all names is much quicker than sorting by names.
+    # Sorting by the ranks of names is much faster than sorting by names.
     reasons, functions, windows = (
         rows.with_columns(pl.Series(f"{name}_at", _places(rows[name])))
         for rows, name in ((reasons, "short"), (functions, "name"), (windows, "device"))
@@ -125,7 +125,7 @@ def counted(profile: Tables, not_issued: bool, detail: bool, offsets: bool = Tru
 
 
 def _places(names: pl.Series) -> Ints:
-    """The rank of each text among all texts in their order, from 1; 0 for no text."""
+    """The rank of each text among all texts, from 1; 0 for no text."""
     texts = names.filter(names != "").unique().sort()
     place = pl.DataFrame({"name": texts, "at": np.arange(1, len(texts) + 1)})
     at = names.rename("name").to_frame().join(place, on="name", how="left", maintain_order="left")["at"]
@@ -140,8 +140,8 @@ class InWindows:
         self._known: dict[tuple[bytes, bytes, int], pl.DataFrame] = {}
 
     def overlaps(self, sites: Ints, windows: pl.DataFrame, reach: int) -> pl.DataFrame:
-        """`windows.overlaps` of these sites with `windows` (begin_ns, end_ns). Reach 0 is the windows as they are, 1 each as wide as it
-        and its neighbours, 2 each back to the beginning of the one before."""
+        """`windows.overlaps` of these sites with `windows` (begin_ns, end_ns). Reach 0: the windows as they are; 1: each as wide as it and
+        its neighbours; 2: each extended back to the begin of the one before."""
         begin, until = (np.minimum(windows[name].to_numpy(), LATEST).astype(np.int64) for name in ("begin_ns", "end_ns"))
         key = sites.tobytes(), begin.tobytes() + until.tobytes(), reach
         if key not in self._known:
@@ -165,12 +165,12 @@ Shares = Mapping[str, Cells]
 
 @dataclass(frozen=True, slots=True)
 class _Device:
-    """When each kernel ran in the windows of sampling, on one device and for one process."""
+    """The executions of each kernel in sampling windows, on one device and for one process."""
 
     kernels: frozenset[str]
     reaches: tuple[Callable[[], Shares], ...]
-    """First the windows as they are; then each as wide as it and its neighbours, for the kernels' clock and the windows' differ a little;
-    then each back to the beginning of the one before: samples may come late."""
+    """The windows as they are; then each as wide as it and its neighbours, because the clocks of kernels and windows differ a little; then
+    each extended back to the begin of the one before, because samples may come late."""
 
     @staticmethod
     def of(kernels: pl.DataFrame, windows: pl.DataFrame, in_windows: InWindows) -> _Device:
@@ -186,7 +186,7 @@ class _Device:
         return _Device(frozenset(kernels["name"]), tuple(partial(shares, reach) for reach in range(REACHES)))
 
     def place(self, counts: pl.DataFrame) -> tuple[Cells, list[tuple[str, Ints, Ints]]]:
-        """The samples on their sites; and those that have none: why, point, value."""
+        """The samples placed on their sites; and those without a site: why, point, value."""
         window, point, count = (_ints(counts, name) for name in ("window", "point", "count"))
         cells, unplaced = [], []
         for rows, kernels in self._functions(counts):
@@ -200,13 +200,13 @@ class _Device:
         return joined(cells), unplaced
 
     def _functions(self, counts: pl.DataFrame) -> Iterator[tuple[slice, list[str]]]:
-        """The rows of each function, and the kernels that they belong to: for a called function, the kernel in its name
-        (`$kernel$function`), else all kernels of its cubin."""
+        """The rows of each function, and its kernels: for a called function, the kernel in its name (`$kernel$function`), otherwise all
+        kernels of its cubin."""
         in_cubin: dict[int, set[str]] = {}
         for cubin, name in counts.select("cubin", "function").unique().rows():
             if name in self.kernels:
                 in_cubin.setdefault(cubin, set()).add(name)
-        # A kernel's records do not name its cubin: kernels of equal name are one.
+        # The records of kernels do not name a cubin, so kernels of equal names count as one.
         own = pl.when(pl.col("function").is_in(self.kernels)).then(0).otherwise("cubin")
         runs = counts.select(pl.struct("function", cubin=own).rle().alias("run")).unnest("run")
         begin = 0
@@ -218,7 +218,7 @@ class _Device:
             begin += length
 
     def _shares(self, windows: Ints, kernels: list[str]) -> Cells:
-        """How long each site of these kernels ran in each of the windows, or near it where none did; else when they last ran."""
+        """How long each site of these kernels ran in each window; near it, if none ran in it; otherwise when they last ran."""
         cells = [self._of(self.reaches[0](), kernels, windows)]
         for reach in self.reaches[1:]:
             windows = np.setdiff1d(windows, cells[-1][1])
@@ -228,8 +228,8 @@ class _Device:
         return joined(cells)
 
     def _last_time(self, kernels: list[str], windows: Ints) -> Cells:
-        """For each of the windows, how long each site of these kernels ran in the last window before it in which they did: some samples
-        come only when sampling ends. Windows are numbered in the order of time."""
+        """For each window, how long each site of these kernels ran in the last earlier window in which any did: some samples come only when
+        sampling ends. Windows are numbered in the order of time."""
         site, window, overlap = _of_kernels(self.reaches[0](), kernels)
         order = np.argsort(window, kind="stable")
         sampled = window[order]

@@ -1,7 +1,7 @@
-"""Scopes as frames inside their kernel: the time that it really took, divided as its recorded launches divided theirs.
+"""Scopes as frames inside their kernel: the kernel's exact time is divided in the proportions of its recorded launches.
 
-The weight of a scope is the warps' own time in it, without the scopes inside of it. Time in no scope is the kernel's own. Work beside the
-warp (a copy that is on its way) is no part of any warp's time.
+The weight of a scope is the warps' own time in it, without inner scopes. Time outside of all scopes is the kernel's own. Work beside the
+warp (an asynchronous copy) is not part of any warp's time.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ _WEIGHTS = {"process": pl.UInt32, "name": pl.String, "node": pl.Int64, "weight":
 class Scopes:
     forest: Forest
     weights: pl.DataFrame
-    """process, name (of a kernel, as compiled), node (of the forest, 0: the kernel's own), weight"""
+    """process, name (of a kernel, as compiled), node (of the forest, 0: the kernel itself), weight"""
 
     def divide(self, executions: pl.DataFrame, value: Ints) -> tuple[Ints, Ints, Ints]:
-        """The value of each row (`process`, `name`) that has scopes, divided: row, node, value. Sums do not change."""
+        """Divides the value of each row (`process`, `name`) that has scopes: row, node, value. Sums do not change."""
         rows = executions.select(pl.col("process").cast(pl.UInt32), "name").with_row_index("row")
         parts = rows.join(self.weights, on=_KEY).sort("row", "node")
         row, node = parts["row"].to_numpy().astype(np.int64), parts["node"].to_numpy()
@@ -41,7 +41,7 @@ class Scopes:
 
 
 def scopes(profile: Tables) -> Scopes:
-    """Without scopes for a profile that has no records from inside kernels."""
+    """The scopes of a profile; empty if it has no records from inside kernels."""
     none = Scopes(Forest.of_frames(frame_table([])[1:]), pl.DataFrame(schema=_WEIGHTS))
     if not profile.has("intra_times"):
         return none
@@ -74,7 +74,7 @@ def scopes(profile: Tables) -> Scopes:
 
 
 def _parents(paths: pl.DataFrame) -> NDArray[np.int64]:
-    """The row of the path around each, -1: none. Paths are numbered within their kernel."""
+    """The row of the path around each path, -1: none. Paths are numbered within their kernel."""
     rows = {key: row for row, key in enumerate(paths.select("process", "kernel", "path").rows())}
     around = paths.select("process", "kernel", "parent").rows()
     return np.array([rows.get(key, -1) for key in around], dtype=np.int64)

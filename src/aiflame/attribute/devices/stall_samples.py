@@ -1,8 +1,8 @@
-"""Which rows of `gpu_samples` count, and for which counter: one answer for every view of stall samples.
+"""Decides which rows of `gpu_samples` count, and for which counter, for every view of stall samples.
 
 The device counts each sample once under its reason, and once more under the reason's twin `..._not_issued` if its scheduler issued nothing
-in that cycle. The first counter alone adds up to `gpu_windows.samples`, exactly so on an H200: it is the number of samples. The second
-is a part of the first and is never added to it, nor put in its place where a damaged profile has less of the first.
+in that cycle. The first counter alone adds up to `gpu_windows.samples` (on an H200 exactly): it is the number of samples. The second is a
+part of the first and is never added to it, nor used in its place where a damaged profile has less of the first.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ UNKNOWN = "unknown"
 
 
 def stall_reasons(profile: Tables) -> pl.DataFrame:
-    """`process`, `reason` (its id), `short` (its readable name), `not_issued` (it is the second counter): each reason once."""
+    """`process`, `reason` (its id), `short` (readable name), `not_issued` (it is the second counter): each reason once."""
     reasons = profile.table("stall_reasons").select("process", "name", reason="id").unique(["process", "reason"], keep="first")
     names = {name: short(name) for name in reasons["name"].unique()}
     return reasons.select(
@@ -35,8 +35,8 @@ def sampled_functions(profile: Tables) -> pl.DataFrame:
 
 
 def samples_of_counter(profile: Tables, *, not_issued: bool, reasons: pl.DataFrame | None = None) -> pl.LazyFrame:
-    """The rows of `gpu_samples` of one of the two counters, `count` as i64, with the other columns of `reasons` (default:
-    `stall_reasons`). Where a reason's row was lost, its samples count with the first counter and the columns are null."""
+    """The rows of `gpu_samples` of one of the two counters, `count` as i64, with the other columns of `reasons` (default: `stall_reasons`).
+    Samples whose reason was lost count with the first counter, with null in these columns."""
     names = stall_reasons(profile) if reasons is None else reasons
     return (
         profile.scan("gpu_samples")

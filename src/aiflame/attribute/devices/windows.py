@@ -1,4 +1,4 @@
-"""How long kernels ran in each window of sampling."""
+"""Computes how long kernels ran in each sampling window."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from aiflame.attribute.arrays.types import Ints
 Times = NDArray[np.uint64] | NDArray[np.int64]
 
 MOST_LANES = 64
-"""Windows of a device overlap where several contexts use it; more than this many at a moment are damaged."""
+"""Windows of a device overlap where several contexts use it; more at one moment come from a damaged profile."""
 PIECE = 4 << 20
 LATEST = 1 << 62
-"""No time is later: see `profile.spool.process_spool`."""
+"""Later times are impossible: see `profile.spool.process_spool`."""
 
 
 def overlaps(site: Ints, start: Times, end: Times, begin: Times, until: Times) -> pl.DataFrame:
@@ -44,9 +44,9 @@ def overlaps(site: Ints, start: Times, end: Times, begin: Times, until: Times) -
 
 
 def lanes(begin: Ints, until: Ints) -> list[Ints]:
-    """The windows parted so that those of a part do not overlap; each part in the order of time."""
+    """The windows in groups within which they do not overlap; each group in the order of time."""
     lanes: list[list[int]] = []
-    free: list[tuple[int, int]] = []  # when a lane's last window ends, and the lane
+    free: list[tuple[int, int]] = []  # the end of a lane's last window, and the lane
     for window in np.argsort(begin, kind="stable").tolist():
         opens, closes = int(begin[window]), int(until[window])
         if closes <= opens:

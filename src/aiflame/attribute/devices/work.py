@@ -22,7 +22,7 @@ MOST_BYTES = 1 << 50
 JOIN = ["process", "api", "correlation"]
 SITE = ["process", "thread", "stack", "graph", "captured", "kind", "name", "device", "readable", "detailed"]
 _NUMBERS = ("process", "thread", "stack", "graph", "captured", "item", "specialization")
-"""The same as numbers."""
+"""Those that are numbers."""
 _TIMES = ("start_ns", "end_ns")
 _SUMS = ("took", "launches", "bytes")
 
@@ -30,26 +30,26 @@ _SUMS = ("took", "launches", "bytes")
 @dataclass(frozen=True, slots=True)
 class Work:
     sites: pl.DataFrame
-    """Each kernel or copy at each place that launched it: SITE, and the sums `took` (ns), `launches`, `bytes` of its executions.
-    `graph`: it ran for a graph's node, created at the stack `captured` (0: unknown). `readable` and `detailed`: short and full name of
-    a kernel's specialization, null where none is recorded."""
+    """A row for each kernel or copy at each place that launched it: SITE, and the sums `took` (ns), `launches`, `bytes` of its executions.
+    `graph`: it ran for a graph's node, created at the stack `captured` (0: unknown). `readable` and `detailed`: short and full name of a
+    kernel's specialization, null if none is recorded."""
     executions: pl.DataFrame
-    """`site` (row of `sites`), `launch` (row of `launches` of its process, 0: unknown), `start_ns`, `end_ns` (never before the start),
-    and where meaning was asked for `step`."""
+    """`site` (row of `sites`), `launch` (row of `launches` of its process, 0: unknown), `start_ns`, `end_ns` (at least the start), and if
+    meaning was asked for `step`."""
 
 
 @once_for
 def work(profile: Analysis, by: Prefix | None) -> Work:
-    """All executions on devices, by their launching code and by the columns of `by`."""
+    """All executions on devices, grouped by their launching code and by the columns of `by`."""
     needs_meaning = by is not None and not set(by.columns).isdisjoint((*CONTEXT, STEADY))
     return work_with(profile, by, of_devices(profile) if needs_meaning else None)
 
 
 def work_with(profile: Tables, by: Prefix | None, meaning: Meaning | None) -> Work:
-    """As `work`, with the caller's meaning; None where no column of CONTEXT is asked for. A kernel's launch has its correlation id; of
-    several launches with one id the first counts.
+    """As `work`, with the caller's meaning; None if no column of CONTEXT is needed. A kernel's launch is the one with its correlation id;
+    if several launches have it, the first counts.
 
-    `sites` have the columns of `by` too; without code, the launching code does not distinguish them."""
+    `sites` have the columns of `by` too; if these are without code, the launching code does not separate sites."""
     records = Records.of(profile, meaning)
     more = [column for column in by.columns if column != "family"] if by is not None else []
     columns = {"site": np.uint32, "launch": np.uint32, "start_ns": np.uint64, "end_ns": np.uint64}
@@ -80,7 +80,7 @@ def work_with(profile: Tables, by: Prefix | None, meaning: Meaning | None) -> Wo
 
 
 def bytes_of(profile: Tables, work: Work) -> Ints:
-    """The bytes that each of `work.executions` moved. Kernels, which move none, come first in it."""
+    """The bytes that each of `work.executions` moved. Kernels move none and come first."""
     moved = profile.scan("copies").select(pl.col("bytes").clip(upper_bound=MOST_BYTES).cast(pl.Int64)).collect()["bytes"].to_numpy()
     moved_bytes = np.zeros(len(work.executions), dtype=np.int64)
     moved_bytes[len(moved_bytes) - len(moved) :] = moved
@@ -93,7 +93,7 @@ def _without_code(columns: Columns) -> Columns:
 
 
 def _sites(columns: Columns, names: Sequence[str]) -> tuple[Ints, pl.DataFrame]:
-    """The site of each execution; and the sites: `names`, and the sums of their executions."""
+    """The site of each execution; and the sites: the columns `names`, and the sums of their executions."""
     rows = pl.DataFrame({name: columns[name] for name in (*_TIMES, "bytes")})
     rows = rows.with_columns(key=packed([columns[name] for name in names], len(rows)))
     summed = (
@@ -113,7 +113,7 @@ def _sites(columns: Columns, names: Sequence[str]) -> tuple[Ints, pl.DataFrame]:
 
 
 def _together(records: Records, parts: Sequence[pl.DataFrame], more: list[str]) -> tuple[pl.DataFrame, Ints]:
-    """The distinct sites of all pieces in order, and the row of each site of `parts` among them."""
+    """The distinct sites of all pieces in order, and for each site of `parts` its row among them."""
     every = pl.concat(parts)
     every = every.with_columns(key=packed([every[name].to_numpy() for name in (*_NUMBERS, *more)], len(every)))
     sites = (

@@ -1,1 +1,1 @@
-"""How much energy devices and CPUs took at which times, and which kernels it is counted for."""
+"""Computes the energy that devices and CPUs took over time, and divides it over kernels and samples."""

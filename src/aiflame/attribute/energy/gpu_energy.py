@@ -1,8 +1,8 @@
 """Divides a device's energy over its kernels and copies.
 
-Two looks at a device give the energy between them. If no recorded execution ran between them, all of it is idle energy; else idle energy is
-the device's idle power times the idle part of that time. The remainder belongs to the executions, in proportion to the time that each ran
-between the looks. Values are whole µJ; a device's values add up to its energy from the first look to the last.
+Two readings of a device give the energy between them. If no recorded execution ran in between, all of it is idle energy; otherwise idle
+energy is the device's idle power times the idle part of that time. The remainder is divided over the executions in proportion to their time
+between the readings. Values are whole µJ; those of a device add up to its energy from the first reading to the last.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ class Energy:
     sites: Ints
     """The energy of each row of `Work.sites`, in µJ."""
     idle: pl.DataFrame
-    """process, device, value (µJ): idle energy of each device that has looks and work"""
+    """process, device, value (µJ): idle energy of each device that has readings and work"""
     counted: bool
-    """True if the devices measured all of it; else a part of it is power times time."""
+    """True if the devices measured all of it; false if a part is power times time."""
     ran_ns: int
     """Total GPU time, and the part of it for which no energy was measured."""
     unknown_ns: int
@@ -70,7 +70,7 @@ class Shared:
     idle: int
     """µJ"""
     known_ns: int
-    """Execution time between looks, for which energy was measured."""
+    """Execution time between readings, for which energy was measured."""
 
 
 def share_out(device: Looks, start: Ints, end: Ints, site: Ints, sites: int) -> Shared:
@@ -85,7 +85,8 @@ def share_out(device: Looks, start: Ints, end: Ints, site: Ints, sites: int) -> 
     resting = np.minimum(energy, np.rint(power * (length - busy)).astype(np.int64))
     idle = np.where(busy == 0, energy, resting)
     working = energy - idle
-    # Between two looks each takes the same energy per ns of its run: an execution's energy is the rise of `reached` while it ran.
+    # Between two readings all executions take the same energy in a nanosecond: an execution's energy is the increase of `reached` while it
+    # ran.
     reached = np.concatenate([[0.0], np.cumsum(np.divide(working * length, run_ns, out=np.zeros(len(run_ns)), where=run_ns > 0))])
     each = np.interp(end, edge, reached) - np.interp(start, edge, reached)
     of_sites = np.bincount(site, each, sites)
@@ -95,8 +96,8 @@ def share_out(device: Looks, start: Ints, end: Ints, site: Ints, sites: int) -> 
 
 
 def _idle_power(length: Ints, energy: Ints, busy: Ints) -> float:
-    """A device's power while nothing runs, in µJ a ns: the median over the time without work between its first work and its last, else over
-    all time without work. 0 if it always had work: then all energy belongs to executions."""
+    """A device's power without work, in µJ a ns: the median over idle time between its first work and its last, otherwise over all idle
+    time. 0 if it always had work: then all energy belongs to executions."""
     free = np.flatnonzero((busy == 0) & (length > 0))
     if not len(free):
         return 0.0

@@ -1,7 +1,7 @@
-"""Energy of devices and CPUs, from the looks of telemetry: a sum that only grows, at moments.
+"""The energy of devices and CPUs from telemetry, as a sum that only grows with time.
 
-A counter of energy is preferred; without one, it is power times time. A driver may update a counter more rarely than it is read:
-only the moments at which it had grown count.
+A counter of energy is preferred; without one, energy is power times time. A driver may update a counter more rarely than it is read: only
+the moments at which it had grown count.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from aiflame.errors import AiflameError
 from aiflame.profile.tables.interface import Tables
 
 GPUS = ("nvidia", "amd", "intel")
-"""Sources whose devices kernels run on."""
+"""Sources of the devices on which kernels run."""
 CPUS = "rapl"
 _VENDORS = {
     "nvidia": re.compile("NVIDIA|GeForce|Tesla|Quadro", re.I),
@@ -30,26 +30,26 @@ _NO_GPU = re.compile("cpu|pthread|Xeon|EPYC|Ryzen|Core\\(TM\\)", re.I)
 _NUMBERED = re.compile(r"(.*) \[(\d+)\]")
 _LATEST = (1 << 62) - 1
 _MOST, _MOST_WATTS = 1e11, 1e5
-"""Above the energy and power of any device: larger values are damaged."""
+"""More energy and power than any device has: larger values are damaged."""
 
 
 @dataclass(frozen=True, slots=True)
 class Looks:
-    """The looks at one device."""
+    """The readings of one device."""
 
     source: str
     device: str
     identity: str
     time_ns: Ints
-    """Two or more, growing."""
+    """At least two, increasing."""
     energy: Ints
-    """Taken since the first look, in µJ: 0 first, never falling."""
+    """Energy taken since the first reading, in µJ: begins with 0 and never falls."""
     counted: bool
-    """By the device itself; else power times time."""
+    """True if the device counted it itself; false for power times time."""
 
 
 def measured(profile: Tables, *sources: str) -> bool:
-    """Whether there are values of energy or power."""
+    """True if there are values of energy or power."""
     try:
         series = _series(profile, sources)
         return not series.is_empty() and not series.lazy().join(profile.scan("telemetry"), on="series", how="semi").collect().is_empty()
@@ -58,12 +58,12 @@ def measured(profile: Tables, *sources: str) -> bool:
 
 
 def unreadable(profile: Tables, source: str) -> bool:
-    """There are counters, which could not be read."""
+    """True if there are counters that could not be read."""
     return not _series(profile, (source,)).is_empty() and not measured(profile, source)
 
 
 def looks(profile: Tables, *sources: str) -> list[Looks]:
-    """Looks at each device of these sources; RAPL's parts of a package (cores, memory) are counted in their package or beside it."""
+    """The readings of each device of these sources. RAPL's parts of a package are included in it (cores) or counted beside it (memory)."""
     series = _series(profile, sources)
     if series.is_empty():
         return []
@@ -89,12 +89,12 @@ def _series(profile: Tables, sources: tuple[str, ...]) -> pl.DataFrame:
     if not profile.has("telemetry_series") or not profile.has("telemetry"):
         return pl.DataFrame(schema={"series": pl.UInt32, **dict.fromkeys(("source", "device", "name", "identity"), pl.String)})
     series = profile.table("telemetry_series").filter(pl.col("source").is_in(sources), pl.col("name").is_in(["energy", "power"]))
-    # A package's cores are within it; its memory is beside it.
+    # A package includes its cores, but not its memory.
     return series.filter((pl.col("source") != CPUS) | pl.col("device").str.contains(r"(^|: )package[^ ]*( dram)?$|(^|: )dram$"))
 
 
 def _counted(time_ns: Ints, joules: NDArray[np.float64]) -> tuple[Ints, Ints]:
-    grown = np.rint(np.maximum(np.diff(joules), 0) * 1e6).astype(np.int64)  # a counter that was set back counts from there
+    grown = np.rint(np.maximum(np.diff(joules), 0) * 1e6).astype(np.int64)  # after a reset, a counter goes on from there
     energy = np.concatenate([[0], np.cumsum(grown)])
     kept = np.concatenate([[True], grown > 0])
     time_ns, energy, last = time_ns[kept], energy[kept], time_ns[-1]
@@ -111,10 +111,10 @@ def _timed(time_ns: Ints, watts: NDArray[np.float64]) -> tuple[Ints, Ints]:
 
 
 def places(profile: Tables, devices: list[Looks], sites: pl.DataFrame) -> Ints:
-    """For each of these sites (process, device) the row of its device in `devices`; -1: it was not measured.
+    """The row in `devices` of each of these sites (process, device); -1: its energy was not measured.
 
-    NVIDIA's are identified by their address, since CUDA numbers only the devices that a program may see; without addresses by name and
-    number. Devices of other vendors are identified only where there is one of the vendor."""
+    NVIDIA's devices are identified by their address, since CUDA numbers only the devices that a program may see; without addresses by name
+    and number. A device of another vendor is identified only if it is the vendor's only one."""
     address = {}
     if profile.has("gpu_devices"):
         address = {
@@ -129,7 +129,7 @@ def places(profile: Tables, devices: list[Looks], sites: pl.DataFrame) -> Ints:
 
 def _place(devices: list[Looks], device: str, address: str) -> int:
     if address:
-        # In a profile of several hosts their names stand before those of devices.
+        # In a profile of several hosts, their names stand in front of those of devices.
         at = [row for row, one in enumerate(devices) if same_address(one.identity, address) and host_of(one.device) == host_of(device)]
         if any(one.source == "nvidia" and one.identity for one in devices):
             return at[0] if at else -1

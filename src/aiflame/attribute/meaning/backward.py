@@ -1,14 +1,14 @@
-"""From work of the backward pass to the forward code that made its autograd node.
+"""Finds the forward code that made the autograd node of backward work.
 
-A node is known by torch's number of the thread that made it and its number in that thread's sequence. Forward work knows the node that its
-thread made last: an op makes its node before it runs, so that its launches have the node's number, and the layer of its stack. A
-node without launches in the forward pass (`chunk` launches nothing, its gradient does) gets its layer from `layer_calls`, which record the
-module call that made each node. CPU samples hit few of these moments: their layer always comes from a call, and their stack from forward
-work of the same layer and op.
+A node is identified by torch's number of the thread that made it and its sequence number in that thread. Forward work has the number of the
+node that its thread made last: an op makes its node before it runs, so its launches have the node's number, and their stack has its layer.
+A node without launches in the forward pass (`chunk` launches nothing, its gradient does) gets its layer from `layer_calls`, which record
+the module call that made each node. CPU samples hit few of these moments: their layer always comes from such a call, and their stack from
+forward work of the same layer and op.
 
-Without either, a node lies between its neighbours in the sequence: in their layer, or in the common part of their paths. A sum of
-gradients belongs to the common path of the nodes that gave the gradients (`gradient_sums`). Hooks, and sums that were not recorded, run
-between nodes and belong to the node before.
+If neither is recorded, a node gets the layer of its neighbours in the sequence, or the common part of their paths. A sum of gradients gets
+the common path of the nodes that gave the gradients (`gradient_sums`). Hooks, and sums that were not recorded, run between nodes and belong
+to the previous node.
 """
 
 from __future__ import annotations
@@ -30,41 +30,42 @@ from aiflame.profile.schema.frame_words import is_backward, torch_thread
 from aiflame.profile.tables.interface import Tables
 
 COMPILED = "CompiledFunction"
-"""The node of a whole compiled graph: its ops are those that run inside of it."""
+"""The node of a whole compiled graph. Its ops are those that run in it."""
 _NO_NUMBER = 0xFFFFFFFF
-"""`sequence` of nodes that add up the gradient of a parameter."""
+"""`sequence` of nodes that accumulate the gradient of a parameter."""
 
 
 @dataclass(frozen=True, slots=True)
 class ForwardOf:
-    """For each item, forward work too."""
+    """The forward code of each item; items of forward work are included."""
 
     backward: Mask
-    """It is work of a node of the backward pass, or between nodes. Modules called there do not count: their code runs again."""
+    """True for work of a node of the backward pass, or between nodes. Modules that run in the backward pass do not count: their forward
+    code runs again."""
     stack: Ints
-    """The stack to take a Python line from: its own; of backward work the forward stack of the same process that made the node, 0 where
-    none is known."""
+    """The stack that gives the Python line: for backward work the forward stack of the same process that made the node (0: unknown), for
+    other work its own."""
     layer: Ints
-    """Its layer path (node of the layers' forest), 0: none. For backward work, its node's path or the common path of the node's
+    """The layer path (node of the layers' forest), 0: none. For backward work, the path of its node, or the common path of the node's
     neighbours."""
     op: Ints
-    """Its op (row of the ops' names), 0: none. Of backward work the forward op that made its node."""
+    """The op (row of the ops' names), 0: none. For backward work, the forward op that made its node."""
 
 
 def origins(profile: Tables, items: pl.DataFrame, layers: StackLayers, ops: StackOps) -> ForwardOf:
-    """`items`: process, thread, stack, time_ns, autograd, sequence, and `gpu`: it is a launch or a graph's node, no CPU sample."""
+    """`items`: process, thread, stack, time_ns, autograd, sequence, and `gpu`: it is a launch or a graph's node, not a CPU sample."""
     columns = (
         items[name].to_numpy().astype(np.int64, copy=False) for name in ("process", "thread", "stack", "time_ns", "autograd", "sequence")
     )
     process, thread, stack, time_ns, autograd, sequence = columns
-    # There may be tens of millions of items: small numbers stay in small types.
+    # There may be tens of millions of items, so small numbers stay in small types.
     place, own = ops.places(process, stack), layers.of_stacks(process, stack)
     op, node_op = (ops.at(column.astype(np.int32), place) for column in (ops.op, ops.node))
     where = ops.at(ops.where.astype(np.int8), place)
     del place
     in_backward = is_backward(autograd)
     backward = in_backward | (where == Where.ENGINE) | ((where == Where.NODE) & (autograd == 0))
-    placed = ~backward | (where == Where.RECOMPUTED)  # their stack has the layer
+    placed = ~backward | (where == Where.RECOMPUTED)  # their stack has the layer already
 
     same = _same_ops(ops)
     thread_of_torch = torch_thread(process, autograd)
@@ -93,7 +94,7 @@ def origins(profile: Tables, items: pl.DataFrame, layers: StackLayers, ops: Stac
 
 
 def _same_ops(ops: StackOps) -> Ints:
-    """For each op a number, equal for its in-place form and for the op that its node is named after; 0 for none."""
+    """For each op a number that is the same for its in-place form and for the op after which its node is named; 0 for none."""
     numbers: dict[str, int] = {"": 0}
     return np.array([numbers.setdefault(same_op(name), len(numbers)) for name in ops.names], dtype=np.int32)
 
@@ -104,13 +105,13 @@ class _OfNodes:
 
     layers: StackLayers
     own: Ints
-    """For each item the layer of its stack; then its process, `autograd` and `gpu`."""
+    """For each item the layer of its stack, then its process, `autograd` and `gpu`."""
     process: Ints
     autograd: Ints
     gpu: Mask
 
     def find(self, sequences: Sequences, asked: Ints, op: Ints) -> tuple[Ints, Ints, Mask]:
-        """For the node of each asked item: the forward item that made it (-1: none), its layer, and whether a layer was found."""
+        """For the node of each asked item: the forward item that made it (-1: none), its layer, and whether it has a layer."""
         maker = sequences.makers(asked, op)
         has_maker = maker >= 0
         layer, has_layer = np.where(has_maker, self.own[maker], 0), has_maker.copy()
@@ -121,15 +122,16 @@ class _OfNodes:
         return maker, layer, has_layer
 
     def _between_neighbours(self, sequences: Sequences, asked: Ints) -> tuple[Ints, Mask]:
-        """The layer that the neighbours of each node share, and whether there are any."""
+        """The layer that the neighbours of each node share, and whether there are any neighbours."""
         before, after = sequences.neighbours(asked)
         one, other = self.own[np.where(before >= 0, before, after)], self.own[np.where(after >= 0, after, before)]
         there = (before >= 0) | (after >= 0)
         return np.where(there, self.layers.shared(one, other), 0), there
 
     def _by_calls(self, sequences: Sequences, asked: Ints) -> tuple[Ints, Mask]:
-        """The layer of the call that made each node, and whether calls decide it. A node that no call made belongs to no module if other
-        calls were recorded; on a GPU, around it, since older profiles record none from the first launch on."""
+        """The layer of the call that made each node, and whether calls decide the layer. If no call made a node, it belongs to no module,
+        provided that other calls were recorded; on a GPU, calls before and after it, since older profiles record none after the first
+        launch."""
         calls, path = self.layers.calls, self.layers.call_path
         if not len(path):
             return np.zeros(len(asked), dtype=np.int64), np.zeros(len(asked), dtype=np.bool_)
@@ -141,8 +143,8 @@ class _OfNodes:
 
 
 def _add_sums(profile: Tables, of_nodes: _OfNodes, sequences: Sequences, thread: Ints, asked: Ints, layer: Ints, has_layer: Mask) -> None:
-    """A tensor's gradients are summed up as they come, from the op that used it last to the one that did so first: each sum belongs to
-    the innermost layer that made both its own node and the first one. Uses in between lie in that layer, too."""
+    """The gradients of a tensor are added up as they come, from the last op that used it to the first: each sum belongs to the innermost
+    layer that made both its own node and the first one. Uses in between are in that layer, too."""
     of = sequences.of
     first = gradient_sums(profile).first_node(thread[asked], of.time_ns[asked], of_nodes.autograd[asked] << 32 | of.sequence[asked])
     sums = asked[first >= 0]
@@ -156,8 +158,8 @@ def _add_sums(profile: Tables, of_nodes: _OfNodes, sequences: Sequences, thread:
 
 
 def _fill(owner: Ints, time_ns: Ints, gpu: Mask, backward: Mask, has_layer: Mask, layer: Ints, layers: StackLayers) -> None:
-    """Gives work between nodes a layer. All launches are seen, so a launch gets the layer of the launch before. Samples are sparse, so a
-    sample gets the common path of the samples before and after. Forward work of the thread ends a backward pass."""
+    """Gives a layer to work between nodes. All launches are recorded, so a launch gets the layer of the previous launch. Samples are
+    sparse, so a sample gets the common path of the samples before and after. Forward work of the thread ends a backward pass."""
     if not (backward & ~has_layer).any():
         return
     order = np.lexsort((time_ns, owner))
@@ -180,15 +182,15 @@ def _fill(owner: Ints, time_ns: Ints, gpu: Mask, backward: Mask, has_layer: Mask
 
 
 def _forward_ops(ops: StackOps, node: Ints, maker: Ints, own: Ints) -> Ints:
-    """The forward op of work in a node: the op that the node is named after, else the op that launched there in the forward pass, else the
-    running op."""
+    """The forward op of work in a node: the op after which the node is named, otherwise the op that launched there in the forward pass,
+    otherwise the running op."""
     compiled = np.array([name == COMPILED for name in ops.names])[node]
     named = np.where(compiled, own, node)
     return np.where(named > 0, named, np.where(maker > 0, maker, np.where(own > 0, own, node)))
 
 
 def _alike(process: Ints, stack: Ints, layer: Ints, same: Ints, forward: Ints, asked: Ints) -> Ints:
-    """The first stack of forward work with the layer and the op of each asked item; 0 for none."""
+    """The first stack of forward work with the layer and op of each asked item; 0 for none."""
     forward = forward[(layer[forward] > 0) & (same[forward] > 0)]
     place = process << 32 | layer
     places = nodes.distinct(place[forward])

@@ -1,4 +1,4 @@
-"""Functions of compilers and autotuners: their work belongs to no layer, whichever layer's call set it going."""
+"""Functions of compilers and autotuners. Their work belongs to no layer, even if the call of a layer started it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ AUTOTUNING, COMPILING = 1, 2
 NAMES = {AUTOTUNING: "[autotuning]", COMPILING: "[compiling]"}
 
 _FUNCTIONS = r"^[a-z_]|\."
-"""Not the module, nor its classes, whose bodies run when it is imported."""
+"""Functions and methods. The bodies of modules and classes do not count: they run when a module is imported."""
 _TRIES = r"autotune_to_one_config$|benchmark_all_configs$|coordinate_descent_tuning$|\.bench(\.|$)"
 _TUNERS = {
     r"triton/runtime/autotuner\.py": r"(^|\.)(_bench|benchmark|prune_configs)$",
@@ -21,8 +21,8 @@ _TUNERS = {
     r"torch/_inductor/codegen/multi_kernel\.py": r"benchmark_sub_kernels",
     r"torch/_inductor/codegen/wrapper\.py": r"generate_and_run_autotune_block$",
 }
-"""Python files, and the functions in them that try variants of kernels. (`Autotuner.run` and `CachingAutotuner.run` launch the
-kernel that was chosen, too.)"""
+"""Python files, and the functions in them that try out variants of kernels. (`Autotuner.run` and `CachingAutotuner.run` do not count: they
+also launch the chosen kernel.)"""
 _TUNES = r"^xla::.*(Autotun|AlgorithmPicker)"
 _COMPILERS = {
     r"torch/_dynamo/convert_frame\.py": _FUNCTIONS,

@@ -1,7 +1,7 @@
 """Assigns a step, phase, layer, op and region to each launch, graph node, traced call and CPU sample.
 
-The stack alone gives layer, op and mark, computed once for each stack (`layers`, `ops`, `phases.marks`). The moment gives the remaining
-columns, computed for each item.
+Layer, op and mark follow from the stack alone, and are computed once for each stack (`layers`, `ops`, `phases.marks`). The other columns
+depend on the time, and are computed for each item.
 """
 
 from __future__ import annotations
@@ -43,28 +43,28 @@ from aiflame.profile.tables.interface import Tables
 CONTEXT = ("step", "phase", "layer", "op", "region")
 """The columns of an item's meaning: `step` (-1: none), `phase` (Phase), and nodes of the forests of layers, ops and regions (0: none)."""
 BRINGS = "brings"
-"""Beside them: if the item copies to a device, its phase is data loading."""
+"""A further column: the item copies data to a device for the next forward work, so its phase is data loading."""
 MOTHER = "mother"
-"""Beside them: the thread that it works for (see `events.mother_threads`)."""
+"""A further column: the thread for which it works (see `events.mother_threads`)."""
 _OF_SAMPLES = ("process", "thread", "id", "stack", "state", "weight", "period_ns", "time_ns")
 
 
 @dataclass(frozen=True, slots=True)
 class Meaning:
-    """The items of a profile with their context, and the forests whose nodes the columns name."""
+    """The items of a profile with their context, and the forests to whose nodes the columns refer."""
 
     launches: pl.DataFrame
     """process, id (of the launch), CONTEXT, BRINGS, MOTHER"""
     nodes: pl.DataFrame
-    """process, node (made at a stack), CONTEXT: layer, op and phase are those of its capture"""
+    """process, node (made at a stack), CONTEXT: layer, op and phase at its capture"""
     samples: pl.DataFrame
     """process, thread, id, stack, state, weight, period_ns, time_ns, CONTEXT; in the order of the table"""
     forests: dict[str, Forest]
     """Forests of phases, layers, ops and regions."""
     compiled: Compiled
-    """Its ops stand for all sources of a fused kernel until `fused_split` divides them."""
+    """Its ops stand for all ops of a fused kernel until `fused_split` divides them."""
     steps: pl.DataFrame
-    """When each step began and ended (`steps.Steps.rows`)."""
+    """The begin and end of each step (`steps.Steps.rows`)."""
 
 
 @once
@@ -101,7 +101,7 @@ def release_samples(profile: Analysis) -> None:
 
 
 def of_calls(profile: Tables, of: pl.DataFrame) -> Meaning:
-    """The context of these traced calls (`process`, `id`) alone, in `samples`, with their `id`."""
+    """The context of only these traced calls (`process`, `id`), in `samples`, with their `id`."""
     items = call_items(profile, of)
     classifier = _Classifier(Analysis.of(profile))
     columns, regions_of = classifier.context(items, np.zeros(len(items), dtype=np.bool_), mother_threads(items, forward_calls(profile)))
@@ -129,7 +129,7 @@ def of_samples(profile: Analysis, clock: int) -> Meaning:
 
 @once
 def profile_steps(profile: Analysis) -> Steps:
-    """The steps of all threads: from launches in programs that have some, else from CPU samples."""
+    """The steps of all threads: from launches in programs that have some, otherwise from CPU samples."""
     return _steps(profile, launch_items(profile))
 
 
@@ -142,18 +142,18 @@ def _steps(profile: Analysis, launched: pl.DataFrame) -> Steps:
 
 @dataclass(frozen=True)
 class _Classifier:
-    """Gives items their context, from tables of a profile's stacks and threads."""
+    """Gives items their context, using tables of a profile's stacks and threads."""
 
     profile: Analysis
 
     def context(self, items: pl.DataFrame, captured: NDArray[np.bool_], mother: Ints | None = None) -> tuple[pl.DataFrame, Forest]:
-        """CONTEXT, MOTHER and BRINGS of each item, and the forest of regions; `captured`: it is a graph's node, which does not run when it
-        is created; `mother`: the thread that it works for, if the items alone do not give it. Regions that autograd's thread marks lie
-        within the regions of that thread."""
+        """CONTEXT, MOTHER and BRINGS of each item, and the forest of regions. `captured`: the item is a graph's node, which does not run
+        when it is created. `mother`: the thread for which it works, if the items alone do not determine it. Regions that autograd's thread
+        marks are placed within the regions of that thread."""
         process, thread, stack, time_ns, autograd = ints(items, "process", "thread", "stack", "time_ns", "autograd")
         mother = mother_threads(items) if mother is None else mother
         step = np.where(captured, -1, self.steps.of(process, mother, time_ns))
-        # There may be ten million items: only the needed columns are held.
+        # There may be ten million items, so only the needed columns are held.
         origin = replace(origins(self.profile, items, self._layers, self._ops), stack=stack[:0])
         _, group = np.unique(process << 32 | mother, return_inverse=True)
         evidence = Evidence(
@@ -168,7 +168,7 @@ class _Classifier:
             anywhere=captured,
             region=self._automatic(process, mother, time_ns),
         )
-        self.profile.release(torch_frames)  # layers and ops are there now
+        self.profile.release(torch_frames)  # layers and ops are computed now
         phase, brings = phases(evidence)
         of_step = self.steps.phase(process, step)
         phase = np.where((of_step > 0) & (phase == Phase.FORWARD), of_step, phase)
@@ -198,7 +198,7 @@ class _Classifier:
         return compiled(self.profile, kernel_origins(self.profile), 2 * (len(self._ops.names) - 1) + len(COMPILERS))
 
     def used(self, meaning: Meaning) -> Meaning:
-        """The meaning. Frees the tables of stacks, unless others share them."""
+        """Returns the meaning, and frees the tables of stacks unless others share them."""
         for part in (stack_table, word_trie, layers, ops, regions, marks, kernel_origins, outermost_layers, layer_calls):
             self.profile.used(part)
         return meaning
@@ -214,7 +214,7 @@ class _Classifier:
         backward = (static == Phase.BACKWARD) | (is_backward(autograd) & np.isin(static, (0, Phase.FORWARD)))
         mother = mother_threads(items)
         key = process << 32 | mother
-        # There may be ten million launches: those that are in order already are not copied.
+        # There may be ten million launches: if they are in order already, they are not copied.
         order = by_time(key, time_ns, time_ns)
         ordered = key if order is None else key[order]
         first = np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1])[: len(key)]).tolist()
@@ -236,7 +236,7 @@ class _Classifier:
         return threads
 
     def _automatic(self, process: Ints, thread: Ints, time_ns: Ints) -> NDArray[np.int8]:
-        """The phase of the automatic region that a thread is in."""
+        """The phase of the automatic region in which a thread is."""
         phases_at = np.zeros(len(process), dtype=np.int8)
         for (of_process, of_thread), rows in automatic_regions(self.profile).partition_by("process", "thread", as_dict=True).items():
             here = np.flatnonzero((process == of_process) & (thread == of_thread))
@@ -249,7 +249,7 @@ class _Classifier:
         return phases_at
 
     def _without_compilers(self, process: Ints, stack: Ints, gpu: NDArray[np.bool_], layer: Ints, op: Ints) -> tuple[Ints, Ints]:
-        """Layer and op of each item; compilers and autotuners work for no layer, and all that they run on a device is a trial."""
+        """Layer and op of each item. Compilers and autotuners work for no layer, and everything that they run on a device is a trial."""
         if not self._ops.compiler.any():
             return layer, op
         mark = self._ops.stacks.at(self._ops.compiler, process, stack)
@@ -258,7 +258,7 @@ class _Classifier:
         return np.where(mark > 0, first_layer - 1 + mark, layer), np.where(mark > 0, first_op - 1 + mark, op)
 
     def _root(self, process: Ints, stack: Ints) -> Ints:
-        """The outermost layer of each stack, 0 where there is none."""
+        """The outermost layer of each stack, 0 if there is none."""
         return stack_table(self.profile).keys.at(outermost_layers(self.profile), process, stack)
 
     def _node(self, process: Ints, stack: Ints) -> Ints:

@@ -13,7 +13,7 @@ from aiflame.profile.tables.interface import Tables
 ITEM = ("process", "thread", "stack", "time_ns", "autograd", "sequence", "gpu")
 """Columns of every table of items; beside them `id` (of the launch or sample) or `node`."""
 LATEST = (1 << 62) - 1
-"""No moment is later, unless its record is damaged."""
+"""A later moment comes from a damaged record."""
 
 
 def launch_items(profile: Tables) -> pl.DataFrame:
@@ -30,7 +30,7 @@ def call_items(profile: Tables, of: pl.DataFrame) -> pl.DataFrame:
 
 
 def forward_calls(profile: Tables) -> pl.DataFrame:
-    """`process`, `thread` and `autograd` of all traced calls of forward work, which show the threads that others work for."""
+    """`process`, `thread` and `autograd` of all traced calls in forward code, which show for which thread others work."""
     calls = profile.scan("calls")
     if "autograd" not in calls.collect_schema():
         calls = calls.with_columns(autograd=pl.lit(0))
@@ -38,7 +38,7 @@ def forward_calls(profile: Tables) -> pl.DataFrame:
 
 
 def node_items(profile: Tables) -> pl.DataFrame:
-    """A row for each node of a graph that was made at a stack, with its `node`; each node once (see `gpu_graphs`)."""
+    """A row for each node of a graph that was made at a stack, with its `node`; each node once (see `devices/graphs.py`)."""
     nodes = profile.scan("graph_nodes").filter(pl.col("node") != 0)
     cloned = nodes.filter(pl.col("original") != 0).select("process", "node")
     created = nodes.filter((pl.col("original") == 0) & (pl.col("stack") != 0)).join(cloned, on=["process", "node"], how="anti")
@@ -58,8 +58,8 @@ def ints(items: pl.DataFrame, *names: str) -> tuple[NDArray[np.int64], ...]:
 
 
 def mother_threads(items: pl.DataFrame, forward: pl.DataFrame | None = None) -> NDArray[np.int64]:
-    """The thread that each item works for: work of a backward node belongs to the thread whose forward code made the node, when torch's
-    number of that thread is known from forward work (among the items, unless it is given); all other to its own."""
+    """The thread for which each item works. Backward work belongs to the thread whose forward code made the node, if torch's number of that
+    thread is known from forward work (`forward`, default: the items); all other work belongs to its own thread."""
     torch_threads, mother = _owners(items if forward is None else forward)
     process, thread, autograd = ints(items, "process", "thread", "autograd")
     threads: NDArray[np.int64] = thread.copy()
@@ -75,7 +75,7 @@ def _owners(items: pl.DataFrame) -> tuple[NDArray[np.int64], ...]:
     """Torch's thread numbers (`frame_words.torch_thread`), ascending, and for each the thread that did most of its forward work."""
     process, thread, autograd = ints(items, "process", "thread", "autograd")
     number = torch_thread(process, autograd)
-    # Launches of a thread come one after another: runs of equal rows are counted at once.
+    # Launches of a thread follow each other: runs of equal rows are counted at once.
     changes = (number[1:] != number[:-1]) | (thread[1:] != thread[:-1]) | (autograd[1:] != autograd[:-1])
     first = np.flatnonzero(np.append(True, changes)[: len(items)])
     runs = pl.DataFrame(
@@ -97,5 +97,5 @@ def _items(rows: pl.LazyFrame, time: str, gpu: bool, more: tuple[str, ...]) -> p
     later = [pl.lit(0).alias(name) for name in ("autograd", "sequence") if name not in there]
     columns = [pl.col(name).cast(pl.Int64) for name in ("process", "thread", "stack", "time_ns", "autograd", "sequence")]
     rows = rows.with_columns(later).rename({time: "time_ns"}).with_columns(pl.col("time_ns").clip(upper_bound=LATEST))
-    # In one piece, so that its columns are arrays as they are.
+    # In one piece, so that its columns can be used as arrays without copying.
     return rows.select(*columns, pl.lit(gpu).alias("gpu"), *more).collect().rechunk()

@@ -11,7 +11,7 @@ COLLECTIVE = "collective"
 
 
 def families(profile: Tables, names: pl.Series) -> dict[str, str]:
-    """The family of each of these kernels (as compiled) and copies; derived from the name where the profile has none."""
+    """The family of each kernel (as compiled) or copy; derived from the name if the profile has none."""
     recorded: dict[str, str] = {}
     if profile.has("kernel_names"):
         rows = profile.table("kernel_names")

@@ -1,5 +1,5 @@
-"""Fewer regions for a page: a program that names each of its steps (`Step.1`, `Step.2` …) has as many region paths as launches. A site for
-each place in each of them is more than a page can hold."""
+"""Merges regions for a page: a program that names each of its steps (`Step.1`, `Step.2` …) has as many region paths as launches, and a page
+cannot hold a site for each place in each of them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from aiflame.attribute.forest import Forest
 from aiflame.attribute.tree import FRAME_COLUMNS
 
 MOST_PLACES = 60_000
-"""Stacks in regions."""
+"""The most pairs of a stack and a region."""
 NUMBERS = r"\d+"
 OF_NUMBERS = (
     "regions whose names differ only in numbers are shown as one (Step.*), since there are too many: group by step to separate them"
@@ -27,18 +27,18 @@ NONE = "regions are not shown: there are too many"
 class FewerRegions:
     forest: Forest
     place: Ints
-    """For each node of the forest before, its node now."""
+    """The new node of each old node of the forest."""
     notes: tuple[str, ...]
 
     def of(self, items: pl.DataFrame) -> pl.DataFrame:
-        """The items, their regions as nodes of this forest."""
+        """The items, with their regions as nodes of this forest."""
         if not self.notes:
             return items
         return items.with_columns(region=pl.Series(self.place[items["region"].to_numpy()].astype(np.int32)))
 
 
 def fewer_regions(items: pl.DataFrame, forest: Forest, most: int = MOST_PLACES) -> FewerRegions:
-    """`items`: process, stack, region (node of the forest). All regions where they are few."""
+    """`items`: process, stack, region (node of the forest). Keeps all regions if they are few."""
     chosen = FewerRegions(forest, np.arange(len(forest.parent)), ())
     if len(forest.parent) <= 2 or len(items) <= most:
         return chosen

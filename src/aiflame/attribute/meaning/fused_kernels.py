@@ -1,6 +1,6 @@
-"""Divides the time of a compiled kernel over the ops that a compiler fused it from.
+"""Divides the time of a compiled kernel over the ops from which it was fused.
 
-The division is an estimate: by the bytes that each op would move on its own.
+The division is an estimate, by the bytes that each op would move on its own.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ from aiflame.profile.tables.interface import Tables
 from aiflame.resolve.fused_ops import Provenance, provenance
 
 ESTIMATED = ", fused kernels divided by estimated bytes"
-"""Goes to the label of a metric that was divided."""
+"""Added to the label of a metric that was divided."""
 
 
 @dataclass(frozen=True, slots=True)
 class Division:
-    """Values of kernels divided over the parts that they were fused from; a kernel that is not compiled keeps its value whole."""
+    """Values of kernels, divided over the ops from which they were fused; the value of a kernel that is not compiled stays whole."""
 
     item: Ints
     """Row of the value that was divided; sorted."""
     part: Ints
     """Row of `KernelOrigins.parts`, -1: not compiled."""
     value: Ints
-    """Whole numbers; those of an item sum up to its value."""
+    """Whole numbers; those of an item add up to its value."""
 
 
 @dataclass(frozen=True, slots=True)
 class KernelOrigins:
-    """The sources of all compiled code of a profile, in sets: a set holds the ops that one call of one kernel was fused from."""
+    """The source ops of all compiled code of a profile, in sets: a set has the ops from which one call of one kernel was fused."""
 
     parts: pl.DataFrame
     """`set` (u32, from 1; sorted), `op` (`aten::native_layer_norm`), `layer` (path below the module whose call was compiled: below the
@@ -46,21 +46,21 @@ class KernelOrigins:
     with: to be cut off where the stack has no layer at all), `type` (class of the layer), `file`, `line`, `function`, `code` (the line's
     text), `backward` (bool), `share` (i64, at least 1)."""
     labels: list[str]
-    """For each set its ops as a person reads them: `fused: aten::add, aten::native_layer_norm (layers.3.norm)`; of set 0 empty."""
+    """For each set its ops as text: `fused: aten::add, aten::native_layer_norm (layers.3.norm)`; empty for set 0."""
     key: Ints
     """process << 32 | stack id, sorted: stacks that run in generated code."""
     of_key: Ints
-    """For each key its set."""
+    """The set of each key."""
     kernels: pl.DataFrame
-    """`process`, `kernel` (name as compiled), `set`: of all calls of kernels with that name together."""
+    """`process`, `kernel` (name as compiled), `set`: for all calls of kernels with that name together."""
 
     def of_stacks(self, process: Ints, stack: Ints) -> Ints:
-        """The set of each stack, 0 where it runs no compiled code."""
+        """The set of each stack, 0 if it runs no compiled code."""
         at, there = find(self.key, process << 32 | stack)
         return np.append(self.of_key, 0)[np.where(there, at, -1)]
 
     def of_kernels(self, process: Ints, stack: Ints, name: pl.Series) -> Ints:
-        """The set of each kernel (its name as compiled) launched at a stack: by the stack, else by the name."""
+        """The set of each kernel (its name as compiled) that was launched at a stack: by the stack, otherwise by the name."""
         sets = self.of_stacks(process, stack)
         if not len(self.kernels):
             return sets
@@ -69,8 +69,8 @@ class KernelOrigins:
         return np.where(sets > 0, sets, by_name.to_numpy().astype(np.int64))
 
     def divide(self, sets: Ints, value: Ints) -> Division:
-        """Each value divided over the parts of its set, by their shares. Of the values of a set together each part has its share to
-        within a few units, however small the values are."""
+        """Divides each value over the parts of its set, in proportion to their shares. In the sum over a set, each part is exact to within
+        a few units, however small the values are."""
         of_set = self.parts["set"].to_numpy().astype(np.int64)
         share = self.parts["share"].to_numpy().astype(np.int64)
         value = value.astype(np.int64)
@@ -90,7 +90,7 @@ class KernelOrigins:
 
 @once
 def kernel_origins(profile: Analysis) -> KernelOrigins:
-    """The sources of all compiled code of the profile; without any, every stack has set 0."""
+    """The source ops of all compiled code of the profile; without any, every stack has set 0."""
     sources = provenance(profile.table("kernel_origins"))
     key, of_key = _of_stacks(profile, sources)
     kernels = _joined(sources, sources.calls, "kernel")
@@ -98,8 +98,8 @@ def kernel_origins(profile: Analysis) -> KernelOrigins:
 
 
 def _of_stacks(profile: Tables, sources: Provenance) -> tuple[Ints, Ints]:
-    """The innermost frame of generated Python decides, by its line; in threads that have none (OpenMP's), the innermost function of a
-    library that was made for one kernel."""
+    """The innermost frame of generated Python decides, by its line; in threads without one (OpenMP's), the innermost function of a library
+    that was built for one kernel."""
     none = np.zeros(0, dtype=np.int64)
     if sources.calls.is_empty():
         return none, none
@@ -140,7 +140,7 @@ def _native_frames(profile: Tables, sources: Provenance, stacks: pl.DataFrame) -
 
 
 def _joined(sources: Provenance, calls: pl.DataFrame, *keys: str) -> pl.DataFrame:
-    """The set of all calls that have the same `keys` in a process."""
+    """The set of all calls that have the same `keys` in a process, merged."""
     groups = calls.group_by("process", *keys, maintain_order=True).agg(pl.col("set").unique().sort())
     sets = pl.Series("set", [sources.joint(each.to_list()) for each in groups["set"]], pl.UInt32)
     return groups.with_columns(sets)

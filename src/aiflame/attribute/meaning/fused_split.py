@@ -1,4 +1,5 @@
-"""Compiled kernels in groupings by meaning: their time goes to the layers and ops that they were fused from, by an estimate."""
+"""Divides the time of compiled kernels over the layers and ops from which they were fused, in groupings by meaning. The division is an
+estimate."""
 
 from __future__ import annotations
 
@@ -18,11 +19,11 @@ from aiflame.profile.tables.interface import Tables
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """The ops of compiled code in `context`: an item that ran it has a separate op for each set. These ops follow all others."""
+    """The ops of compiled code in `context`: an item that ran such code has one op for its whole set. These ops follow all others."""
 
     origins: KernelOrigins
     first: int
-    """The op's node of set 1."""
+    """The op's node for set 1."""
     models: frozenset[str]
     """Classes of models: frames that stand for a model as a whole."""
 
@@ -33,7 +34,7 @@ class Compiled:
 @dataclass(frozen=True, slots=True)
 class SplitOverOps:
     rows: pl.DataFrame
-    """The rows that were divided, each once for each of its parts, with the part's layer and op."""
+    """The divided rows, repeated for each part, with the part's layer and op."""
     division: Division
     """For each divided row: its source row, and its value."""
     forests: Mapping[str, Forest]
@@ -43,40 +44,41 @@ class SplitOverOps:
     compiled: Compiled | None
 
     def label(self, metric: Metric) -> Metric:
-        """Says that the values of kernels were divided, if some were."""
+        """The metric's label, which says so if values of kernels were divided."""
         several = len(self.division.item) > len(self.sets)
         return replace(metric, label=metric.label + ESTIMATED) if several else metric
 
     def first(self) -> Ints:
-        """For each row before, the first of its parts."""
+        """For each row before the division, the first of its parts."""
         return np.searchsorted(self.division.item, np.arange(len(self.sets)))
 
     def divide(self, item: Ints, value: Ints) -> tuple[Ints, Ints, Ints]:
-        """Other values of rows before (`item`), divided the same way: the place in `rows`, the place in `value`, and the part of it."""
+        """Divides other values of the original rows (`item`) in the same way: for each part, the place in `rows`, the place in `value`, and
+        the part's value."""
         if self.compiled is None:
             return self.first()[item], np.arange(len(value)), value
         divided = self.compiled.origins.divide(self.sets[item], value)
         most = len(self.compiled.origins.parts) + 1
         key, wanted = self.division.item * most + self.division.part + 1, item[divided.item] * most + divided.part + 1
         at = np.minimum(np.searchsorted(key, wanted), len(key) - 1)
-        # A part too small for any of the rows' values has no place of its own.
+        # A part too small for any of the rows' values has no row.
         return np.where(key[at] == wanted, at, self.first()[item[divided.item]]), divided.item, divided.value
 
 
 def compiled(profile: Tables, origins: KernelOrigins, ops: int) -> Compiled:
-    """`ops`: how many ops there are beside."""
+    """`ops`: the number of other ops."""
     roots = profile.table("layer_names").filter(pl.col("path") == "")["type"].unique().to_list()
     return Compiled(origins, ops + 1, frozenset(name.rpartition(".")[2] for name in roots))
 
 
 def op_frames(origins: KernelOrigins) -> pl.DataFrame:
-    """The ops of sets: all ops that a kernel was fused from, in one frame."""
+    """The ops of sets as frames: one frame names all ops from which a kernel was fused."""
     return frame_table([Frame(label, Kind.OP) for label in origins.labels[1:]])[1:]
 
 
 def split_over_ops(rows: pl.DataFrame, value: Ints, compiled: Compiled | None, forests: Mapping[str, Forest]) -> SplitOverOps:
-    """Rows with columns `op` and perhaps `layer` (nodes of the forests), and the value of each. Kernels that no Python of the compiler's
-    launches, as XLA's, are known by their name, where rows have one."""
+    """Divides rows with columns `op` and perhaps `layer` (nodes of the forests), and the value of each. Kernels that are not launched by
+    the compiler's Python code, such as XLA's, are recognized by their name, if rows have one."""
     if compiled is None or "op" not in rows.columns or compiled.origins.parts.is_empty():
         whole = Division(np.arange(len(rows)), np.full(len(rows), -1), value)
         return SplitOverOps(rows, whole, forests, np.zeros(len(rows), dtype=np.int64), None)
@@ -112,7 +114,7 @@ def _ops(forest: Forest, op: Ints, part: Ints, parts: pl.DataFrame) -> tuple[For
 
 
 def _layers(forest: Forest, layer: Ints, part: Ints, compiled: Compiled) -> tuple[Forest, Ints]:
-    """The part's path goes on top of the layer whose call was compiled."""
+    """Adds the part's path to the layer whose call was compiled."""
     parts = compiled.origins.parts
     parent = (forest.parent[1:].astype(np.int64) - 1).tolist()  # node 0 is unused
     frames = [Frame(*row) for row in forest.frames[forest.frame[1:]].rows()]

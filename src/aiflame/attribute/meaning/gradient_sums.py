@@ -15,21 +15,21 @@ from aiflame.profile.tables.interface import Tables
 
 @dataclass(frozen=True, slots=True)
 class GradientSums:
-    """Sums in the order of thread and time; a thread makes one after another."""
+    """Sums in the order of thread and time; the sums of a thread do not overlap."""
 
     thread: Ints
     """process << 32 | row of `threads`"""
     begin: Ints
     end: Ints
     last: Ints
-    """The node whose gradient the sum adds: autograd << 32 | number in its sequence, as items have it."""
+    """The node whose gradient the sum adds: autograd << 32 | sequence number, as items have it."""
     first: Ints
-    """The number, in the same sequence, of the node that gave the first gradient: the node of the op that used the tensor last."""
+    """The sequence number, in the same thread's sequence, of the node that gave the first gradient. Its op used the tensor last."""
 
     def first_node(self, thread: Ints, time_ns: Ints, node: Ints) -> Ints:
-        """For each item (its thread, time and node) the number of the first node of the sum that it is part of; -1 for no sum."""
+        """For each item (its thread, time and node), the number of the first node of the sum of which it is part; -1 for no sum."""
         at = latest(self.thread, self.begin, thread, time_ns)
-        # The appended last sum matches no item: row -1 of items without a sum.
+        # The appended last sum matches no item: items without a sum have row -1.
         last, end, first = np.append(self.last, -1), np.append(self.end, -1), np.append(self.first, -1)
         return np.where((last[at] == node) & (time_ns <= end[at]), first[at], -1)
 

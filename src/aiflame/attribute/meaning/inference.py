@@ -1,4 +1,4 @@
-"""Steps of inference: calls of the model that a thread calls again and again; which of them read prompts, and which decode."""
+"""Steps of inference: repeated calls of the model by a thread. Finds out which of them read prompts, and which decode."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from aiflame.profile.tables.interface import Tables
 FEWEST = 3
 """Fewer calls do not count as repetition."""
 MOSTLY = 0.5
-"""Of the time in all calls of models: those that are steps take more. Of the program's work while they repeat: steps that
-hold less of it are no picture of the program."""
+"""Steps must take a larger share of the time in all calls of models. They must also hold a larger share of the program's work while they
+repeat; otherwise they do not represent the program."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModelCalls:
-    """Recorded calls of outermost modules, of one thread, in the order of time."""
+    """Recorded calls of outermost modules in one thread, in the order of time."""
 
     begin_ns: Ints
     end_ns: Ints
     layer: Ints
     sequences: Ints
     tokens: Ints
-    """That were given to it: of all sequences together; both 0 where they are not known."""
+    """Tokens in the arguments, of all sequences together; both numbers are 0 if they are unknown."""
 
     def __len__(self) -> int:
         return len(self.begin_ns)
@@ -37,8 +37,8 @@ class ModelCalls:
         return ModelCalls(*(getattr(self, field.name)[kept] for field in fields(self)))
 
     def repeated(self) -> ModelCalls:
-        """The calls that repeat: turns of different models that are always called one after the other, as one call each; or calls of the
-        one model that takes most of the time, with those of the encoder that reads prompts for it; else none."""
+        """The calls that repeat: turns of different models that are always called one after the other, each turn as one call; or calls of
+        the model that takes most of the time, together with those of the encoder that reads prompts for it; otherwise none."""
         if not len(self):
             return self
         turn = int(np.argmax(np.append(self.layer[1:] == self.layer[0], True))) + 1
@@ -55,15 +55,15 @@ class ModelCalls:
         return self.at(main | reads)
 
     def _turns(self, turn: int, whole: int) -> ModelCalls:
-        """Tokens are those of the model that takes longest."""
+        """Merges the calls of a turn. Its tokens are those of the model that takes longest."""
         took = (self.end_ns - self.begin_ns)[: whole * turn].reshape(whole, turn).sum(axis=0)
         first = np.arange(whole) * turn
         main = self.at(first + int(np.argmax(took)))
         return ModelCalls(self.begin_ns[first], self.end_ns[first + turn - 1], main.layer, main.sequences, main.tokens)
 
     def phases(self) -> Ints:
-        """PREFILL where a call is given several tokens of a sequence, DECODE where it is given one of each, if a program does both and
-        mostly the latter; else 0."""
+        """PREFILL for calls with several tokens of a sequence, DECODE for calls with one token of each, if a program does both and mostly
+        decodes; otherwise 0."""
         prefill, decode = self.tokens > self.sequences, (self.tokens == self.sequences) & (self.tokens > 0)
         several, one = int(prefill.sum()), int(decode.sum())
         if not several or one < FEWEST or one < several:
@@ -71,14 +71,13 @@ class ModelCalls:
         return np.where(prefill, int(Phase.PREFILL), np.where(decode, int(Phase.DECODE), 0))
 
     def ends_of_steps(self, phase: Ints) -> Ints:
-        """A step is the call. Where the next one decodes, it lasts until that begins, since work between the two chooses the next
-        token."""
+        """A step is a call. If the next call decodes, the step lasts until that begins: work in between chooses the next token."""
         followed = np.append((phase[1:] == Phase.DECODE) & (phase[:-1] > 0), False)[: len(self)]
         return np.where(followed, np.append(self.begin_ns[1:], 0)[: len(self)], self.end_ns)
 
 
 def model_calls(profile: Tables, process: int) -> dict[int, ModelCalls]:
-    """For each thread that has some."""
+    """The calls of each thread that has some."""
     if not profile.has("model_calls"):
         return {}
     rows = (
@@ -95,7 +94,7 @@ def model_calls(profile: Tables, process: int) -> dict[int, ModelCalls]:
 
 
 def hold_the_work(begin: Ints, end: Ints, work_ns: Ints) -> bool:
-    """Whether most of the work at these moments, of those from the first step to the last, lies in steps."""
+    """True if steps hold most of the work that was done from the first step to the last; `work_ns`: moments of work."""
     spanned = work_ns[(work_ns >= begin[0]) & (work_ns < end[-1])]
     at = np.searchsorted(begin, spanned, side="right") - 1
     return not len(spanned) or float((spanned < end[at]).mean()) >= MOSTLY

@@ -17,20 +17,21 @@ from aiflame.profile.tables.interface import Tables
 FEWEST = 3
 """Fewer calls do not count as repetition."""
 MOSTLY = 0.5
-"""Of the time from the first call to the last: steps take more. Of the steps: more have the same calls in the same order."""
+"""Steps must take a larger share of the time from the first call to the last, and a larger share of the steps must have the same calls in
+the same order."""
 
 
 @dataclass(frozen=True, slots=True)
 class JitCalls:
-    """Recorded calls of outermost jitted functions, of one thread, in the order of time."""
+    """Recorded calls of outermost jitted functions in one thread, in the order of time."""
 
     begin_ns: Ints
     end_ns: Ints
     function: Ints
-    """The same number: code of the same place."""
+    """Equal numbers: code of the same place."""
 
     def steps(self) -> tuple[Ints, Ints]:
-        """Begins and ends; none where no unit repeats."""
+        """Begins and ends of steps; none if no unit repeats."""
         none = self.begin_ns[:0], self.begin_ns[:0]
         if len(self.begin_ns) < FEWEST:
             return none
@@ -51,7 +52,7 @@ class JitCalls:
 
 
 def jit_calls(profile: Tables, process: int) -> dict[int, JitCalls]:
-    """For each thread that has some."""
+    """The calls of each thread that has some."""
     if not profile.has("jit_calls"):
         return {}
     calls = (

@@ -1,4 +1,4 @@
-"""Calls of modules, and the nodes of the backward graph that each call made."""
+"""Calls of modules, and the nodes of the backward graph that they made."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ class LayerCalls:
     layer: Ints
     """Row of `layers`."""
     parent: Ints
-    """The call around each, -1 for none."""
+    """The call around each call, -1 for none."""
     end: Ints
-    """The sequence number after its last one; beyond 32 bits where numbers began again."""
+    """One past the sequence number of its last node; more than 32 bits if the numbers began again."""
     owner: Ints
     """The thread of each line (`frame_words.torch_thread`)."""
     started: Ints
-    """When each line began. A line is the calls of a thread until sequence numbers begin again."""
+    """When each line began. A line has the calls of a thread until sequence numbers begin again."""
     key: Ints
     """line << 32 | first sequence number, sorted."""
 
     def of_nodes(self, thread: Ints, sequence: Ints, time_ns: Ints) -> Ints:
-        """The innermost call that made each node, which ran at a later time; -1 where none is recorded. `thread`: as `owner`."""
+        """The innermost call that made each node, which ran at a later time; -1 if none is recorded. `thread`: as in `owner`."""
         line = latest(self.owner, self.started, thread, time_ns)
         call = self._innermost(line, sequence)
-        # If numbers began again since, the node may belong to the line before.
+        # If numbers began again since, the node may belong to the previous line.
         earlier = np.where((line > 0) & (call < 0), line - 1, -1)
         same = (earlier >= 0) & (np.append(self.owner, -1)[earlier] == thread)
         return np.where(same, self._innermost(np.where(same, earlier, -1), sequence), call)
@@ -91,8 +91,8 @@ def layer_calls(profile: Analysis) -> LayerCalls:
 
 
 def _around(owner: Ints, ended: Ints) -> Ints:
-    """The nearest call before each, of the same owner, that ended no earlier; -1 for none. Computed for all at once: a call
-    whose candidate ended earlier moves on to the candidate's own candidate."""
+    """For each call, the nearest earlier call of the same owner that ended no earlier; -1 for none. It is computed for all calls at once: a
+    call whose candidate ended earlier takes the candidate's own candidate."""
     around = np.arange(len(owner)) - 1
     while True:
         passed: Mask = (around >= 0) & (owner[around] == owner) & (ended[around] < ended)

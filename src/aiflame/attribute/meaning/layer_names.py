@@ -15,17 +15,17 @@ Module = tuple[int, int]
 """process, row of `layers`"""
 
 _WRAPPERS = frozenset(["_fsdp_wrapped_module", "_orig_mod", "_checkpoint_wrapped_module", "_forward_module", "_original_module"])
-"""Children that a person regards as the module itself."""
+"""Names of children that people do not distinguish from the module itself."""
 _WRAPPED = "module"
-"""The same of DistributedDataParallel, and of others; as a name of its own it may stand anywhere else."""
+"""The same for DistributedDataParallel and others; as a module's own name it may occur anywhere else."""
 _WRAPPER_CLASSES = ("DataParallel", "DistributedDataParallel", "AveragedModel", "DeepSpeedEngine", "Float16Module", "Wrapper")
 _CONTAINERS = ("ModuleList", "ModuleDict")
-"""They are never called, but their names are part of their children's names."""
+"""These modules are never called, but their names are part of their children's names."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModulePath:
-    """Where a module hangs in a model."""
+    """The path of a module in a model."""
 
     root: Module
     path: tuple[str, ...]
@@ -40,7 +40,7 @@ class LayerNames:
         self._classes = _classes(profile)
         self._places: dict[Module, list[ModulePath]] = {}
         self._at: dict[ModulePath, Module] = {}
-        """The module at each place; of a wrapper and its wrapped module the latter."""
+        """The module at each path; if a wrapper and its wrapped module have the same path, the latter."""
         self._is_called: set[ModulePath] = set()
         self._read(profile)
 
@@ -49,12 +49,12 @@ class LayerNames:
         return self._classes.get(module, "").rpartition(".")[2] or "[unknown layer]"
 
     def places(self, module: Module) -> list[ModulePath]:
-        """The places of a module, in the order of recording."""
+        """The paths of a module, in the order of recording."""
         return self._places.get(module, [])
 
     def inside(self, module: Module, outer: ModulePath | None) -> ModulePath | None:
-        """The place of a module that is called inside of another: below that one if it hangs there, else in the same model, else where it
-        was found first, if possible in a model that is no part of another one."""
+        """The path of a module that is called inside of another: a path below that one if it has one there, otherwise one in the same
+        model, otherwise its first path, if possible in a model that is not part of another one."""
         places = self.places(module)
         if outer is not None:
             here = [place for place in places if place.root == outer.root]
@@ -67,7 +67,7 @@ class LayerNames:
         return next(iter(whole or places), None)
 
     def frames(self, place: ModulePath, begin: int = 0) -> list[Frame]:
-        """The frames of a place, without the first `begin` components of its path."""
+        """The frames of a path, without its first `begin` components."""
         frames, name = [], ""
         for end in range(begin + 1, len(place.path) + 1):
             at = ModulePath(place.root, place.path[:end])
@@ -78,13 +78,13 @@ class LayerNames:
         return frames
 
     def root_frame(self, place: ModulePath, number: int = 0) -> Frame:
-        """The class of a place's model. `number` distinguishes models of one class."""
+        """The class of a path's model as a frame. `number` distinguishes models of one class."""
         root = self._at.get(ModulePath(place.root, ()), place.root)
         name = self.class_of(root)
         return Frame(f"{name} ({number})" if number > 1 else name, Kind.LAYER, full_name=self._full_class(root))
 
     def class_frame(self, module: Module) -> Frame:
-        """A module that hangs nowhere."""
+        """The frame of a module that belongs to no model."""
         return Frame(self.class_of(module), Kind.LAYER, full_name=self._full_class(module))
 
     def _frame(self, name: str, at: ModulePath) -> Frame:
@@ -124,7 +124,7 @@ class LayerNames:
 
 
 def _unwrapped(process: int, root: int, path: str, wrappers: set[tuple[int, int, str]]) -> tuple[str, ...]:
-    """The components of a path that are no wrappers'. `wrappers`: process, root and path of each."""
+    """The components of a path that are not wrappers. `wrappers`: process, root and path of each."""
     kept: list[str] = []
     above = ""
     for part in path.split(".") if path else []:
@@ -136,7 +136,7 @@ def _unwrapped(process: int, root: int, path: str, wrappers: set[tuple[int, int,
 
 
 def _classes(profile: Tables) -> dict[Module, str]:
-    """The class of each module; with its Python module where `layer_names` has the module."""
+    """The class of each module; with its Python module if `layer_names` has it."""
     classes: dict[Module, str] = {}
     for table, row in (("layers", "id"), ("layer_names", "layer")):
         rows = profile.table(table).filter(pl.col("type") != "").select("process", row, "type")

@@ -1,7 +1,7 @@
-"""Which layer of a model each stack lies in: the modules whose `forward` runs there, as a path of names.
+"""Finds the layer of each stack: the modules whose `forward` runs there, as a path of names.
 
-A path has a frame for each name, `layers.3` and then `attn`; work in a model itself stands under the model's class. Where a process
-runs several models, the class is the first frame of all. A module that is no child of the one around it follows with a path of its own.
+A path has a frame for each name, `layers.3` and then `attn`; work in a model itself is placed under the model's class. Where a process runs
+several models, the class is the first frame of every path. A module that is no child of the one around it adds a path of its own.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class StackLayers:
     """For each call its node of `forest`."""
 
     def of_stacks(self, process: Ints, stack: Ints) -> Ints:
-        """The layer path of each stack, 0 where the profile has no such stack."""
+        """The layer path of each stack, 0 if the profile has no such stack."""
         return self.stacks.at(self.path, process, stack)
 
     def shared(self, one: Ints, other: Ints) -> Ints:
@@ -55,7 +55,7 @@ def layers(profile: Analysis) -> StackLayers:
     row = layer_rows(words.distinct["frame"].to_numpy()[words.word[layer_nodes]])
     process = words.distinct["process"].to_numpy()[words.word[layer_nodes]].astype(np.int64)
 
-    # Chains of modules, of stacks and of calls alike: few, however many stacks and calls there are.
+    # Chains of modules are few, however many stacks and calls there are.
     module = np.concatenate([process << 32 | row, calls.process << 32 | calls.layer])
     parent = np.concatenate([outer, np.where(calls.parent >= 0, calls.parent + len(layer_nodes), -1)])
     distinct = nodes.distinct(module)
@@ -76,15 +76,15 @@ class _Chain:
     """A chain of modules, one called inside of the other."""
 
     own: int
-    """The loose node of its innermost module."""
+    """The unordered node of its innermost module."""
     base: int
-    """The loose node that is the parent of modules inside of it; -1 for none."""
+    """The unordered node under which inner modules are added; -1 for none."""
     place: ModulePath | None
 
 
 def _paths(names: LayerNames, parent: list[int], module: list[Module]) -> tuple[Forest, Ints]:
-    """The frames of chains, given by their parents' numbers and innermost modules: a forest, and the node of each chain. Chains count from
-    1, and 0 is the empty one."""
+    """The frames of chains, which are given by their parents' numbers and innermost modules: a forest, and the node of each chain. Chains
+    are numbered from 1; 0 is the empty chain."""
     places: list[ModulePath | None] = [None]
     inside: list[ModulePath | None] = [None]
     for around, each in zip(parent, module, strict=True):
@@ -121,7 +121,7 @@ def _chain(
 
 
 class _Loose:
-    """Frames in the making, one on top of another."""
+    """Frames that are added on top of others, in any order."""
 
     def __init__(self) -> None:
         self.parent: list[int] = []
@@ -136,8 +136,8 @@ class _Loose:
 
 
 def _models(names: LayerNames, places: list[ModulePath | None]) -> dict[Module, int]:
-    """The models of each process that runs several: their paths begin with their class and number. The value is the model's number among
-    the models of its class. A module without children is no model."""
+    """The models of each process that runs several, whose paths begin with their class and number: model → its number among the models of
+    its class. A module without children does not count as a model."""
     roots = sorted({place.root for place in places if place is not None and place.path})
     several: dict[int, int] = {}
     for process, _ in roots:
@@ -152,7 +152,7 @@ def _models(names: LayerNames, places: list[ModulePath | None]) -> dict[Module, 
 
 
 def _common(parent: Ints | np.ndarray, one: Ints, other: Ints) -> Ints:
-    """The deepest node at or above both: nodes have greater numbers than their parents."""
+    """The deepest node at or above both nodes. Nodes have greater numbers than their parents."""
     one, other = one.copy(), other.copy()
     while True:
         more, less = one > other, other > one

@@ -1,4 +1,4 @@
-"""Calls of the outermost layer of a model: recorded ones, or ones derived from launches."""
+"""Calls of the outermost layer of a model: recorded, or derived from launches."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from aiflame.profile.tables.interface import Tables
 FEWEST = 3
 """Fewer calls do not count as repetition."""
 OF_ALL = 0.9
-"""The share that one layer has of all calls, if the program does nothing but call it again and again."""
+"""The smallest share of all calls that one layer has, if the program mainly calls it again and again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Calls:
-    """Calls of one thread, in the order of time; none lies inside another."""
+    """Calls in one thread, in the order of time; they do not overlap."""
 
     begin_ns: Ints
     end_ns: Ints
     layer: Ints
     graded: Mask
-    """It made autograd nodes."""
+    """The call made autograd nodes."""
 
     @staticmethod
     def none() -> Calls:
@@ -33,8 +33,8 @@ class Calls:
         return Calls(nothing, nothing, nothing, nothing > 0)
 
     def repeated(self) -> Calls:
-        """The calls that repeat: turns of layers that are always called one after the other, or calls of the one layer that has nearly
-        all of them; else none."""
+        """The calls that repeat: turns of layers that are always called one after the other, or calls of the one layer that has nearly all
+        of them; otherwise none."""
         if not len(self.layer):
             return self
         turn = int(np.argmax(np.append(self.layer[1:] == self.layer[0], True))) + 1
@@ -50,7 +50,7 @@ class Calls:
 
 
 def outermost_calls(profile: Tables, process: int) -> dict[int, Calls]:
-    """For each thread the recorded calls (`layer_calls`) that lie in no other."""
+    """For each thread, the recorded calls (`layer_calls`) outside of all others."""
     if not profile.has("layer_calls"):
         return {}
     rows = (
@@ -71,11 +71,11 @@ def outermost_calls(profile: Tables, process: int) -> dict[int, Calls]:
 
 
 def calls_by_launches(time_ns: Ints, stack: Ints, root: Ints) -> Calls:
-    """The calls of outermost layers (`root`, 0: none) that a thread's launches, in the order of time, come from.
+    """The calls of outermost layers (`root`, 0: none) that a thread's launches, in the order of time, show.
 
-    A call begins where a layer's work begins after other work. Where a layer's work is never interrupted, one begins where its first launch
-    comes again. All calls of a layer (but the first and the last) must begin and end alike: else the repetition may be a loop inside
-    of it, and the result is none.
+    A call begins where a layer's work begins after other work. If a layer's work is never interrupted, a call begins where its first launch
+    comes again. All calls of a layer (but the first and the last) must begin and end alike: otherwise the repetition may be a loop inside
+    of the layer, and the result is none.
     """
     begins_run = np.append(True, root[1:] != root[:-1])[: len(root)]
     begins = begins_run & (root > 0)

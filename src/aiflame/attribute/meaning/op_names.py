@@ -1,8 +1,8 @@
-"""Torch's names of its ops, from the names of its functions in C++.
+"""Derives torch's names of its ops from the names of its C++ functions.
 
 `at::_ops::sum_dim_IntList::call` is the op `aten::sum` with the overload `dim_IntList`; `AddmmBackward0` is the node that `aten::addmm`
-made. Neither name can be undone by rule alone: an underscore joins an overload as it joins the words of a name, and nodes lose underscores.
-The lists below are those of torch 2.13; a name that is in none comes out by the rule.
+made. No rule alone can invert these names: an underscore may join an overload or the words of a name, and names of nodes lose underscores.
+The lists below come from torch 2.13; the rule decides for names in no list.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ upsample_nearest_exact1d_backward upsample_nearest_exact2d upsample_nearest_exac
 upsample_nearest_exact3d_backward weight_norm_interface
 """
 )
-"""Ops that begin with an underscore, which the names of their nodes do not show."""
+"""Ops that begin with an underscore, which the names of their nodes lack."""
 _UNLIKE = {
     "copy_backwards": "copy_",
     "cudnn_attention": "_cudnn_attention_forward",
@@ -107,7 +107,7 @@ def op_of_symbol(name: str) -> str:
         return NAMESPACE + name
     for at in (place for place, letter in enumerate(name) if letter == "_" and place > 0):
         stem = name[:at]
-        # The longest overload is the right one, unless the name of an op would be cut through.
+        # The longest overload is the right one, unless it would cut the name of an op.
         if name[at + 1 :] in _OVERLOADS and not any(name.startswith(whole + "_") for whole in _WHOLE if len(whole) > at):
             return NAMESPACE + stem
     return NAMESPACE + name
@@ -115,7 +115,7 @@ def op_of_symbol(name: str) -> str:
 
 @cache
 def op_of_node(node: str) -> str:
-    """`AddmmBackward0` → `aten::addmm`: the forward op that made a node. The name of a node without an op stays."""
+    """`AddmmBackward0` → `aten::addmm`: the forward op that made a node. The name of a node without an op is kept."""
     words = _WORD.sub("_", node).lower()
     if words in _UNLIKE:
         return NAMESPACE + _UNLIKE[words]
@@ -128,5 +128,5 @@ def op_of_node(node: str) -> str:
 
 
 def same_op(op: str) -> str:
-    """A text that is equal for an op, its in-place form, and the op that its node is named after."""
+    """A text that is equal for an op, for its in-place form, and for the op after which its node is named."""
     return op.removeprefix(NAMESPACE).replace("_", "").lower()

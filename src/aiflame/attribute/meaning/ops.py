@@ -1,7 +1,7 @@
-"""The op of each stack: `aten::addmm`.
+"""Finds the op of each stack: `aten::addmm`.
 
-The op is the innermost one of the stack, as in torch.profiler's own times: of `linear`, which calls `addmm`, the time lies in `addmm`.
-The program itself called the outermost one inside the innermost Python function. Overloads are left out.
+The op is the innermost one of the stack, as in torch.profiler's self times: `linear` calls `addmm`, and its time counts for `addmm`. The op
+that the program itself called is the outermost one inside the innermost Python function. Overloads are left out.
 """
 
 from __future__ import annotations
@@ -19,29 +19,29 @@ from aiflame.attribute.meaning.torch_frames import TorchFrames, torch_frames
 from aiflame.attribute.stacks.table import StackKeys
 
 _ENDS = -1
-"""Marks a frame that ends the reach of an op outside of it."""
+"""Marks a frame at which the op outside of it ends."""
 
 
 class Where(IntEnum):
-    """Where a stack is, as seen from torch's backward pass."""
+    """The position of a stack relative to torch's backward pass."""
 
     FORWARD = 0
-    """not in it"""
+    """not in the backward pass"""
     ENGINE = 1
-    """in the engine that runs it, between its nodes: sums of gradients, hooks"""
+    """in the engine, between its nodes: sums of gradients, hooks"""
     NODE = 2
     """in a node"""
     RECOMPUTED = 3
-    """in a module that is called inside of it: activation checkpointing, functions whose backward calls modules"""
+    """in a module that the backward pass calls: activation checkpointing, functions whose backward calls modules"""
 
 
 @dataclass(frozen=True, slots=True)
 class StackOps:
     names: list[str]
-    """The name of each op; op 0 stands for none, and has an empty name."""
+    """The name of each op; op 0 means none, and has an empty name."""
     stacks: StackKeys
     op: Ints
-    """For each row of `stacks` its row of `names`: the op that ran."""
+    """For each row of `stacks` the op that ran, as a row of `names`."""
     called: Ints
     """The op that Python called."""
     node: Ints
@@ -49,14 +49,14 @@ class StackOps:
     where: Ints
     """Where"""
     compiler: Ints
-    """AUTOTUNING or COMPILING, where such a compiler called it; else 0."""
+    """AUTOTUNING or COMPILING if such a compiler called the op; otherwise 0."""
 
     def of_stacks(self, process: Ints, stack: Ints) -> Ints:
-        """The op of each stack, 0 where the profile has no such stack."""
+        """The op of each stack, 0 if the profile has no such stack."""
         return self.at(self.op, self.places(process, stack))
 
     def places(self, process: Ints, stack: Ints) -> Ints:
-        """The row of each stack, -1 where the profile has no such stack."""
+        """The row of each stack, -1 if the profile has no such stack."""
         return self.stacks.find(process, stack)
 
     @staticmethod
@@ -73,7 +73,7 @@ def ops(profile: Analysis) -> StackOps:
     boundary = frames.layer | frames.engine | frames.in_node | frames.imports
     begins = np.where(frames.op > 0, frames.op, np.where(boundary, _ENDS, 0))
     op = words.nearest(begins)
-    # Python called an op if only native code lies between the op and a Python frame or another boundary.
+    # Python called an op if only native code is between the op and a Python frame or another boundary.
     outer = nodes.nearest(words.parent, (begins != 0) | frames.python, strict=True)
     first = (frames.op > 0) & ((outer < 0) | (frames.op[outer] == 0) | frames.python[outer])
     called = words.nearest(np.where(first, frames.op, np.where(boundary, _ENDS, 0)))

@@ -1,4 +1,4 @@
-"""The phase that work belongs to: loading data, forward (of decoding: prefill, decode), backward, optimizer, communication."""
+"""Finds the phase of work: data loading, forward (in inference: prefill, decode), backward, optimizer, communication."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ class Phase(IntEnum):
     COMMUNICATION = 5
     OTHER = 6
     PREFILL = 7
-    """Forward work of a step of inference that reads prompts, …"""
+    """Forward work of a step of inference that reads prompts."""
     DECODE = 8
-    """… and of one that makes the next token of each sequence."""
+    """Forward work of a step of inference that computes the next token of each sequence."""
 
 
 NAMES = {
@@ -46,7 +46,7 @@ NAMES = {
 
 
 def phase_forest() -> Forest:
-    """A frame each: the node of a phase is its number."""
+    """A forest with a frame for each phase; the node of a phase is its number."""
     return Forest.of_frames(frame_table([Frame(NAMES[phase], Kind.PHASE) for phase in Phase])[1:])
 
 
@@ -66,14 +66,14 @@ _PYTHON: tuple[tuple[Phase, str, str], ...] = (
     (Phase.COMMUNICATION, r"(^|/)torch/distributed/(distributed_c10d|c10d_logger|_functional_collectives)\.py$", r""),
     (Phase.COMMUNICATION, r"(^|/)torch/distributed/(nn/functional\.py$|fsdp/|_composable/|algorithms/)", r""),
 )
-"""Python functions that mark a phase: file, name. Work inside belongs to that phase, unless a function further inside marks another."""
+"""Python functions that mark a phase: file, name. Work inside belongs to that phase, unless a function further inside marks another one."""
 _NATIVE: tuple[tuple[Phase, str], ...] = (
     (Phase.BACKWARD, r"^torch::autograd::(python::Python)?Engine::|^THPEngine_run_backward"),
     (Phase.COMMUNICATION, r"^c10d::(Reducer|ProcessGroup|Work|ops|Backend)"),
 )
 _SCALER_ENDS = r"(^|\.)(step|update)$"
 _NOTHING_YET = r"(^|\.)(__init__|<module>|add_param_group|state_dict|load_state_dict)$"
-"""An optimizer that is made, saved or loaded; a file that is imported."""
+"""Functions that do not mark a phase: an optimizer is created, saved or loaded; a file is imported."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,14 +81,14 @@ class Marks:
     """Phases from stacks alone, for each node of the trie of functions."""
 
     phase: NDArray[np.int8]
-    """0: nothing."""
+    """0: none."""
     scaler: Mask
-    """Stacks in GradScaler.step or update: a step of an optimizer ends here, even when the scaler leaves it out."""
+    """Stacks in GradScaler.step or update: a step of an optimizer ends here, even if the scaler skips it."""
 
 
 @once
 def marks(profile: Analysis) -> Marks:
-    """Phases by the innermost function that marks one; inside of backward, forward work is recomputation."""
+    """Phases by the innermost function that marks one; in the backward pass, forward work is recomputation."""
     trie = functions(profile)
     marked, scaler = _functions(trie.frames)
     of_node = marked[trie.frame]
@@ -105,7 +105,7 @@ def _nearest(trie: Functions, phase: NDArray[np.int8], mark: Mask) -> NDArray[np
 
 
 def _functions(frames: pl.DataFrame) -> tuple[NDArray[np.int8], Mask]:
-    """For each function the phase that it marks, and whether it is the scaler's."""
+    """For each function the phase that it marks, and whether it belongs to the scaler."""
     python = pl.col("kind") == int(Kind.PYTHON)
     native = pl.col("kind").is_in([int(Kind.C), int(Kind.CPP)])
     file = pl.when(~pl.col("name").str.contains(_NOTHING_YET)).then("file").otherwise(pl.lit(""))
@@ -125,12 +125,12 @@ def _named(pattern: str) -> pl.Expr:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """Facts about each item (a launch, a graph's node or a CPU sample) from which its phase follows."""
+    """Facts about each item (a launch, a graph's node or a CPU sample) that determine its phase."""
 
     order: Ints
-    """Its items in the order of time, those of a thread and of the threads that work for it together."""
+    """The items in the order of time, those of a thread together with those of the threads that work for it."""
     group: Ints
-    """Which of these threads."""
+    """The number of this group of threads."""
     time_ns: Ints
     static: NDArray[np.int8]
     """Marks.phase of its stack."""
@@ -139,15 +139,15 @@ class Evidence:
     layer: Mask
     op: Mask
     step: Ints
-    """-1: in none."""
+    """The step, -1: none."""
     anywhere: Mask
-    """Nodes of graphs: they were captured outside of steps, and run inside."""
+    """Nodes of graphs: they were captured outside of steps, but run inside."""
     region: NDArray[np.int8]
     """The phase of the automatic region around it: DATA, OPTIMIZER, or 0."""
 
 
 def phases(evidence: Evidence) -> tuple[NDArray[np.int8], Mask]:
-    """The phase of each item; and whether, if it is a copy to a device, it brings data that the next forward work needs."""
+    """The phase of each item; and whether the item is a copy to a device that brings data for the next forward work."""
     sure = evidence.static.copy()
     sure[(sure == 0) & (evidence.region > 0)] = evidence.region[(sure == 0) & (evidence.region > 0)]
     sure[evidence.backward & np.isin(sure, (0, Phase.FORWARD))] = Phase.BACKWARD
@@ -161,7 +161,7 @@ def phases(evidence: Evidence) -> tuple[NDArray[np.int8], Mask]:
 
 
 def _neighbours(evidence: Evidence, sure: NDArray[np.int8]) -> tuple[NDArray[np.int8], NDArray[np.int8]]:
-    """For each item the phase of the last one before it, and of the first after it, on its thread and in its step, that has one."""
+    """For each item, the phases of the nearest items before and after it, on its thread and in its step, whose phase is certain."""
     order, size = evidence.order, len(evidence.order)
     has_phase, step, group = sure[order] > 0, evidence.step[order], evidence.group[order]
     place = np.arange(size)

@@ -1,4 +1,4 @@
-"""In which regions each thread was, all the time: one walk over the beginnings and ends of a thread's regions."""
+"""Computes in which regions each thread was at every moment, by one walk over the begins and ends of its regions."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from aiflame.profile.schema.enums import RegionKind
 from aiflame.profile.schema.kinds import Kind
 
 _WHOLE_PROCESS = -1
-"""Stands in place of a thread: threads without regions of their own are in the frames of their process, too."""
+"""Used in place of a thread: threads without regions of their own are also in the frames of their process."""
 ORDER = (RegionKind.FRAME, RegionKind.FREE, RegionKind.NESTED)
 """From outermost to innermost."""
 
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """From each moment to the next, a node of the forest."""
+    """From each moment until the next, the thread is at this node of the forest."""
 
     time_ns: Ints
     node: Ints
@@ -39,7 +39,7 @@ class Timelines:
     """By process and thread."""
 
     def at(self, process: Ints, thread: Ints, time_ns: Ints) -> Ints:
-        """The node of each moment, 0 where no region was open."""
+        """The node at each moment, 0 if no region was open."""
         result = np.zeros(len(process), dtype=np.int64)
         if not self.of_thread or not len(process):
             return result
@@ -54,7 +54,7 @@ class Timelines:
 
 
 def timelines(marked: pl.DataFrame) -> tuple[Forest, Timelines]:
-    """The paths of all regions in `marked` (as Regions.intervals, in the same order), and when each thread was in which."""
+    """The paths of all regions in `marked` (as Regions.intervals, in the same order), and for each thread its path at every moment."""
     frames, frame = _frames(marked)
     paths = _Paths()
     lines = {}
@@ -87,13 +87,13 @@ class _Paths:
         return self._children.setdefault((node, frame), len(self._children) + 1)
 
     def chains(self, frames: pl.DataFrame) -> tuple[Ints, pl.DataFrame]:
-        """For Forest.of_chains: the number of the node above each, -1 for none, and its frame."""
+        """For Forest.of_chains: the parent of each node, -1 for none, and its frame."""
         pairs = np.array(list(self._children), dtype=np.int64).reshape(-1, 2)
         return pairs[:, 0] - 1, frames[pairs[:, 1]]
 
 
 def _walk(regions: pl.DataFrame, paths: _Paths) -> Timeline:
-    """One thread's regions, begun and ended in the order of time."""
+    """Opens and closes one thread's regions in the order of time."""
     times: list[int] = []
     nodes: list[int] = []
     opened: list[tuple[int, int, int]] = []  # region, rank, node of the path so far
@@ -118,18 +118,18 @@ def _walk(regions: pl.DataFrame, paths: _Paths) -> Timeline:
 
 
 def _rebuild(opened: list[tuple[int, int, int]], at: int, now_open: list[tuple[int, int, int]], frame: list[int], paths: _Paths) -> None:
-    """From place `at` on, other regions are open than before."""
+    """Makes the path of the open regions anew, from place `at` on."""
     del opened[at:]
     for region, rank, _ in now_open:
         opened.append((region, rank, paths.under(opened[-1][2] if opened else 0, frame[region])))
 
 
 def _events(regions: pl.DataFrame) -> Iterator[tuple[int, int, bool]]:
-    """Beginnings and ends (moment, row, whether it begins) in the order of time; of one moment, ends first."""
+    """Begins and ends (moment, row, whether it is a begin) in the order of time; ends come before begins of the same moment."""
     begin, end = regions["begin_ns"].to_numpy(), regions["end_ns"].to_numpy()
     rows = np.arange(len(regions))
     time = np.concatenate([end, begin])
-    # Of regions that end in one moment, the one begun last ends first.
+    # Of regions that end at the same moment, the one that began last ends first.
     order = np.lexsort((np.concatenate([-rows, rows]), np.repeat([0, 1], len(rows)), time))
     which = np.concatenate([rows, rows])[order]
     return zip(time[order].tolist(), which.tolist(), (order >= len(rows)).tolist(), strict=True)
@@ -150,7 +150,7 @@ def _frames(marked: pl.DataFrame) -> tuple[pl.DataFrame, Ints]:
 
 
 def _grouped(process: Ints, thread: Ints) -> tuple[Ints, list[int]]:
-    """An order in which each thread's rows lie together, and where each thread begins, with the end of all."""
+    """An order in which the rows of each thread are adjacent, and the start of each thread's rows, with the end of all."""
     threads = int(thread.max()) + 1
     key = process.astype(np.int64) * threads + thread
     order = np.argsort(key, kind="stable")

@@ -1,4 +1,4 @@
-"""Regions that a program marks (NVTX, ITT, aiflame.region()): when each began and ended, and in which ones a thread was at a moment.
+"""Regions that a program marks (NVTX, ITT, aiflame.region()): their begins and ends, and those in which a thread was at a moment.
 
 A region without an end ends with the region around it, with its thread, or with the last record of its process. An end of a region that
 never began is ignored.
@@ -22,7 +22,7 @@ from aiflame.profile.tables.interface import Tables
 INTERVALS = {
     "process": pl.Int64,
     "id": pl.Int64,  # row of `regions` in its process
-    "thread": pl.Int64,  # that began it
+    "thread": pl.Int64,  # row of `threads` that began it
     "api": pl.UInt8,  # RegionApi
     "kind": pl.UInt8,  # RegionKind
     "domain": pl.String,
@@ -32,7 +32,7 @@ INTERVALS = {
     "payload_type": pl.UInt8,  # PayloadType
     "color": pl.UInt32,
     "begin_ns": pl.Int64,
-    "end_ns": pl.Int64,  # of a mark: its begin_ns
+    "end_ns": pl.Int64,  # for a mark: its begin_ns
     "ended": pl.Boolean,  # the program itself ended it
 }
 
@@ -41,15 +41,14 @@ INTERVALS = {
 class Regions:
     forest: Forest
     """Region paths, outermost first. Node 0: in no region. A frame has the region's name, its domain as module, and its category in
-    full_name; payloads differ each time and stay in `intervals`."""
+    full_name; payloads differ each time and are only in `intervals`."""
     intervals: pl.DataFrame
-    """Every region, those of api AUTOMATIC and marks too: INTERVALS, in the order of process and time."""
+    """INTERVALS: all regions, including those of api AUTOMATIC and marks, in the order of process and time."""
     _timelines: Timelines
 
     def paths(self, process: NDArray[np.int64], thread: NDArray[np.int64], time_ns: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The region path (node of `forest`) in which a thread (row of `threads`) was at each moment; 0 for none. From outermost to
-        innermost: frames of the process, free regions that the thread began, regions that it pushed; each in the order in which they
-        began."""
+        """The region path (node of `forest`) of a thread (row of `threads`) at each moment; 0 for none. From outermost to innermost: frames
+        of the process, free regions that the thread began, regions that it pushed; each in the order in which they began."""
         return self._timelines.at(process, thread, time_ns)
 
 
@@ -82,12 +81,12 @@ def _intervals(profile: Tables) -> pl.DataFrame:
 
 
 def _moment(column: str) -> pl.Expr:
-    """A column of moments, bounded: in a damaged profile it may be any number."""
+    """A column of moments, limited: in a damaged profile it may have any number."""
     return pl.col(column).clip(upper_bound=LATEST).cast(pl.Int64)
 
 
 def _closed(rows: pl.DataFrame, profile: Tables) -> pl.DataFrame:
-    """Every region has an end."""
+    """The regions with an end for each."""
     process_end = _process_ends(rows, profile)
     thread_end = (
         profile.table("thread_ends").unique(["process", "thread"], keep="last").select("process", "thread", gone_ns=_moment("end_ns"))
@@ -123,7 +122,7 @@ def _process_ends(rows: pl.DataFrame, profile: Tables) -> pl.DataFrame:
 
 
 def _ends_around(intervals: pl.DataFrame) -> list[int | None]:
-    """For each region that was pushed and never popped, the end of the innermost region around it that was."""
+    """For each region that was pushed and never popped, the end of the innermost region around it that was popped."""
     result: list[int | None] = [None] * len(intervals)
     nested = pl.col("kind") == int(RegionKind.NESTED)
     open_ended = intervals.filter(nested & ~pl.col("ended")).select("process", "thread").unique()

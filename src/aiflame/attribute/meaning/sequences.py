@@ -1,7 +1,7 @@
-"""Forward work in the order of autograd's sequence numbers: the items that made a node, and their neighbours.
+"""Forward work in the order of autograd's sequence numbers: finds the items that made a node, and their neighbours.
 
-Numbers of a thread only grow, but for 32 bits they begin again after a while, and so they do where torch's number of a thread passes on to
-another one. A line is the stretch between two such moments.
+Numbers of a thread only grow, but begin again after 2^32, and when torch's number of a thread passes to another thread. A line is the part
+of a sequence between two such moments.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from aiflame.attribute.arrays.lookup import find, latest
 from aiflame.attribute.arrays.types import Ints, Mask
 
 NEAR = 4096
-"""Neighbours of a node are no further away than this."""
+"""Neighbours of a node are at most this many numbers away."""
 ALONE = 64
-"""The same where there is a neighbour on one side only."""
+"""The same if there is a neighbour on one side only."""
 
 
 @dataclass(frozen=True, slots=True)
 class Moments:
-    """Items that know a node: by the thread that made it (any numbers from 0), its number there, and when the item was."""
+    """The nodes and times of items: the thread that made the node (any number from 0), the node's sequence number, the time of the item."""
 
     owner: Ints
     sequence: Ints
@@ -45,7 +45,7 @@ class Sequences:
     by_node: Ints
     """The items' places in `row` in the order of owner, sequence number and time."""
     group: Ints
-    """For each of these, the number of its node, which has one owner, sequence number and line."""
+    """For each of these, the number of its node; a node has one owner, sequence number and line."""
     first: Ints
     """For each node, the place of its first item in `by_node`."""
 
@@ -73,8 +73,8 @@ class Sequences:
         )
 
     def makers(self, asked: Ints, op: Ints) -> Ints:
-        """For each asked item the forward item that made its node, before it in time: the first one with this op, else the first of
-        all; -1 where there is none."""
+        """For each asked item the forward item that made its node, earlier in time: the first one with this op, otherwise the first of all;
+        -1 if there is none."""
         if not len(self.row):
             return np.full(len(asked), -1)
         rows = self.row[self.by_node]
@@ -82,7 +82,7 @@ class Sequences:
         wanted = self.of.owner[asked] << 32 | self.of.sequence[asked]
         at = latest(pair, self.of.time_ns[rows], wanted, self.of.time_ns[asked])
         group = self.group[at]
-        # `find` returns the first of equal keys: for each op of each node the first item.
+        # `find` returns the first of equal keys, which is the first item for each op of each node.
         key = self.group << 24 | self.of.op[rows]
         order = np.argsort(key, kind="stable")
         place, there = find(key[order], group << 24 | op)
@@ -91,10 +91,10 @@ class Sequences:
         return np.where(at >= 0, rows[chosen], -1)
 
     def neighbours(self, asked: Ints) -> tuple[Ints, Ints]:
-        """The forward items next to the node of each asked item in its sequence, before and after; -1 where none is near."""
+        """The forward items before and after the node of each asked item in its sequence; -1 if none is near."""
         line = latest(self.owner, self.started, self.of.owner[asked], self.of.time_ns[asked])
         before, after = self._beside(line, asked)
-        # If numbers began again since, the node may belong to the line before.
+        # If numbers began again since, the node may belong to the previous line.
         earlier = np.where((line > 0) & (before < 0) & (after < 0), line - 1, -1)
         earlier = np.where((earlier >= 0) & (np.append(self.owner, -1)[earlier] == self.of.owner[asked]), earlier, -1)
         other_before, other_after = self._beside(earlier, asked)

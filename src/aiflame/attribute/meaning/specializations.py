@@ -1,9 +1,9 @@
 """Specializations of Triton kernels: the readable and the full name of each launch's kernel.
 
-Two specializations may have one readable name: it names the settings of a person (constexprs, warps, stages), and they differ in something
-else. Then all of them get the first suffix that distinguishes them, of those that the program has recorded: the types of their arguments,
-else a few letters that are the same in every run. The suffix is chosen here and not in the program, so that a name depends neither on the
-order in which kernels were loaded nor on the process.
+Two specializations may have the same readable name: it has the settings that people choose (constexprs, warps, stages), and they differ in
+something else. Then all of them get the first recorded suffix that distinguishes them: the types of their arguments, otherwise a few
+letters that are the same in every run. The suffix is chosen here and not in the program, so that a name depends neither on the order in
+which kernels were loaded nor on the process.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ class _Variant:
 
 
 def variants(profile: Tables) -> pl.DataFrame:
-    """A row for each specialization that was loaded: process, variant (its row), name (as compiled), readable, detailed (all that is
-    recorded), binary (SHA-256 of its cubin)."""
+    """A row for each specialization that was loaded: process, variant (its row), name (as compiled), readable, detailed (with everything
+    that is recorded), binary (SHA-256 of its cubin)."""
     if not profile.has("kernel_variants"):
         return pl.DataFrame(schema=_VARIANTS)
     loaded = list(
@@ -70,8 +70,8 @@ class Specializations:
 
     @staticmethod
     def of(profile: Tables, items: pl.DataFrame) -> Specializations:
-        """`items`: item, name. A function's address may become another kernel's: only a specialization with the kernel's name as compiled
-        counts."""
+        """`items`: item, name. The address of a function may be used again for another kernel: a specialization counts only with the
+        kernel's name as compiled."""
         loaded = variants(profile)
         rows = loaded.select("readable", "detailed").unique(maintain_order=True).with_row_index("specialization", offset=1)
         numbers = loaded.join(rows, on=["readable", "detailed"], maintain_order="left").join(items.select("item", "name"), on="name")
@@ -88,11 +88,11 @@ class Specializations:
 
 
 def separate_specializations(profile: Tables, kernels: pl.DataFrame, counts: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Kernels (name, readable, detailed) and samples (function, cubin …, in that order), with a name of its own for each specialization of
-    one function.
+    """Kernels (name, readable, detailed) and samples (function, cubin …, in that order), with a separate name for each specialization of a
+    function.
 
-    A sample has its cubin, and a cubin the specialization that it was compiled for. A function is separated if that is recorded for every
-    sampled cubin of it; the samples of other functions count for all kernels of their name."""
+    A sample has a cubin, and a cubin the specialization for which it was compiled. The specializations of a function are separated if this
+    is recorded for all its sampled cubins; the samples of other functions count for all kernels of their name."""
     if not profile.has("kernel_binaries") or "readable" not in kernels.columns:
         return kernels, counts
     own = pl.concat_str("name", "readable", "detailed", separator="\n")

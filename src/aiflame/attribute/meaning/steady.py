@@ -1,4 +1,4 @@
-"""The steady steps of a profile: its steps without those that warm up, and all that other processes do at the same time."""
+"""The steady steps of a profile: its steps without those that warm up, and the work of other processes at the same time."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from aiflame.attribute.arrays.types import Ints, Mask
 from aiflame.attribute.meaning.context import profile_steps
 
 WARM_UP = 3.0
-"""Times the median of the steps after it: a step at the beginning that is longer still compiles, or fills caches."""
+"""A step at the beginning that takes more than this many times the median of later steps still compiles, or fills caches."""
 FEW_STEPS = 5
-"""Fewer do not show a usual length: the first one alone warms up."""
+"""Fewer steps do not show a usual length: only the first one counts as warm-up."""
 
 
 @dataclass(frozen=True, slots=True)
 class Steady:
-    """Which steps are steady, by their process."""
+    """The steady steps of each process."""
 
     first: dict[int, int]
-    """The first steady step of each process that has one. Empty: no step is, and everything counts."""
+    """The first steady step of each process that has one. Empty: there is none, and all steps count."""
     begin: Ints
-    """When stretches of steady steps began on hosts, in the order of time."""
+    """When intervals of steady steps began on hosts, in the order of time."""
     end: Ints
     process: Ints
 
     def of(self, process: Ints, step: Ints, time_ns: Ints) -> Mask:
-        """Whether items lie in steady steps (`step` -1: in none): by their number. Threads and processes without steps work for
-        those that have some: their items lie in them by their moment."""
+        """Whether items are in steady steps, by their step number (-1: none). Threads and processes without steps work for those that have
+        some, so their items count by time."""
         processes = pl.Series(process).unique().sort().to_numpy()
         least = np.array([self.first.get(number, np.iinfo(np.int64).max) for number in processes.tolist()], dtype=np.int64)
         inside: Mask = step >= (least[0] if len(least) == 1 else least[np.searchsorted(processes, process)])
@@ -47,7 +47,7 @@ class Steady:
 
 @once
 def steady(profile: Analysis) -> Steady:
-    """By how long steps took on hosts. A host runs ahead of devices: a reader with their times keeps those instead
+    """Judged by the duration of steps on hosts. A host runs ahead of devices: a reader that has the devices' times uses those
     (`analyze.scope`)."""
     rows = profile_steps(profile).rows
     return steady_by(rows, rows.select("process", "step", took=pl.col("end_ns") - pl.col("begin_ns")))
@@ -66,13 +66,13 @@ def steady_by(rows: pl.DataFrame, lengths: pl.DataFrame) -> Steady:
 
 
 def in_steps(profile: Analysis, samples: pl.DataFrame) -> pl.DataFrame:
-    """CPU samples (process, step, time_ns) with a column `steady`: 1 in steady steps, else 0."""
+    """CPU samples (process, step, time_ns) with a column `steady`: 1 in steady steps, otherwise 0."""
     inside = steady(profile).of(*(samples[name].cast(pl.Int64).to_numpy() for name in ("process", "step", "time_ns")))
     return samples.with_columns(pl.Series("steady", inside.astype(np.int32)))
 
 
 def _warming(took: Ints) -> int:
-    """How many steps at the beginning warm up."""
+    """The number of steps at the beginning that warm up."""
     warm = 1
     while len(took) - warm > FEW_STEPS and took[warm] > WARM_UP * np.median(took[warm + 1 :]):
         warm += 1

@@ -26,10 +26,10 @@ from aiflame.profile.tables.interface import Tables
 
 DOMAIN, OPTIMIZER, DATA = "aiflame", "optimizer", "data"
 NO_NODE = 0xFFFFFFFF
-"""Sequence number of nodes that collect gradients (AccumulateGrad): no forward code made them."""
+"""Sequence number of nodes that accumulate gradients (AccumulateGrad): no forward code made them."""
 INFERENCE = ("phase", "sequences", "tokens", "called_ns")
-"""Of a step of inference: whether it is PREFILL or DECODE, how many tokens of how many sequences the model was given, and how long its
-call took; each 0 where that is not known."""
+"""Further columns of a step of inference: PREFILL or DECODE, the number of sequences and tokens that the model was given, and the duration
+of its call; each 0 if unknown."""
 Row = tuple[int, int, int]
 """Thread, begin and end of a step."""
 
@@ -37,11 +37,11 @@ Row = tuple[int, int, int]
 @dataclass(frozen=True, slots=True)
 class Steps:
     rows: pl.DataFrame
-    """process, thread, step (from 0 in each process, by their beginnings), begin_ns, end_ns, and INFERENCE"""
+    """process, thread, step (counted from 0 in each process, by begin), begin_ns, end_ns, and INFERENCE"""
 
     def of(self, process: Ints, thread: Ints, time_ns: Ints) -> Ints:
-        """The step that each moment of a thread is in, -1: none. A thread without steps has those of its process, if all
-        these belong to one thread."""
+        """The step at each moment of a thread, -1: none. A thread without steps has those of its process, if all these belong to one
+        thread."""
         step_at = np.full(len(process), -1, dtype=np.int64)
         stepping = self.rows.partition_by("process", "thread", as_dict=True)
         for (of_process, of_thread), rows in stepping.items():
@@ -55,7 +55,7 @@ class Steps:
         return step_at
 
     def phase(self, process: Ints, step: Ints) -> Ints:
-        """The phase of each of these inference steps (-1: none) of processes."""
+        """The phase of each of these steps (-1: none), for steps of inference."""
         named = self.rows.filter(pl.col("phase") > 0).sort("process", "step")
         if named.is_empty():
             return np.zeros(len(step), dtype=np.int64)
@@ -76,20 +76,20 @@ class Seen:
     sequence: Ints
     stack: Ints
     root: Ints
-    """Outermost layer that it is in, 0: none."""
+    """The outermost layer of its stack, 0: none."""
     own: Mask
     """True for items of the thread itself."""
     exact: bool
-    """True for launches: none is missing."""
+    """True for launches, of which none is missing."""
 
     def within(self, low: int, high: int) -> slice:
-        """The items later than `low`, not later than `high`."""
+        """The items later than `low`, up to `high`."""
         begin, end = np.searchsorted(self.time_ns, (low, high), side="right").tolist()
         return slice(begin, end)
 
 
 def steps(profile: Tables, seen: dict[tuple[int, int], Seen]) -> Steps:
-    """`seen`: for each process and thread."""
+    """`seen`: the items of each process and thread."""
     marked = automatic_regions(profile)
     columns = ("process", "thread", "begin_ns", "end_ns", *INFERENCE)
     tables = [pl.DataFrame(schema=dict.fromkeys(columns, pl.Int64))]
@@ -111,7 +111,8 @@ def steps(profile: Tables, seen: dict[tuple[int, int], Seen]) -> Steps:
 
 @once
 def automatic_regions(profile: Analysis) -> pl.DataFrame:
-    """process, thread, name, payload, begin_ns, end_ns of the regions that aiflame itself saw. One without an end has not ended yet."""
+    """process, thread, name, payload, begin_ns, end_ns of the regions that aiflame itself recorded. A region without an end has not ended
+    yet."""
     columns = {"process": pl.Int64, "thread": pl.Int64, "name": pl.String, "payload": pl.UInt64, "begin_ns": pl.Int64, "end_ns": pl.Int64}
     if not profile.has("regions"):
         return pl.DataFrame(schema=columns)
@@ -147,7 +148,7 @@ class _Loop:
     seen: Seen
     calls: Calls
     data: Ints
-    """When it began to wait for data."""
+    """The begins of waits for data."""
 
     def steps(self, optimizer: NDArray[np.uint64], ended: Ints) -> list[tuple[int, int]]:
         kept, sole = ends_of_cycles(optimizer)
@@ -169,21 +170,21 @@ class _Loop:
         return self._begun(ends, whole=len(ends) - (len(unfinished) > 0))
 
     def _works(self, ends: Ints) -> Mask:
-        """Whether there is backward work, or a call of a layer that prepares some, between each end and the one before it."""
+        """For each end, True if there is backward work, or a call of a layer that prepares some, since the previous end."""
         backward = self.seen.time_ns[self.seen.backward]
         graded = self.calls.end_ns[self.calls.graded]
         many = np.searchsorted(np.sort(np.concatenate([backward, graded])), ends, side="right")
         return np.diff(many, prepend=0) > 0
 
     def _begun(self, ends: Ints, whole: int) -> list[tuple[int, int]]:
-        """A step begins where the last one ended, but for evaluation in between: forward work whose autograd nodes no backward of the step
-        uses, where there is more of it than in other steps (a teacher's forward, or preprocessing of inputs, is in all). `whole`: how many
-        steps came to their end."""
+        """A step begins where the previous one ended, but after an evaluation in between: forward work whose autograd nodes no backward
+        work of the step uses, if there is more of it than in other steps. (A teacher's forward pass, or preprocessing of inputs, is in all
+        steps.) `whole`: the number of steps that ended."""
         begins = [-1, *ends[:-1].tolist()]
         lead = [self._evaluated(begin, end, step < whole) for step, (begin, end) in enumerate(zip(begins, ends.tolist(), strict=True))]
         if whole > 1:
             usual = sorted(map(len, lead[:whole]))[(whole - 1) // 2]
-        else:  # nothing to compare with: evaluation is a pass through the whole model
+        else:  # no step to compare with: an evaluation is then a pass through the whole model
             usual = len(lead[0]) if 2 * len(lead[0]) < self._layer_works(ends[0]) else 0
         bounds, last = [], -1
         for times, end in zip(lead, ends.tolist(), strict=True):
@@ -194,7 +195,7 @@ class _Loop:
         return bounds
 
     def _evaluated(self, low: int, high: int, whole: bool) -> Ints:
-        """When work of layers without use for backward was done, before the first that has some."""
+        """Times of work of layers without use for backward work, before the first such work with a use."""
         if len(self.calls.end_ns):
             recorded = slice(*np.searchsorted(self.calls.end_ns, (low, high), side="right").tolist())
             graded = self.calls.graded[recorded]
@@ -209,26 +210,26 @@ class _Loop:
         return time_ns[layer][: int(np.argmax(forward >= used.min()))]
 
     def _layer_works(self, high: int) -> int:
-        """How often something was done for layers, counted as `_evaluated` counts, up to a moment."""
+        """The number of pieces of work for layers up to a moment, counted as `_evaluated` counts."""
         if len(self.calls.end_ns):
             return int(np.searchsorted(self.calls.end_ns, high, side="right"))
         return int(self.seen.layer[self.seen.within(-1, high)].sum())
 
     def _nodes_before(self, item: int) -> Ints:
-        """The number of the newest node of all that was seen before."""
+        """The number of the newest node before the item."""
         numbers = self.seen.sequence[:item]
         numbers = numbers[numbers != NO_NODE]
         return np.array([numbers.max()]) if len(numbers) else numbers
 
     def _made_nodes(self, here: slice) -> Ints:
-        """When forward work was done that backward work, which is the last of these, uses; there may be no layers."""
+        """Times of forward work that the backward work uses which ends this stretch; there may be no layers."""
         backward, sequence = self.seen.backward[here], self.seen.sequence[here]
         used = sequence[backward & (sequence != NO_NODE)]
         using = backward if not (used > 0).any() else backward | (sequence >= used.min())
         return self.seen.time_ns[here][using]
 
     def _first_work(self, low: int, high: int) -> int:
-        """Where a step begins that does not follow another: with the data for its first layer, else with that layer."""
+        """The begin of a step that follows no other: its first wait for data, otherwise its first work of a layer."""
         here = self.seen.within(low, high)
         layer = self.seen.time_ns[here][self.seen.layer[here]]
         called = self.calls.begin_ns[slice(*np.searchsorted(self.calls.begin_ns, (low, high), side="left").tolist())]
@@ -243,7 +244,7 @@ def _table(rows: list[Row]) -> pl.DataFrame:
 
 
 def _inference(profile: Tables, process: int, seen: dict[int, Seen], calls: dict[int, Calls]) -> pl.DataFrame:
-    """The calls of the one model that the one thread calls again and again, with INFERENCE. There may be millions."""
+    """The repeated calls of one model by one thread, with INFERENCE. There may be millions."""
     recorded = model_calls(profile, process)
     if not recorded:
         return _table(_by_layers(seen, calls))
@@ -260,7 +261,7 @@ def _inference(profile: Tables, process: int, seen: dict[int, Seen], calls: dict
 
 
 def _by_layers(seen: dict[int, Seen], calls: dict[int, Calls]) -> list[Row]:
-    """The same in profiles without recorded calls of models: by calls that made nodes, or by launches."""
+    """The same for profiles without recorded calls of models: from calls that made nodes, or from launches."""
     if calls:
         repeated = {thread: of.repeated() for thread, of in calls.items()}
     else:
@@ -276,7 +277,7 @@ def _by_layers(seen: dict[int, Seen], calls: dict[int, Calls]) -> list[Row]:
 
 
 def _jitted(profile: Tables, process: int, seen: dict[int, Seen]) -> pl.DataFrame:
-    """The calls of the one jitted function that the one thread calls again and again."""
+    """The repeated calls of one jitted function by one thread."""
     repeating = {thread: bounds for thread, of in jit_calls(profile, process).items() if len((bounds := of.steps())[0])}
     if len(repeating) != 1:
         return _table([])
@@ -287,7 +288,7 @@ def _jitted(profile: Tables, process: int, seen: dict[int, Seen]) -> pl.DataFram
 
 
 def _work(seen: dict[int, Seen]) -> Ints:
-    """When the process worked."""
+    """The times of the process's work."""
     return np.concatenate([_INTS, *(items.time_ns for items in seen.values())])
 
 

@@ -19,11 +19,11 @@ from aiflame.profile.schema.frame_words import frame_kinds
 from aiflame.profile.schema.kinds import Kind
 
 COMPILED = "[compiled]"
-"""Work of a graph that torch.compile made, outside of the ops that it calls."""
+"""The op of work in a graph that torch.compile made, outside of the ops that it calls."""
 
 _OP = r"^at::_ops::(\w+)::(?:call|redispatch)$"
 _KERNEL_OF_OP = r"^at::(?:\w+::)*wrapper_[A-Za-z]+_(\w+)$"
-"""The function that a call from Python by `torch.ops` reaches without any frame of `at::_ops`."""
+"""The function that a call from Python through `torch.ops` reaches, without a frame of `at::_ops`."""
 _ENGINE = r"^torch::autograd::(?:python::Python)?Engine::"
 _NODE = r"^torch::(?:\w+::)*autograd::(?:\w+::)*(\w+)::apply$"
 _NODE_CALL = "torch::autograd::Node::operator()"
@@ -45,26 +45,26 @@ _METHOD = r"\.(?:forward|backward|vjp|jvp|setup_context)$"
 
 @dataclass(frozen=True, slots=True)
 class TorchFrames:
-    """For each node of the trie of words."""
+    """The role in torch of each node of the trie of words."""
 
     words: WordTrie
     names: list[str]
     """Names of ops; 0 is none."""
     op: Ints
-    """An op begins here: row of `names`."""
+    """The op that begins here: row of `names`."""
     node: Ints
-    """The function of a backward node: row of `names` of the forward op that made it."""
+    """For the function of a backward node, the forward op that made the node: row of `names`."""
     in_node: Mask
-    """A backward node's work begins here."""
+    """The work of a backward node begins here."""
     engine: Mask
     """A function of the engine that runs the backward graph."""
     layer: Mask
     """A LAYER word."""
     imports: Mask
-    """Python's own machinery of imports, which an op may set going but does not consist of."""
+    """Python's machinery of imports: an op may start it, but its work is not part of the op."""
     python: Mask
     compiler: Ints
-    """A function of a compiler or an autotuner (`compiling`), else 0."""
+    """AUTOTUNING or COMPILING for a function of such a compiler (`compiling`), otherwise 0."""
 
 
 class _Names:
@@ -132,8 +132,8 @@ class _PythonFunctions:
 
 
 def _functions_of_python(words: WordTrie, names: _Names, python: pl.DataFrame, is_python: Mask) -> _PythonFunctions:
-    """Ops that are written in Python: subclasses of torch.autograd.Function by their class, ops of torch.library by their function. Each
-    is the Python function that torch's own Python calls."""
+    """Ops that are written in Python: subclasses of torch.autograd.Function by their class, ops of torch.library by their function. An op
+    is the Python function that torch's own Python code calls."""
     size = len(words.distinct)
     torchs_own = pl.col("file").str.contains(_AUTOGRAD_FILE) | pl.col("file").str.contains(_LIBRARY_FILE)
     method = pl.when(pl.col("name").str.contains(_METHOD) & ~torchs_own).then("name")
@@ -147,14 +147,14 @@ def _functions_of_python(words: WordTrie, names: _Names, python: pl.DataFrame, i
     function = words.of_nodes(_rows(size, names, python, pl.when(theirs).then("name"), _class_name))
     calls_op = pl.col("file").str.contains(_OPS_FILE) & pl.col("name").str.contains(_CALLS_OP)
     gate = nodes.nearest(words.parent, words.of_nodes(_mask(size, python, calls_op)) > 0, strict=True)
-    # The first function outside of torch that runs inside of the call: nodes count up inwards.
+    # The first function outside of torch that runs inside of the call: node numbers increase inwards.
     of_library = (function > 0) & (gate > 0) & (gate > nodes.nearest(words.parent, function > 0, strict=True))
     op = np.where(method_of_function, of_class, np.where(of_library, function, 0))
     return _PythonFunctions(op, method_of_function & backward)
 
 
 def _kernels_of_others(words: WordTrie, names: _Names, native: pl.DataFrame) -> Ints:
-    """Ops of other libraries: the functions in them that the dispatcher calls."""
+    """Ops of other libraries: the functions in these libraries that the dispatcher calls."""
     size = len(words.distinct)
     own = _rows(size, names, native, pl.when(~pl.col("module").str.contains(_TORCH_LIBRARY)).then("name"), str)
     functor = words.of_nodes(_mask(size, native, pl.col("name").str.contains(_FUNCTOR))) > 0
@@ -163,7 +163,7 @@ def _kernels_of_others(words: WordTrie, names: _Names, native: pl.DataFrame) -> 
 
 
 def _rows(size: int, names: _Names, symbols: pl.DataFrame, text: pl.Expr, name: Callable[[str], str]) -> Ints:
-    """For each word a row of names: that of `name(text)` of its outermost function that has a text."""
+    """For each word a row of names: that of `name(text)` for its outermost function that has a text."""
     named = symbols.select("word", text=text).drop_nulls().unique("word", keep="first", maintain_order=True)
     texts = named["text"].unique(maintain_order=True)
     rows = pl.DataFrame({"text": texts, "row": pl.Series([names.row(name(each)) for each in texts], dtype=pl.Int64)})
@@ -179,7 +179,7 @@ def _mask(size: int, symbols: pl.DataFrame, which: pl.Expr) -> Ints:
 
 
 def _first(*choices: Ints) -> Ints:
-    """For each row the first value that is not 0."""
+    """For each row the first value other than 0."""
     first = choices[0]
     for other in choices[1:]:
         first = np.where(first != 0, first, other)

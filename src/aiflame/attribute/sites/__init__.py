@@ -1,4 +1,4 @@
-"""The table that the report's flame graph is computed from.
+"""The table of sites, from which the report's flame graph is computed.
 
-Each site (code, kernel, meaning) has its values and the times at which they fell.
+Each site (code, kernel, meaning) has its values and the times at which they occurred.
 """

@@ -1,4 +1,4 @@
-"""Sites of CPUs: samples of threads by one clock, with their context."""
+"""Sites of CPUs: samples of threads on one clock, with their context."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from aiflame.attribute.meaning.fewer_regions import fewer_regions
 from aiflame.attribute.meaning.fused_split import split_over_ops
 from aiflame.attribute.metrics import CLOCK, METRICS
 from aiflame.attribute.sites.segments import forest_of
-from aiflame.attribute.sites.table import INSIDE, Gathered, SiteTable, groupings_of, put_in_order
+from aiflame.attribute.sites.table import INSIDE, Gathered, SiteTable, groupings_of, site_table
 from aiflame.attribute.sites.times import sample_times
 from aiflame.attribute.stacks.functions import Functions, add_threads, functions
 from aiflame.attribute.stacks.innermost_lines import line_frames
@@ -34,7 +34,7 @@ _STACK = ["process", "thread", "stack", "state"]
 
 
 def cpu_sites(profile: Tables, metric: str) -> SiteTable:
-    """The sites of threads, from the samples of the metric's clock."""
+    """The sites of CPU threads, from the samples of the metric's clock."""
     profile = Analysis.of(profile)
     trie = functions(profile)
     meaning = of_samples(profile, CLOCK[metric])
@@ -47,7 +47,7 @@ def cpu_sites(profile: Tables, metric: str) -> SiteTable:
     measured = timed.group_by(same).agg(pl.col("value").sum()).sort(same)
     ends = _Ends.of(profile, trie, measured)
 
-    # Sites differ by function, stacks by instruction.
+    # Sites differ by function, but stacks by instruction.
     placed = measured.with_columns(pl.Series("code", ends.code), pl.Series("kernel", ends.kernel), pl.Series(INSIDE, ends.inside))
     of_group = ["process", "code", "kernel", *CONTEXT]
     groups = placed.group_by(of_group, maintain_order=True).agg(pl.col("value").sum()).with_row_index("group")
@@ -76,17 +76,17 @@ def cpu_sites(profile: Tables, metric: str) -> SiteTable:
     domain = "cpu" if CLOCK[metric] == 0 else "wall"
     groupings = groupings_of(lambda row: row.on_cpus, ranks=has_ranks(profile))
     gathered = Gathered(*grouped_by_rank(profile, forests, sites), leaves, times, fewer.notes)
-    return put_in_order(domain, (METRICS[metric],), {metric: metric}, groupings, gathered)
+    return site_table(domain, (METRICS[metric],), {metric: metric}, groupings, gathered)
 
 
 @dataclass(frozen=True, slots=True)
 class _Ends:
-    """Where the stacks of samples end: in their code without noise, in their innermost function, and inside of it."""
+    """The ends of samples' stacks: in their code without noise, in their innermost function, and inside of it."""
 
     of_code: Forest
     code: Ints
     kernel: Ints
-    """The innermost function as a node of the trie's frames; 0 where it is noise."""
+    """The innermost function as a node of the trie's frames; 0 if it is noise."""
     of_inside: Forest
     inside: Ints
 
@@ -107,7 +107,7 @@ class _Ends:
         place = code = builder.add(add_threads(builder, place, profile, process, thread, NO_THREAD), trie.forest(), node)
         for frames, ending in zip((waits, lines), endings, strict=True):
             place = builder.add(place, Forest.of_frames(frames), ending)
-        # Noise depends on the frames below, too: on waits, not on lines.
+        # Whether a frame is noise depends on the frames below, too: on waits, but not on lines.
         tree, at = builder.build()
         hidden = hidden_noise(tree)
         line_hidden = (endings[1] > 0) & hidden[at[place]]

@@ -29,7 +29,7 @@ from aiflame.attribute.meaning.fused_split import SplitOverOps, split_over_ops
 from aiflame.attribute.metrics import METRIC_ROWS, METRICS, OF_GPU, SAMPLED
 from aiflame.attribute.prefixes import Prefix
 from aiflame.attribute.sites.segments import forest_of
-from aiflame.attribute.sites.table import INSIDE, Gathered, SiteTable, groupings_of, put_in_order, without_noise
+from aiflame.attribute.sites.table import INSIDE, Gathered, SiteTable, groupings_of, site_table, without_noise
 from aiflame.attribute.sites.times import device_times
 from aiflame.attribute.stacks.functions import Functions, functions
 from aiflame.attribute.tree import BYTES, COULD_WIN, ENERGY, GPU_LATENCY, GPU_STALLS, GPU_TIME, LAUNCHES, Frame, Metric, frame_table
@@ -90,19 +90,18 @@ def device_sites(profile: Tables) -> SiteTable:
     forests |= {"process": trie.owners(), "code": code, INSIDE: inside}
     groupings = groupings_of(lambda row: row.on_devices, ranks=has_ranks(profile))
     gathered = Gathered(*grouped_by_rank(profile, forests, sites), leaves, when, fewer.notes)
-    return put_in_order("device", tuple(_metric(name, energies, counted) for name in there), MOMENTS_OF, groupings, gathered)
+    return site_table("device", tuple(_metric(name, energies, counted) for name in there), MOMENTS_OF, groupings, gathered)
 
 
 def _metric(name: str, energies: Energy | None, counted: Mapping[str, Counted]) -> Metric:
-    """The metric, with the label that says how it was measured."""
+    """The metric, with a label that says how it was measured."""
     metric = METRICS[name]
     of = energies if name == ENERGY.name else counted.get(name)
     return replace(metric, label=metric.label + of.label) if of is not None else metric
 
 
 def _by_frames(profile: Tables, trie: Functions, gpu_work: Work) -> tuple[Forest, Work]:
-    """The same work, with sites by launching function instead of instruction; `code` is a node of the
-    forest, which has no noise."""
+    """The same work, with sites by launching function instead of instruction; `code` is a node of the forest, which has no noise."""
     sites = gpu_work.sites
     builder = TreeBuilder()
     place = builder.add(np.zeros(len(sites), dtype=np.int64), trie.owners(), 1 + _ints(sites, "process"))
@@ -123,7 +122,8 @@ def _by_frames(profile: Tables, trie: Functions, gpu_work: Work) -> tuple[Forest
 
 
 def _inside(profile: Tables, sampled: Mapping[str, Samples], recorded: Scopes) -> tuple[Forest, dict[str, Ints], Ints]:
-    """The frames inside kernels, as a forest; for each metric the node of each of its points; and that of each node of recorded scopes."""
+    """The frames inside kernels, as a forest; for each metric, the node of each of its points; and the node of each node of recorded
+    scopes."""
     builder = TreeBuilder()
     counts = {name: len(of.points) for name, of in sampled.items()}
     place = np.zeros(sum(counts.values()), dtype=np.int64)
@@ -139,13 +139,13 @@ def _inside(profile: Tables, sampled: Mapping[str, Samples], recorded: Scopes) -
 
 @dataclass(frozen=True, slots=True)
 class _Parts:
-    """Sites, those of compiled kernels divided over the ops they were fused from: a group of parts for each."""
+    """Sites, with those of compiled kernels divided over the ops from which they were fused: a group of parts for each."""
 
     divided: SplitOverOps
     part: Ints
-    """For each of the divided rows its row of `sites`: parts of a group with the same layer and op are one."""
+    """For each divided row its row of `sites`: parts of a group with the same layer and op are merged."""
     sites: pl.DataFrame
-    """Those of the divided rows, and `group`, `weight`, `took`"""
+    """The columns of the divided rows, and `group`, `weight`, `took`"""
 
     @staticmethod
     def of(sites: pl.DataFrame, meaning: Meaning) -> _Parts:
@@ -162,7 +162,7 @@ class _Parts:
         )
 
     def whole(self, sites: pl.DataFrame, energies: Energy | None, counted: Mapping[str, Counted]) -> pl.DataFrame:
-        """The values of whole kernels and copies by site. A launch counts once, at the first part of its site."""
+        """The values of whole kernels and copies by site. A launch is counted once, for the first part of its site."""
         _, first = np.unique(self.sites["group"].to_numpy(), return_index=True)
         launches = np.zeros(len(self.sites), dtype=np.int64)
         launches[first] = sites["launches"].to_numpy()
@@ -173,7 +173,7 @@ class _Parts:
         return pl.DataFrame({"site": np.arange(len(self.sites)), INSIDE: 0, **columns})
 
     def _divided(self, of_sites: Ints) -> Ints:
-        """Divides a value of each site over its parts."""
+        """Divides a value of each site over the site's parts."""
         row, _, value = self.divided.divide(np.arange(len(of_sites)), of_sites)
         of_parts = np.zeros(len(self.sites), dtype=np.int64)
         np.add.at(of_parts, self.part[row], value)
@@ -188,7 +188,7 @@ class _Parts:
         return rows.select("site", pl.Series(INSIDE, of_points[_ints(rows, "point")]), metric)
 
     def timed(self, whole: pl.DataFrame, placed: pl.DataFrame) -> pl.DataFrame:
-        """`whole`, the time (energy, counts) of each site that was sampled divided by its samples over the frames inside."""
+        """`whole`, with the time (energy, counts) of each sampled site divided over the frames inside by the site's samples."""
         site, stalls = _ints(placed, "site"), _ints(placed, GPU_STALLS.name)
         sampled = np.zeros(len(self.sites), dtype=np.bool_)
         sampled[site] = True
@@ -201,7 +201,7 @@ class _Parts:
         return pl.concat([outer.cast(pl.Int64), inner.cast(pl.Int64)], how="diagonal")
 
     def scoped(self, whole: pl.DataFrame, recorded: Scopes, of_scopes: Ints) -> pl.DataFrame:
-        """`whole`, the time of kernels that recorded scopes divided by these, in the place of samples."""
+        """`whole`, with the time of kernels that recorded scopes divided by these instead of by samples."""
         kernels = np.flatnonzero(self.sites["kind"].to_numpy() == int(Kind.GPU_KERNEL))
         if not len(recorded.weights) or not len(kernels):
             return whole
@@ -262,7 +262,8 @@ def _lone(
 
 
 def _sites(profile: Tables, parts: _Parts, whole: pl.DataFrame, lone: pl.DataFrame) -> tuple[dict[str, Forest], pl.DataFrame]:
-    """Forests of segments, and the sites' nodes, group and weight; those that stand alone last, each a group."""
+    """The forests of segments, and the sites' nodes, group and weight. Rows directly under their process come last, each with a group of
+    its own."""
     own = parts.sites
     kernel = pl.lit(int(Kind.GPU_KERNEL), pl.UInt8)
     sampled = lone.filter(pl.col("function") != "").select("device", name="function", kind=kernel)

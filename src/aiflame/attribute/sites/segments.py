@@ -1,4 +1,4 @@
-"""Parts of a tree's chains of frames, as forests over one table of frames; the report's page joins them into the chains of a grouping."""
+"""Parts of a tree's chains of frames, as forests over one table of frames. The report's page joins them into the chains of a grouping."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Segment:
     """A forest in depth-first order. Node 0 is unused."""
 
     parent: NDArray[np.int32]
-    """0 for an outermost frame, and for node 0; else smaller than the node."""
+    """0 for an outermost frame, and for node 0; otherwise smaller than the node."""
     frame: NDArray[np.uint32]
     """Row of the common frames; 0 for node 0."""
 
@@ -31,11 +31,11 @@ def forest_of(tree: Tree) -> Forest:
 
 
 def segments(parts: Mapping[str, tuple[Forest, Ints]]) -> tuple[pl.DataFrame, dict[str, Segment], dict[str, Ints]]:
-    """Of each forest the nodes that are named, and those below them: the common frames (FRAME_COLUMNS, row 0 unused), each part's segment,
-    and the nodes that were named as nodes of it."""
+    """The given nodes of each forest, with those above them: the common frames (FRAME_COLUMNS, row 0 unused), each part's segment, and the
+    new numbers of the given nodes."""
     pruned = {name: _pruned(forest, node) for name, (forest, node) in parts.items()}
     tables = [forest.frames[np.unique(forest.frame[1:])].select(list(FRAME_COLUMNS)) for forest, _ in pruned.values()]
-    # Neighbours in this order have much text in common.
+    # In this order neighbours have much text in common.
     frames = pl.concat(tables).unique().sort("kind", "module", "file", "name", "line", "full_name", "approximate")
     numbered = frames.with_row_index("row", offset=1)
     by_name, named = {}, {}
@@ -56,7 +56,7 @@ def segments(parts: Mapping[str, tuple[Forest, Ints]]) -> tuple[pl.DataFrame, di
 
 
 def _pruned(forest: Forest, node: Ints) -> tuple[Forest, Ints]:
-    """The forest of the named nodes and their ancestors, and the new numbers of the named nodes."""
+    """The forest of the given nodes and their ancestors, and the new numbers of the given nodes."""
     named = np.zeros(len(forest.parent), dtype=np.int64)
     named[node] = 1
     kept = nodes.sum_up(forest.parent, named) > 0

@@ -1,4 +1,4 @@
-"""Values of each group in each part of a step: the slots of a site table."""
+"""Values of each group of sites in each part of a step: the slots of a site table."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from aiflame.attribute.arrays.time_bins import (
     by_density,
     few_enough,
     in_slots,
-    standing_for_all,
+    sample_of_rows,
 )
 from aiflame.attribute.arrays.types import Ints
 from aiflame.attribute.devices.work import Work
@@ -31,7 +31,7 @@ STEPS: Mapping[str, type[pl.DataType]] = {"number": pl.Int64, "process": pl.Int6
 
 SLOTS = 100
 ENOUGH_STEPS = 2000
-"""The most columns of a picture of steps: with more steps, a column shows several."""
+"""The most columns of a picture of steps; if there are more steps, a column shows several."""
 FEWEST_SLOTS = 25
 _SLOT = ("group", "step", "slot")
 Intervals = tuple[Ints, Ints, Ints]
@@ -42,12 +42,12 @@ Intervals = tuple[Ints, Ints, Ints]
 class Slots:
     slots: int
     steps: pl.DataFrame
-    """STEPS: `number` of the first that a row stands for, `process` as a node, ns after the origin"""
+    """STEPS: `number` of the first step of the row, `process` as a node, times in ns after the origin"""
     values: pl.DataFrame
     """group, step (row of `steps`), slot, and values"""
     notes: tuple[str, ...]
     folded: bool
-    """Several steps are shown as one."""
+    """True if a row stands for several steps."""
 
 
 def device_slots(
@@ -58,8 +58,8 @@ def device_slots(
     bins: Bins,
     moments: pl.DataFrame,
 ) -> Slots:
-    """`executions`: those of `gpu_work`, by groups; `idle`: for each group of idle time its process, and when it was. Samples lie in slots
-    as they do in `moments`."""
+    """`executions`: those of `gpu_work`, by groups; `idle`: for each group of idle time its process and its times. Samples are divided over
+    slots in the proportions of `moments`."""
     group, start, end = executions
     number = gpu_work.executions["step"].to_numpy()
     inside = number >= 0
@@ -99,15 +99,15 @@ def sample_slots(items: pl.DataFrame, steps: pl.DataFrame, bins: Bins, metric: s
 
 
 def _rows(steps: pl.DataFrame, process: Ints, number: NDArray[np.integer]) -> Ints:
-    """The row of each step of a process: numbers count from 0 in each."""
+    """The row of each step of a process; steps are numbered from 0 in each process."""
     first = np.searchsorted(_ints(steps, "process"), np.arange(int(process.max(initial=0)) + 1))
     row: Ints = first[process] + number
     return row
 
 
 def _on_device(steps: pl.DataFrame, row: Ints, start: Ints, end: Ints) -> tuple[Ints, Ints]:
-    """When each step (in the order of processes and time) began and ended on devices. Its work may run long after it was launched: a step
-    begins with its first work, or where the one before has ended, but not before the program began it."""
+    """The begin and end of each step (in the order of processes and time) on devices. Its work may run long after it was launched: a step
+    begins with its first work, or when the previous step has ended, but not before the program began it."""
     first, last = np.full(len(steps), LATEST), np.zeros(len(steps), dtype=np.int64)
     np.minimum.at(first, row, start)
     np.maximum.at(last, row, end)
@@ -120,9 +120,9 @@ def _on_device(steps: pl.DataFrame, row: Ints, start: Ints, end: Ints) -> tuple[
 
 
 def _parted(steps: pl.DataFrame, begins: Ints, ends: Ints, group: Ints, row: Ints, time: Ints) -> Steps:
-    """Chooses the number of slots of a step, and of steps shown as one, so that slots with values are few enough."""
+    """Chooses the number of slots of a step, and of steps in one row, so that there are few enough slots with values."""
     parted = Steps(begins, ends, np.arange(len(steps)), SLOTS)
-    chosen, scale, block = standing_for_all(row)
+    chosen, scale, block = sample_of_rows(row)
     group, row, time = group[chosen], row[chosen], time[chosen]
     while True:
         together = few_enough(group * parted.slots + parted.slot(row, time), row, MOST_ROWS, scale, block)
@@ -132,7 +132,7 @@ def _parted(steps: pl.DataFrame, begins: Ints, ends: Ints, group: Ints, row: Int
 
 
 def _shown(process: pl.Series, together: int) -> Ints:
-    """The row in which each step is shown: `together` consecutive steps of a process share one."""
+    """The row that shows each step: `together` consecutive steps of a process share one."""
     pair = pl.struct("process", pl.int_range(pl.len()).over("process") // together)
     shown: Ints = process.to_frame("process").select(pair.rle_id().cast(pl.Int64)).to_series().to_numpy()
     return shown
@@ -155,7 +155,7 @@ def _made(steps: pl.DataFrame, parted: Steps, values: pl.DataFrame, metric: str,
         )
         if len(values) <= MOST_ROWS or (len(merged) <= 1 and slots <= 1):
             break
-        # The guess was too low, as where kernels are longer than slots.
+        # The guess was too low; kernels may be longer than slots.
         if (slots > FEWEST_SLOTS and len(merged) // 2 < ENOUGH_STEPS) or len(merged) <= 1:
             slots = (slots + 1) // 2
             values = values.with_columns(pl.col("slot") // 2)
@@ -173,7 +173,7 @@ def _made(steps: pl.DataFrame, parted: Steps, values: pl.DataFrame, metric: str,
 
 
 def _cut(steps: pl.DataFrame, begins: Ints, ends: Ints, process: int, since: Ints, until: Ints) -> Intervals:
-    """Intervals of a process parted where its steps begin and end: the row of the step, start, end."""
+    """Cuts the intervals of a process where its steps begin and end: the row of the step, start, end."""
     low, high = np.searchsorted(_ints(steps, "process"), [process, process + 1]).tolist()
     first = np.maximum(np.searchsorted(begins[low:high], since, side="right") - 1, 0)
     many = np.maximum(np.searchsorted(begins[low:high], until, side="left") - first, 0)
@@ -185,13 +185,13 @@ def _cut(steps: pl.DataFrame, begins: Ints, ends: Ints, process: int, since: Int
 
 
 def _with_samples(slots: Slots, bins: Bins, moments: pl.DataFrame) -> pl.DataFrame:
-    """The values of slots with those of samples: a group's samples in a bin are divided over the slots that touch it, by their time there.
-    Where a group ran outside of steps, too, that part stays outside."""
+    """The values of slots with those of samples: a group's samples in a bin are divided over the slots that touch the bin, by the group's
+    time there. If the group also ran outside of steps, that part is left out."""
     values = ordered(slots.values.rename({GPU_TIME.name: "value"}), _SLOT)
     bins_of_groups = ordered(moments, ("group", "bin")).fill_null(0)
     took = np.maximum(_ints(bins_of_groups, GPU_TIME.name), 1).astype(np.float64)
     pieces = [slice(first, first + SAMPLED_ROWS) for first in range(0, len(values), SAMPLED_ROWS)]
-    # The times of slots and of bins are measured. The time of a pair is an estimate, fitted to both.
+    # The times of slots and of bins are measured. The time of a pair is an estimate that is fitted to both.
     fit = np.ones(len(bins_of_groups))
     for _ in range(2):
         inside = np.zeros(len(bins_of_groups))
@@ -211,20 +211,20 @@ def _with_samples(slots: Slots, bins: Bins, moments: pl.DataFrame) -> pl.DataFra
 
 @dataclass(frozen=True, slots=True)
 class _Touching:
-    """Pairs of a slot and a bin that it touches in which its group ran."""
+    """Pairs of a slot and a bin that overlap, and in both of which the group ran."""
 
     slot: Ints
     moment: Ints
     time: NDArray[np.float64]
-    """The estimated part of the slot's time in the bin."""
+    """The estimated part of the slot's time that is in the bin."""
 
     @staticmethod
     def of(slots: Slots, bins: Bins, values: pl.DataFrame, moments: pl.DataFrame, fit: NDArray[np.float64]) -> _Touching:
-        """`values`: slots; `moments`: sorted by group and bin, each of which counts `fit` times."""
+        """`values`: slots; `moments`: sorted by group and bin, each multiplied by `fit`."""
         begin, end = _ints(slots.steps, "begin"), _ints(slots.steps, "end")
         group, step, slot = (_ints(values, name) for name in ("group", "step", "slot"))
         wide = (end - begin)[step] / slots.slots
-        # Where several steps are shown as one, each slot spans all of them.
+        # If a row stands for several steps, each slot spans all of them.
         opens = begin[step] + (0 if slots.folded else wide * slot)
         closes = np.where(slots.folded, end[step], np.minimum(opens + wide, end[step]))
         key = _ints(moments, "group") * bins.count + _ints(moments, "bin")

@@ -1,9 +1,9 @@
-"""The site table, from which every view of time is computed: places in the code, their values, and when those fell.
+"""The site table, from which every view of time in the report is computed: places in the code, their values, and the times of these.
 
-A tree has one grouping of one metric; a site table has all of them at once. A *site* names a node in each of several *segments*; its
-*leaves* are its values by the frames inside of it; *moments* and *slots* say when they fell. The segments of a grouping put on each other,
-leaf by leaf, give the chains of frames and the sums of `build.tree`, without noise. Estimates (samples over launches, compiled kernels over
-ops) are divided at sites here, and may differ by rounding.
+A tree has one grouping of one metric; a site table has all of them. A *site* names a node in each of several *segments*; its *leaves* are
+its values by the frames inside of it; its *moments* and *slots* say when it ran. The segments of a grouping, stacked on each other, give
+the chains of frames and the sums of `build.tree`, without noise. Estimates (samples over launches, compiled kernels over ops) are divided
+at sites here, and may differ by rounding.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from aiflame.attribute.tree import Metric
 from aiflame.profile.schema.kinds import Kind
 
 CONTEXTS = ("phase", "layer", "op", "region", "family")
-"""Segments of meaning: where a place has sites with a node in one, those without stand under `[no layer]` …"""
+"""Segments of meaning. If some sites at a node have a node in such a segment, the others are placed under `[no layer]` …"""
 INSIDE = "inside"
 
 
@@ -39,7 +39,7 @@ class Grouping:
 
 
 def groupings_of(segments: Callable[[GroupingRow], tuple[str, ...]], *, ranks: bool) -> tuple[Grouping, ...]:
-    """The groupings that have segments in a domain. `ranks`: the profile has some."""
+    """The groupings that have segments in a domain. `ranks`: the profile has several ranks."""
     rows = [row for row in GROUPING_ROWS if segments(row) and (ranks or row.name != RANK)]
     return tuple(Grouping(row.name, row.label, segments(row)) for row in rows)
 
@@ -50,52 +50,52 @@ class SiteTable:
     """device, cpu or wall"""
     metrics: tuple[Metric, ...]
     moments_of: Mapping[str, str]
-    """For each metric, the one whose moments and slots show when its values fell."""
+    """For each metric, the one whose moments and slots show when its values occurred."""
     groupings: tuple[Grouping, ...]
     frames: pl.DataFrame
     """FRAME_COLUMNS; row 0 is unused"""
     segments: Mapping[str, Segment]
-    """Also `inside`."""
+    """The forest of each segment, and of `inside`."""
     sites: pl.DataFrame
-    """A node for each segment; `first`: µs after the origin; `group`, `weight`"""
+    """A node for each segment; `first`: when it first ran, in µs after the origin; `group`, `weight`"""
     leaves: pl.DataFrame
     """site, inside (node), a value for each metric, and on devices `launches`"""
     bins: Bins
     moments: pl.DataFrame
     """group, bin, and values: sorted by bin"""
     slots: int
-    """Parts of a step."""
+    """Number of parts of a step."""
     steps: pl.DataFrame
-    """number (of the first that the row stands for), process (node), begin, end (ns after the origin), steady (1 or 0)"""
+    """number (of the row's first step), process (node), begin, end (ns after the origin), steady (1 or 0)"""
     slot_values: pl.DataFrame
     """group, step (row of `steps`), slot, and values"""
     steady: pl.DataFrame
     """As `Times.steady`"""
     notes: tuple[str, ...]
     window_ns: int
-    """How long a window of GPU sampling usually is, 0: none. Samples know their kernel and their window, not their launch."""
+    """The usual length of a window of GPU sampling, 0: none. Samples have a kernel and a window, but no launch."""
     period_log2: int
-    """A warp was looked at every 2^n cycles."""
+    """Sampling period: 2^n cycles."""
 
 
 @dataclass(frozen=True, slots=True)
 class Gathered:
-    """The data of a domain. Its nodes are those of forests that may have more nodes."""
+    """The data of a domain. Its nodes are those of forests that may have more nodes than the sites use."""
 
     forests: Mapping[str, Forest]
     """Forests of the segments, and of `inside`."""
     sites: pl.DataFrame
-    """Rows like `SiteTable.sites`, with groups numbered in any way from 0."""
+    """Rows like `SiteTable.sites`; groups are numbered from 0 in any order."""
     leaves: pl.DataFrame
     """Rows like `SiteTable.leaves`."""
     times: Times
     notes: tuple[str, ...]
 
 
-def put_in_order(
+def site_table(
     domain: str, metrics: tuple[Metric, ...], moments_of: Mapping[str, str], groupings: tuple[Grouping, ...], got: Gathered
 ) -> SiteTable:
-    """Sites in the order of their code, groups in the order of their sites: neighbours are alike, and pack well."""
+    """Sorts sites by their code, and groups by their sites: neighbours are similar, and compress well."""
     names = [name for name in got.forests if name != INSIDE]
     parts = {name: (got.forests[name], _ints(got.sites, name)) for name in names}
     parts[INSIDE] = got.forests[INSIDE], _ints(got.leaves, INSIDE)

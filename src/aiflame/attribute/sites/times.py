@@ -1,4 +1,4 @@
-"""When the values of facts fell: moments and slots, of devices by the times of kernels, of CPUs by those of samples."""
+"""The times of sites' values: moments and slots, from the times of kernels on devices and of samples on CPUs."""
 
 from __future__ import annotations
 
@@ -26,26 +26,26 @@ from aiflame.profile.tables.interface import Tables
 class Times:
     bins: Bins
     first: pl.DataFrame
-    """group, first (µs after the origin)"""
+    """group, first (when it first ran, in µs after the origin)"""
     moments: pl.DataFrame
     """group, bin, and values"""
     slots: int
     steps: pl.DataFrame
-    """STEPS: `number` of the first that a row stands for, `process` as a node, ns after the origin; and `steady`"""
+    """STEPS: `number` of the row's first step, `process` as a node, times in ns after the origin; and `steady`"""
     slot_values: pl.DataFrame
     """group, step (row of `steps`), slot, and values"""
     steady: pl.DataFrame
-    """group, and values in steady steps (`meaning.steady`); groups that have none are left out"""
+    """group, and values in steady steps (`meaning.steady`); groups without any are left out"""
     notes: tuple[str, ...]
     window_ns: int = 0
-    """How long a window of sampling usually is; 0 where nothing was sampled in windows."""
+    """The usual length of a sampling window; 0 if there are none."""
     period_log2: int = 0
 
 
 def device_times(
     profile: Tables, gpu_work: Work, steps: pl.DataFrame, sampled: Samples | None, lone: pl.DataFrame, resting: Mapping[Device, Gaps]
 ) -> Times:
-    """Groups are the sites of `gpu_work`, then the rows of `lone` (`sites.devices`); `resting`: when devices were idle."""
+    """Groups are the sites of `gpu_work`, then the rows of `lone` (`sites.devices`); `resting`: the idle times of devices."""
     group, start, end = (
         _ints(gpu_work.executions, "site"),
         _moments(gpu_work.executions, "start_ns"),
@@ -77,20 +77,20 @@ def device_times(
 
 
 def window_length(profile: Tables) -> int:
-    """How long a window of sampling usually is; 0 where there is none."""
+    """The usual length of a sampling window; 0 if there are none."""
     begin, end = (pl.col(name).clip(upper_bound=LATEST).cast(pl.Int64) for name in ("begin_ns", "end_ns"))
     return int(profile.scan("gpu_windows").select((end - begin).filter(end > begin).median()).collect().item() or 0)
 
 
 def period_log2(profile: Tables) -> int:
-    """The period of sampling: a warp was looked at every 2^n cycles in most of the windows, weighted by samples."""
+    """The base-2 logarithm of the sampling period in cycles: that of most windows, weighted by samples."""
     by_period = profile.scan("gpu_windows").group_by("period_log2").agg(pl.col("samples").sum(), windows=pl.len())
     periods = by_period.sort("samples", "windows", "period_log2", descending=True).collect()
     return int(periods["period_log2"][0]) if len(periods) else 0
 
 
 def sample_times(profile: Tables, metric: str, items: pl.DataFrame, steps: pl.DataFrame) -> Times:
-    """`items`: process, group, step, time_ns, value. A sample counts whole at its moment."""
+    """`items`: process, group, step, time_ns, value. A sample counts completely at its time."""
     group, time = _ints(items, "group"), _moments(items, "time_ns")
     fine = Bins.of(_origin(profile, time), int(time.max(initial=0)) + 1)
     bins = wide_enough(group, time, fine)
@@ -135,8 +135,8 @@ def _origin(profile: Tables, start: Ints) -> int:
 
 
 def _with_samples(profile: Tables, gpu_work: Work, moments: pl.DataFrame, bins: Bins, sampled: Samples, lone: pl.DataFrame) -> pl.DataFrame:
-    """Moments (group, bin, value) with those of samples: the samples of a window lie where the kernels of their name ran in it; of each
-    site there are as many as it has in all."""
+    """Moments (group, bin, value) with those of samples: the samples of a window are placed where the kernels of their name ran in it; the
+    sum of each site stays the same."""
     total = np.bincount(_ints(sampled.placed, "site"), _ints(sampled.placed, "value"), len(gpu_work.sites) + len(lone)).astype(np.int64)
     name = ["process", "device", "name"]
     kernels = gpu_work.sites.select(name).unique(maintain_order=True).with_row_index("kernel")
@@ -150,7 +150,7 @@ def _with_samples(profile: Tables, gpu_work: Work, moments: pl.DataFrame, bins: 
 
 
 def _density(profile: Tables, kernels: pl.DataFrame, moments: pl.DataFrame, bins: Bins) -> pl.DataFrame:
-    """kernel, bin, density: samples in each ns that a kernel of that name ran."""
+    """kernel, bin, density: samples for each ns in which a kernel of that name ran."""
     run_ns = summed(moments.select("kernel", "bin", "value"), ("kernel", "bin"))
     windows = (
         profile.table("gpu_windows")
@@ -183,7 +183,7 @@ def _density(profile: Tables, kernels: pl.DataFrame, moments: pl.DataFrame, bins
 
 
 def _elsewhere(profile: Tables, bins: Bins, lone: pl.DataFrame) -> pl.DataFrame:
-    """Samples that were lost or taken in the driver's kernels, in the middle of their windows."""
+    """Samples that were lost, or taken in the driver's kernels, in the middle of their windows."""
     windows = profile.table("gpu_windows")
     middle = bins.at((_moments(windows, "begin_ns") + _moments(windows, "end_ns")) // 2)
     count = {DROPPED: "dropped", DRIVER: "foreign"}

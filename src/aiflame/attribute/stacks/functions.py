@@ -1,7 +1,7 @@
-"""From a profile's stacks to tree nodes: frame words become functions, and measurements hang under process, thread and stack.
+"""Turns a profile's stacks into tree nodes: frame words become functions, and measurements are added under process, thread and stack.
 
-A profile's stacks are a trie of frame words (return addresses, byte-code offsets). Here it becomes a trie of functions once,
-inlined ones included; a measurement then only touches the nodes that it needs.
+A profile's stacks are a trie of frame words (return addresses, byte-code offsets). It is turned into a trie of functions once, including
+inlined functions; a measurement then takes only the nodes that it needs.
 """
 
 from __future__ import annotations
@@ -36,46 +36,46 @@ from aiflame.profile.tables.interface import Tables
 LOST_CALLERS = Frame("[unattributed: callers lost]", Kind.UNATTRIBUTED)
 NO_NAME = Frame("[unknown]", Kind.C)
 CODE = [int(Kind.PYTHON), int(Kind.C), int(Kind.CPP)]
-"""Kinds of functions whose lines are code of the program."""
+"""Kinds of functions with source lines of the program."""
 _COLLECTS_GARBAGE = rf"^gc_collect_(main|young|increment|full){COMPILER_SUFFIX}"
-"""The interpreter's function that collects: `main` up to CPython 3.13."""
+"""The interpreter's function that collects garbage: `main` up to CPython 3.13."""
 
 
 @dataclass(frozen=True, slots=True)
 class Functions:
-    """The stacks of all processes as one trie: node 0 is the root, node 1 + p process p, below them functions."""
+    """The stacks of all processes as one trie: node 0 is the root, node 1 + p is process p, and functions are below."""
 
     frames: pl.DataFrame
     parent: NDArray[np.int32]
     frame: NDArray[np.uint32]
     processes: int
     stacks: StackKeys
-    """The nodes of the processes."""
+    """Finds stacks among the rows of `stacks`."""
     innermost: NDArray[np.int32]
     """For each row of `stacks`, the node of the stack's innermost function."""
 
     def of_stacks(self, process: NDArray[np.int64], stack: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The node of each stack; that of its process where the profile has no such stack."""
+        """The node of each stack; the node of its process if the profile has no such stack."""
         at = self.stacks.find(process, stack)
         node = np.append(self.innermost, 0)[at]
         return np.where(at >= 0, node, 1 + process).astype(np.int64)
 
     def on_threads(self, process: NDArray[np.int64], stack: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The same as nodes of `forest`: 0 where the profile has no such stack."""
+        """The same as nodes of `forest`: 0 if the profile has no such stack."""
         node = self.of_stacks(process, stack)
         return np.where(node > self.processes, node, 0)
 
     def matching(self, frames: pl.Expr) -> Mask:
-        """Which nodes have a frame of these."""
+        """True for the nodes that have one of these frames."""
         mask: Mask = self.frames.select(frames.fill_null(False)).to_series().to_numpy()[self.frame]
         return mask
 
     def owners(self) -> Forest:
-        """The processes: the node of process p is 1 + p."""
+        """The processes: process p has the node 1 + p."""
         return Forest.of_frames(self.frames[: self.processes + 1][1:])
 
     def forest(self) -> Forest:
-        """The functions without their processes, by the same nodes; those of the processes stand for nothing."""
+        """The functions without their processes, by the same nodes; the nodes of processes mean none."""
         parent = np.where(self.parent > self.processes, self.parent, np.int32(0))
         parent[0] = -1
         return Forest(self.frames, parent, self.frame)
@@ -89,7 +89,7 @@ def functions(profile: Analysis) -> Functions:
 
 @once
 def functions_and_lines(profile: Analysis) -> Functions:
-    """The same, below each function the line that runs or calls the next: callees hang under the line that calls them."""
+    """The same, with lines of source below each function, at which it runs or calls: callees are below the line that calls them."""
     return _trie(profile, with_lines=True)
 
 
@@ -102,7 +102,7 @@ def _trie(profile: Analysis, *, with_lines: bool) -> Functions:
 
     rows = stacks.rows.with_row_index("stack").join(of_words, on=["process", "frame"]).sort("stack", "depth")
     stack = rows["stack"].to_numpy()
-    node = np.arange(1 + 2 * size, 1 + 2 * size + len(rows))  # after the root, the processes and "callers lost" of each process
+    node = np.arange(1 + 2 * size, 1 + 2 * size + len(rows))  # after the root, the processes and the frame "callers lost" of each process
     last = np.append(stack[1:] != stack[:-1], True)[: len(rows)]
     end = node[last]
     outermost = np.roll(last, 1)
@@ -115,7 +115,7 @@ def _trie(profile: Analysis, *, with_lines: bool) -> Functions:
     each = np.arange(size)
     all_parent = np.concatenate([[-1], 0 * each, 1 + each, parent]).astype(np.int32)
     all_frame = np.concatenate([[0], 1 + each, 0 * each + 1 + size, 2 + size + rows["function"].to_numpy()]).astype(np.uint32)
-    # A layer is not a function: its callees count as callees of the function outside of it.
+    # A layer is not a function: functions below it count as callees of the function outside of it.
     is_function = np.append(np.ones(1 + 2 * size, dtype=np.bool_), frame_kinds(rows["frame"].to_numpy()) != FrameKind.LAYER)
     if not is_function.all():
         outside = nodes.nearest(all_parent, is_function)
@@ -135,8 +135,8 @@ def hang(
     *,
     whole: bool,
 ) -> Tree:
-    """The Tree of `measured`: columns process, thread, stack, value, and for each of `endings` (tables of frames that follow the
-    stack, outermost first) a column `ending0`, `ending1` … with its row, null for none. `no_thread` stands for thread 0.
+    """The Tree of `measured`: columns process, thread, stack, value, and for each of `endings` (tables of frames that follow the stack,
+    outermost first) a column `ending0`, `ending1` … with its row, null for none. `no_thread` is the frame of thread 0.
 
     `begun` may add frames under processes; then comes the `whole` stack on its thread, or its innermost function alone."""
     builder = TreeBuilder()
@@ -157,7 +157,7 @@ def hang(
 def add_threads(
     builder: TreeBuilder, place: NodeIds, profile: Tables, process: NDArray[np.int64], thread: NDArray[np.int64], no_thread: Frame
 ) -> NodeIds:
-    """Puts a thread on each of these places of processes; thread -1 stays where it is."""
+    """Adds a thread's frame to each of these nodes of processes; thread -1 adds none."""
     threads, which = np.unique(process << 32 | np.maximum(thread, 0), return_inverse=True)
     wanted = pl.DataFrame({"process": threads >> 32, "thread": threads & 0xFFFFFFFF})
     frames = thread_frames(profile, wanted, no_thread)
@@ -166,7 +166,7 @@ def add_threads(
 
 def _functions_of_words(profile: Tables, words: pl.DataFrame, *, with_lines: bool) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Distinct functions as frames, and for each frame word its functions: process, frame, depth, function (row). `with_lines`: lines of
-    code stand among them, each behind its function."""
+    code are included, each after its function."""
     first_lines = profile.table("codes").select("process", code="id", first_line="first_line").unique(["process", "code"])
     named = (
         words.join(profile.table("symbols"), on=["process", "frame"], how="left")
@@ -185,7 +185,7 @@ def _functions_of_words(profile: Tables, words: pl.DataFrame, *, with_lines: boo
         )
     )
     lines = _lines(named) if with_lines else named.head(0)
-    # Only Python says where a function begins; elsewhere `line` is a line in it, and the least one met stands for it.
+    # Only for Python `line` is where a function begins. For other code it is a line in the function, and the smallest one is used.
     same = ["name", "kind", "module", "full_name", "approximate"]
     python = pl.col("first_line").is_not_null()
     named = named.with_columns(
@@ -199,8 +199,8 @@ def _functions_of_words(profile: Tables, words: pl.DataFrame, *, with_lines: boo
 
 
 def _lines(named: pl.DataFrame) -> pl.DataFrame:
-    """The line at which each function runs. A line of the interpreter's own source helps nobody: the line of Python that it runs stands
-    outside of it."""
+    """The line at which each function runs. Lines of the interpreter's own source are left out: readers need the line of Python that it
+    runs, which is further outside."""
     is_shown = (
         (pl.col("runs") > 0) & (pl.col("file") != "") & pl.col("kind").is_in(CODE) & ~pl.col("module").str.contains(INTERPRETER_MODULE)
     )

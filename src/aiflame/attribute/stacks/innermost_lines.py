@@ -21,7 +21,7 @@ CODE_KINDS = [int(Kind.PYTHON), int(Kind.C), int(Kind.CPP), int(Kind.GPU_KERNEL)
 def line_frames(profile: Tables, stacks: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
     """`matmul.cpp:41`: frames, and (process, stack, row) for the stacks (process, stack) whose innermost line is known.
 
-    Inside the interpreter it is the line of the running Python function, since a line of the interpreter's own source helps nobody.
+    If the innermost function belongs to the interpreter, it is the line of the running Python function.
     """
     innermost = _innermost(profile, stacks)
     interpreter = innermost.filter(pl.col("module").str.contains(INTERPRETER_MODULE))
@@ -38,7 +38,7 @@ def line_frames(profile: Tables, stacks: pl.DataFrame) -> tuple[pl.DataFrame, pl
 
 
 def instruction_frames(profile: Tables, stacks: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """`vfmadd231ps @ +0x1f3`, the mnemonic at its offset in the function: as `line_frames`."""
+    """`vfmadd231ps @ +0x1f3`, the mnemonic at its offset in the function; otherwise as `line_frames`."""
     named = (
         _innermost(profile, stacks)
         .join(profile.table("instructions"), on=["process", "frame"])
@@ -56,14 +56,14 @@ def instruction_frames(profile: Tables, stacks: pl.DataFrame) -> tuple[pl.DataFr
 
 
 def _innermost(profile: Tables, stacks: pl.DataFrame) -> pl.DataFrame:
-    """The innermost function, inlined ones looked into, of each stack: its symbol, with process and stack."""
+    """The innermost function of each stack, which may be an inlined one: its symbol, with process and stack."""
     words = _words_of_functions(profile).select("process", "frame", stack="id")
     symbols = profile.table("symbols").sort("depth").unique(["process", "frame"], keep="last", maintain_order=True)
     return stacks.join(words, on=["process", "stack"]).join(symbols, on=["process", "frame"])
 
 
 def _words_of_functions(profile: Tables) -> pl.DataFrame:
-    """The stacks, sorted by process and id. LAYER words are no functions: a stack that ends in one gets its caller's word."""
+    """The stacks, sorted by process and id. LAYER words are not functions: a stack that ends in one gets its caller's word."""
     stacks = stack_table(profile)
     layer = frame_kinds(stacks.words) == FrameKind.LAYER
     if not layer.any():

@@ -13,7 +13,7 @@ from aiflame.profile.schema.kinds import Kind
 from aiflame.profile.tables.interface import Tables
 
 INTERPRETER_MODULE = r"^(lib)?python[\d.]*[a-z]*(\.so[.\d]*)?$"
-"""Modules that are the Python interpreter."""
+"""Names of the modules that are the Python interpreter."""
 GARBAGE_COLLECTOR = "[GC]"
 COMPILER_SUFFIX = r"(\.(cold|part|constprop|isra|lto_priv|llvm)[.\d]*)*$"
 """The end of a function's name, with the suffixes that compilers append."""
@@ -21,24 +21,24 @@ NO_THREAD = Frame("[unattributed: thread not recorded]", Kind.UNATTRIBUTED)
 
 
 def process_frames(processes: pl.DataFrame) -> list[Frame]:
-    """One frame for each row of `processes`, such as `train.py (4711)`; where ranks are known (`with_ranks`) `rank 3: train.py (4711)`."""
+    """A frame for each row of `processes`, such as `train.py (4711)`; if ranks are known (`with_ranks`), `rank 3: train.py (4711)`."""
     return [Frame(f"{name} ({pid})", Kind.PROCESS) for name, pid in zip(process_names(processes), processes["pid"], strict=True)]
 
 
 def process_names(processes: pl.DataFrame) -> list[str]:
-    """The same without the numbers. Both in the order of the rows, which is that of the processes."""
+    """The same without the numbers, in the order of the rows."""
     rank = processes["rank"] if "rank" in processes.columns else [NONE] * len(processes)
     names = [short_command(command, exe) for command, exe in processes.select("command", "exe").rows()]
     return [name if of == NONE else f"rank {of}: {name}" for name, of in zip(names, rank, strict=True)]
 
 
 def with_ranks(processes: pl.DataFrame, ranks: pl.DataFrame) -> pl.DataFrame:
-    """The table `processes` in order, with the rank of each (`rank_of.NONE` without)."""
+    """The table `processes` in order, with the rank of each process (`rank_of.NONE`: none)."""
     return processes.sort("process").with_columns(rank=pl.Series(ranks_of(processes, ranks), dtype=pl.Int64))
 
 
 def short_command(command: str, exe: str) -> str:
-    """A short name for a program: the script or module that an interpreter runs, else the program's own name."""
+    """A short name for a program: the script or module that an interpreter runs, otherwise the program's own name."""
     words = [word for word in command.split("\0") if word]
     if not words:
         return PurePath(exe).name or "[unknown]"
@@ -59,8 +59,8 @@ def short_command(command: str, exe: str) -> str:
 
 
 def thread_frames(profile: Tables, wanted: pl.DataFrame, none: Frame) -> list[Frame]:
-    """One frame for each row of `wanted` (process, thread): the name that Python gave it, else its latest one, with its tid where several
-    threads share the name.
+    """A frame for each row of `wanted` (process, thread): the name that Python gave the thread, otherwise its latest name; with its tid if
+    several threads share the name.
 
     `none` is the frame of threads that the profile lacks.
     """
@@ -69,7 +69,7 @@ def thread_frames(profile: Tables, wanted: pl.DataFrame, none: Frame) -> list[Fr
     main = processes.select("process", tid="pid", main=pl.lit(True))
     named = (
         threads.select("process", "id", "tid", "name")
-        .join(given_names(threads, profile.table("thread_names")), on=["process", "id"], how="left")
+        .join(names_from_python(threads, profile.table("thread_names")), on=["process", "id"], how="left")
         .join(late, on=["process", "id"], how="left")
         .join(main, on=["process", "tid"], how="left")
         .with_columns(name=pl.coalesce("given", pl.when("main").then(pl.lit("main thread")).otherwise(pl.coalesce("late", "name"))))
@@ -85,12 +85,12 @@ def thread_frames(profile: Tables, wanted: pl.DataFrame, none: Frame) -> list[Fr
 _ASOF: tuple[Literal["backward", "forward"], ...] = ("backward", "forward")
 
 
-def given_names(threads: pl.DataFrame, names: pl.DataFrame) -> pl.DataFrame:
-    """process, id, given: the name that Python gave last. A number of a thread that has ended may be another thread's later."""
+def names_from_python(threads: pl.DataFrame, names: pl.DataFrame) -> pl.DataFrame:
+    """process, id, given: the latest name from Python. Another thread may later have the same tid."""
     begun = threads.select("process", "id", "tid", time_ns="start_ns").sort("time_ns")
     left = names.select("process", "tid", "time_ns", given="name").filter(pl.col("given") != "").sort("time_ns")
     placed = []
-    for strategy in _ASOF:  # a thread may be seen late: it is the first of that number then
+    for strategy in _ASOF:  # a thread may be seen late: then it is the first of that number
         near = left.join_asof(begun, on="time_ns", by=["process", "tid"], strategy=strategy, check_sortedness=False)
         placed.append(near.filter(pl.col("id").is_not_null()))
         left = near.filter(pl.col("id").is_null()).select(left.columns)
@@ -98,7 +98,7 @@ def given_names(threads: pl.DataFrame, names: pl.DataFrame) -> pl.DataFrame:
 
 
 def unnumbered(frames: pl.DataFrame) -> pl.DataFrame:
-    """Frames with the numbers of processes, threads and ranks taken away."""
+    """Frames without the numbers of processes, threads and ranks in their names."""
     owner = frames["kind"].is_in([Kind.PROCESS, Kind.THREAD])
     name = pl.col("name").str.replace(r"^(.+) \(\d+\)$", "${1}").str.replace(r"^rank \d+: ", "").str.replace(r"^rank \d+$", "rank")
     return frames.with_columns(name=pl.when(owner).then(name).otherwise("name"))

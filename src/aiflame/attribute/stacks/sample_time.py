@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 LONGEST_NS = 1 << 46
-"""The longest time of one sample, 19 hours. A longer one is damaged; it is cut to this, so that it does not hide all others."""
+"""19 hours: a longer time is damaged, and is cut to this so that it does not dwarf all others."""
 
 
 def sample_ns() -> pl.Expr:

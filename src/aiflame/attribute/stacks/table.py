@@ -1,4 +1,4 @@
-"""The stacks of a profile as they were recorded: every reader of the table `stacks` starts from here."""
+"""The stacks of a profile as they were recorded. No other code reads the table `stacks`."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from aiflame.profile.schema.frame_words import FrameWords, layer_rows
 
 @dataclass(frozen=True, slots=True)
 class StackKeys:
-    """Where each stack is among the rows of a `StackTable`: for values that stand row by row beside it, without its rows."""
+    """Finds the rows of stacks in a `StackTable`, for arrays that have a value for each row, without holding the rows."""
 
     key: Ints
     """process << 32 | id, sorted."""
 
     def find(self, process: Ints, stack: Ints) -> Ints:
-        """The row of each stack, -1 where the profile has no such stack."""
+        """The row of each stack, -1 if the profile has no such stack."""
         return find_rows(self.key, process << 32 | stack)
 
     def at(self, value: Ints, process: Ints, stack: Ints) -> Ints:
-        """The value of each stack, 0 where the profile has no such stack; `value` has one for each row."""
+        """The value of each stack, 0 if the profile has no such stack; `value` has a value for each row."""
         return np.append(value, 0)[self.find(process, stack)]
 
 
@@ -40,7 +40,7 @@ class StackTable:
     """process, id, parent (the id of the stack that called the frame, 0: none), frame (its word)"""
     keys: StackKeys
     caller: Ints
-    """For each row, the row of the stack that called its frame; -1 for none."""
+    """For each row, the row of the stack that called its frame; -1 if there is none."""
 
     @staticmethod
     def of(rows: pl.DataFrame) -> StackTable:
@@ -48,7 +48,7 @@ class StackTable:
         process = rows["process"].to_numpy().astype(np.int64)
         key = process << 32 | rows["id"].to_numpy()
         caller = find_rows(key, process << 32 | rows["parent"].to_numpy())
-        # A damaged profile may name a later stack as the caller, which would make a loop: such a stack counts as having no caller.
+        # A damaged profile may name a later stack as the caller, which would be a loop: such a stack counts as having no caller.
         return StackTable(rows, StackKeys(key), np.where(caller < np.arange(len(key)), caller, -1))
 
     @property
@@ -58,7 +58,7 @@ class StackTable:
 
     @property
     def parent(self) -> NDArray[np.int32]:
-        """The trie: for each node its parent, -1 for the root."""
+        """For each node of the trie its parent, -1 for the root."""
         return np.append(-1, self.caller + 1).astype(np.int32)
 
     def nearest(self, marked: Mask, *, strict: bool = False) -> Ints:

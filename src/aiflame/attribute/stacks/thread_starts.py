@@ -1,4 +1,4 @@
-"""Threads that native code starts for a program, such as autograd's: their work belongs to the Python code that caused their start."""
+"""Threads that native code starts for a program, such as autograd's: their work belongs to the Python code that made it start them."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from aiflame.profile.tables.interface import Tables
 
 STARTED = Frame("[thread started here]", Kind.BOUNDARY)
 BOOTSTRAP = ("Thread._bootstrap", "_bootstrap")
-"""Outermost in a thread of Python's own (its name on CPython 3.11 and later, and before)."""
+"""The outermost function of a thread that Python started (its names on CPython 3.11 and later, and before)."""
 
 
 def starts(
     profile: Tables, trie: Functions, process: NDArray[np.int64], thread: NDArray[np.int64], node: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """For each stack (`node` of the trie, on its thread), the node of the stack that started the thread, when that has Python functions and
-    the thread is none of Python's own; else 0."""
+    """For each stack (`node` of the trie, on its thread), the node of the stack that started the thread, if that stack has Python functions
+    and the thread was not started by Python; otherwise 0."""
     kinds = trie.frames["kind"].to_numpy()[trie.frame]
     is_python = (kinds == int(Kind.PYTHON)) & (np.arange(len(trie.parent)) > trie.processes)
     has_python = nodes.nearest(trie.parent, is_python) >= 0

@@ -1,4 +1,4 @@
-"""States of samples that were not simply running code: waiting on something, spinning, or without a stack."""
+"""Names the states of samples that were not simply running code: waiting, spinning, or without a stack."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NO_STACK = Frame("[unattributed: no stack]", Kind.UNATTRIBUTED)
 WAITING = Frame("[waiting]", Kind.WAIT)
 SPINNING = Frame(OPENMP, Kind.WAIT)
 DEEPEST = 24
-"""This many innermost functions are searched for the reason of a wait."""
+"""The number of innermost functions that are searched for the reason of a wait."""
 
 
 def state_frames(trie: Functions, measured: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
@@ -29,7 +29,7 @@ def state_frames(trie: Functions, measured: pl.DataFrame) -> tuple[pl.DataFrame,
     )
     label = of_leaf[which]
     waiting = (measured["state"] == SampleState.WAITING).to_numpy()
-    marked = trie.frames["kind"].to_numpy()[trie.frame[leaves]][which] == Kind.WAIT  # the stack ends with a mark that says it already
+    marked = trie.frames["kind"].to_numpy()[trie.frame[leaves]][which] == Kind.WAIT  # the stack already ends with a mark that says so
     row = np.where(waiting, np.where(label >= 0, label, rows[WAITING]), np.where(label == rows[SPINNING], label, -1))
     row = np.where(stack == 0, rows[NO_STACK], np.where(marked, -1, row))
     ending = pl.Series("ending0", row).to_frame().select(pl.when(pl.col("ending0") >= 0).then("ending0").cast(pl.UInt32))
@@ -37,7 +37,7 @@ def state_frames(trie: Functions, measured: pl.DataFrame) -> tuple[pl.DataFrame,
 
 
 def _labels(trie: Functions, leaves: NDArray[np.int64]) -> list[str | None]:
-    """A label for the wait of the native functions at each of these nodes, None where they do not look like waiting."""
+    """A label for the wait of the native functions at each of these nodes, None if they do not look like waiting."""
     names = trie.frames["name"].to_list()
     native = trie.frames["kind"].is_in([int(Kind.C), int(Kind.CPP), int(Kind.OS_KERNEL)]).to_numpy()
     innermost = trie.frame[leaves]
@@ -56,5 +56,5 @@ def _labels(trie: Functions, leaves: NDArray[np.int64]) -> list[str | None]:
 
 
 def _says_nothing(name: str) -> bool:
-    """True for a function whose name does not give the reason of a wait: its callers' names do."""
+    """True if the function's name does not show the reason of a wait; then its callers' names do."""
     return name.startswith("[") or "syscall" in name or name in ("sched_yield", "cpu_relax")

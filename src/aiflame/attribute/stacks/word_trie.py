@@ -1,6 +1,6 @@
-"""The trie of frame words of a profile, for questions that each stack answers by itself.
+"""The trie of frame words of a profile, for properties that depend on a stack's words alone.
 
-Where functions matter and not their frames, `functions.functions` is the trie to use.
+`functions.functions` is the trie of functions.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class WordTrie:
         return np.append(of_words, root)[self.word]
 
     def nearest(self, value: Ints) -> Ints:
-        """For each node the value of the nearest node at or above it that has one other than 0; 0 where there is none."""
+        """For each node, the value of the nearest node at or above it whose value is not 0; 0 if there is none."""
         at = nodes.nearest(self.parent, value != 0)
         return np.where(at >= 0, value[at], 0)
 

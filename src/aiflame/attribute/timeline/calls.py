@@ -1,4 +1,4 @@
-"""Calls of threads that give devices work or wait for them, and the steps, phases, layers and ops around these calls."""
+"""Calls in which threads launch work on devices or wait for it, and the steps, phases, layers and ops around these calls."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from aiflame.profile.schema.enums import SyncKind
 from aiflame.profile.tables.interface import Tables
 
 OVERLAP = "Calls that overlap others"
-"""A thread makes one call after the other: where records say otherwise, they are damaged."""
+"""Calls of a thread cannot overlap: where records say so, they are damaged."""
 _WAITS = {SyncKind.EVENT: "[wait for an event]", SyncKind.STREAM: "[wait for a stream]", SyncKind.CONTEXT: "[wait for a device]"}
 _ALIKE = ("process", "stack", "waiting", "ran", "records")
-"""Calls with equal values of these have the same name and facts."""
+"""Calls with equal values in these columns have the same name and facts."""
 _FACTS = ("stack", "ran", "records")
-"""Facts of a call. `ran`: the first kernel or copy that it launched, `records`: how many, if there are several."""
+"""Facts of a call. `ran`: the first kernel or copy that it launched; `records`: how many it launched, if several."""
 
 
 def calls(
@@ -32,7 +32,7 @@ def calls(
 ) -> None:
     """Puts every launch and every wait on the track of its thread. `launches`: JOIN, thread, stack, begin_ns, end_ns, row by row as in
     `contexts.meaning.launches`."""
-    # There may be ten million: rows in order are not copied.
+    # There may be ten million: rows that are in order are not copied.
     begin = np.minimum(launches["begin_ns"].to_numpy(), LATEST).view(np.int64)
     end = np.minimum(launches["end_ns"].to_numpy(), LATEST).view(np.int64)
     np.maximum(begin, end, out=end)
@@ -81,7 +81,7 @@ def calls(
 
 
 def _own_tracks(making: Making, process: NDArray[np.uint32], track: NDArray[np.int32], lane: Ints) -> NDArray[np.int32]:
-    """The track of each call: that of its thread, but for those that overlap others."""
+    """The track of each call: that of its thread, or another for calls that overlap others."""
     if not lane.any():
         return track
     own: NDArray[np.int32] = track.copy()
@@ -92,7 +92,7 @@ def _own_tracks(making: Making, process: NDArray[np.uint32], track: NDArray[np.i
 
 
 def _waits(profile: Tables, launches: pl.DataFrame) -> pl.DataFrame:
-    """process, kind, stream, start_ns, end_ns of all waits, with the row of their launch as `launch` (null: not known)."""
+    """process, kind, stream, start_ns, end_ns of all waits, with the row of their launch as `launch` (null: unknown)."""
     of_launch = launches.lazy().with_row_index("launch").select(*JOIN, "launch")
     waits = profile.scan("syncs").select(*JOIN, "kind", "stream", "start_ns", "end_ns")
     asked = of_launch.join(waits, on=JOIN, how="semi").unique(JOIN, keep="first", maintain_order=True)
@@ -130,8 +130,8 @@ def _named(making: Making, stacks: Stacks, launches: pl.DataFrame, launched: Lau
 
 
 def _waits_in_calls(waits: pl.DataFrame, order: NDArray[np.int32] | None, begin: Ints, end: Ints) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Waits inside of their calls, with the place of the call in this `order` as `call`; and those whose call is not known."""
-    # Two waits of one call might overlap; no driver reports that.
+    """Waits within their calls, with the place of the call in this `order` as `call`; and those whose call is unknown."""
+    # Two waits in one call could overlap, but no driver reports that.
     inside_call = pl.col("launch").is_not_null() & pl.col("launch").is_first_distinct()
     inside, outside = waits.filter(inside_call), waits.filter(~inside_call)
     call = inside["launch"].to_numpy().astype(np.int64)
@@ -151,7 +151,7 @@ def _wait_names(making: Making, waits: pl.DataFrame) -> pl.Series:
 
 
 def _alone(making: Making, owners: Owners, waits: pl.DataFrame) -> None:
-    """Puts waits without a known call below their process."""
+    """Adds waits without a known call below their process."""
     waits = waits.sort("process", "start_ns", "end_ns")
     process = waits["process"].to_numpy().astype(np.int64)
     begin, end = waits["start_ns"].to_numpy(), np.maximum(waits["start_ns"].to_numpy(), waits["end_ns"].to_numpy())

@@ -24,7 +24,7 @@ class Contexts:
         self._paths: dict[str, list[str]] = {}
 
     def levels(self, step: _Column, phase: _Column, layer: _Column, op: _Column) -> Iterator[Level]:
-        """Paths for `path_spans`, columns as in `context.CONTEXT`. Work of phase `other` without step, layer and op has none."""
+        """Paths for `path_spans` from columns as in `context.CONTEXT`. Work of phase `other` without step, layer and op has none."""
         meant = (phase > 0) & ((phase != Phase.OTHER) | (step >= 0) | (layer > 0) | (op > 0))
         yield Level(SliceKind.STEP, step)
         yield Level(SliceKind.PHASE, np.where(meant, phase, -1))
@@ -38,13 +38,13 @@ class Contexts:
             yield Level(SliceKind.LAYER, node)
 
     def cuts(self, track: _Column, step: _Column, phase: _Column) -> NDArray[np.bool_]:
-        """Where no span goes on: at the first item of a track, of a step, and, outside of steps, of a phase."""
+        """True where no span continues: at the first item of a track, of a step, and outside of steps of a phase."""
         cuts = np.ones(len(track), dtype=np.bool_)
         cuts[1:] = (track[1:] != track[:-1]) | (step[1:] != step[:-1]) | ((step[1:] < 0) & (phase[1:] != phase[:-1]))
         return cuts
 
     def named(self, spans: pl.DataFrame) -> pl.DataFrame:
-        """Spans of these levels, with the rows of their names in the place of their values."""
+        """Spans of these levels, with the rows of their names instead of their values."""
         kind, value = spans["kind"].to_numpy(), spans["value"].to_numpy()
         name = np.zeros(len(spans), dtype=np.uint32)
         for of in (SliceKind.STEP, SliceKind.PHASE, SliceKind.LAYER, SliceKind.OP):

@@ -1,4 +1,4 @@
-"""Hardware counters of devices, for a timeline: as rates, in the group of the device beside its telemetry."""
+"""Hardware counters of devices, for a timeline: as rates, in the device's group beside its telemetry."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from aiflame.attribute.timeline.telemetry import Groups, telemetry
 from aiflame.profile.tables.interface import Tables
 
 MOST_POINTS = 200_000
-"""Of one counter: where it has more, neighbours are one."""
+"""The most points of a counter; if it has more, neighbours are merged."""
 _SHOWN: Sequence[tuple[str, str, Sequence[str]]] = (
     ("memory traffic", "bytes/s", DRAM),
     ("L2 traffic", "bytes/s", L2),
@@ -45,7 +45,7 @@ def machine_counters(profile: Tables, making: Making, owners: Owners) -> None:
 
 
 def _title(profile: Tables, addresses: Addresses, process: int, device: str) -> str:
-    """The name that telemetry has for the device, which counts all of the machine; else the process' own."""
+    """The name that telemetry has for the device, since it counts the whole machine; otherwise the process's name."""
     address = addresses.address(process, device)
     if address and profile.has("telemetry_series"):
         for other, identity in profile.table("telemetry_series").filter(source="nvidia").select("device", "identity").unique().rows():
@@ -71,7 +71,7 @@ def _device(making: Making, group: int, counted: list[Stretches]) -> None:
 
 
 def _points(begin: Ints, end: Ints, value: Ints, scale: float) -> tuple[Ints, Floats]:
-    """Each stretch's rate at its begin, and 0 where a stretch ends that no other follows at once."""
+    """The rate of each stretch at its begin, and 0 where a stretch ends without another that follows at once."""
     if len(begin) > MOST_POINTS:
         at = np.arange(0, len(begin), -(-len(begin) // MOST_POINTS))
         length = np.add.reduceat(end - begin, at)

@@ -1,7 +1,6 @@
-"""Records from inside kernels, for a timeline: a row for each warp of the CTAs that a multiprocessor ran, one launch of each
-kernel.
+"""Records from inside kernels, for a timeline: for one launch of each kernel, a track for each warp of the CTAs that a multiprocessor ran.
 
-Of a launch with very many records the multiprocessors with the lowest numbers are shown. Work beside a warp has a row of its own.
+If a launch has very many records, only the multiprocessors with the lowest numbers are shown. Work beside a warp has a track of its own.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from aiflame.attribute.timeline.tables import LATEST, Making, Owners, SliceKind,
 from aiflame.profile.tables.interface import Tables
 
 MOST = 60_000
-"""Slices of a kernel."""
+"""The most slices of a kernel."""
 _CTA = ["process", "launch", "cta"]
 
 
@@ -25,7 +24,7 @@ def inside_kernels(profile: Tables, making: Making, owners: Owners) -> None:
     if not profile.has("intra_spans") or SliceKind.SCOPE in making.without:
         return
     launches = profile.table("intra_launches").filter(pl.col("kept"))
-    # The last: first launches run with cold caches.
+    # The last launch: first launches run with cold caches.
     launches = launches.sort("process", "kernel", "launch").unique(["process", "kernel"], keep="last", maintain_order=True)
     kernels = profile.table("intra_kernels").join(kernel_names(profile).select("name", "short"), on="name", how="left")
     names = {(row["process"], row["kernel"]): row["short"] or row["name"] for row in kernels.iter_rows(named=True)}
@@ -44,7 +43,7 @@ def inside_kernels(profile: Tables, making: Making, owners: Owners) -> None:
 
 
 def _fitting(spans: pl.DataFrame) -> pl.DataFrame:
-    """Spans of the first multiprocessors, as many as fit, and of one at least."""
+    """Spans of the first multiprocessors, as many as fit, but at least one."""
     each = spans.group_by("sm").len().sort("sm").with_columns(reached=pl.col("len").cum_sum())
     kept = each.filter((pl.col("reached") <= MOST) | (pl.int_range(pl.len()) == 0))
     return spans.join(kept.select("sm"), on="sm", how="semi").head(4 * MOST)
@@ -93,7 +92,7 @@ def _put(
 
 
 def _facts(making: Making, spans: pl.DataFrame, kernel: str) -> Ints:
-    """One set of facts for all spans of a scope in a warp of a CTA, since there are many."""
+    """One set of facts for all spans of a scope in a warp of a CTA, because there are many."""
     alike = ["scope", "sm", "cta", "warp"]
     where = pl.when(pl.col("line") > 0).then(pl.format("{}:{}", "file", "line")).otherwise(pl.col("file").fill_null("")).alias("where")
     sets = spans.select(*alike, where, named="name").unique(alike, maintain_order=True)
@@ -105,7 +104,7 @@ def _facts(making: Making, spans: pl.DataFrame, kernel: str) -> Ints:
 
 
 def _apart(making: Making, spans: pl.DataFrame, above: int, process: int) -> pl.DataFrame:
-    """Work beside a warp may overlap itself: then it needs several rows."""
+    """Work beside a warp may overlap itself: then it needs several tracks."""
     if not spans["beside"].any():
         return spans
     track, begin, end = (spans[name].to_numpy().astype(np.int64) for name in ("track", "begin_ns", "end_ns"))

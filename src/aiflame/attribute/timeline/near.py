@@ -1,4 +1,4 @@
-"""The rows of a table that overlap a stretch of time, read without the remainder of the table."""
+"""Reads the rows of a table that overlap a stretch of time, without the rest of the table."""
 
 from __future__ import annotations
 
@@ -10,17 +10,18 @@ import polars as pl
 from aiflame.attribute.devices.work import JOIN
 
 AROUND_NS = 20_000_000
-"""Rows this near to a stretch are read with it. Overlapping rows at its edge then get the same lanes as in the whole timeline, if the
-device was idle for a moment in that margin."""
+"""Rows within this distance of a stretch are read with it. Overlapping rows at its edge then get the same lanes as in the whole timeline,
+if the device was idle for a moment in that margin."""
 _NEIGHBOURS = 100_000
-"""Numbers of launches that are further apart than this are looked up one by one."""
+"""If numbers of launches are further apart than this, they are looked up one by one."""
 _LAUNCH = [pl.col(name).cast(pl.UInt32) if name == "api" else pl.col(name) for name in JOIN]
-"""JOIN, of one type in every table."""
+"""JOIN, with the same types in every table."""
 
 
 @dataclass(frozen=True)
 class Rows:
-    """Things that have a place (`keys`) and a time each. Tables are read with `row`, the place of each row, beside their columns."""
+    """The rows of a table, each with a place (the columns `keys`) and a time. Tables are read with `row`, the number of each row, beside
+    their columns."""
 
     table: pl.LazyFrame
     keys: tuple[str, ...]
@@ -33,8 +34,8 @@ class Rows:
         return count
 
     def near(self, begin: int, end: int) -> pl.DataFrame:
-        """Rows in a stretch of time and close to it; and for each place the last row before it and the first one after it: a
-        context that both have continues between them."""
+        """Rows in a stretch of time and close to it; and for each place the last row before it and the first one after it, since a context
+        that both have continues between them."""
         rows = self._touching(begin - AROUND_NS, end + AROUND_NS).collect()
         at = pl.col(self.begin)
         there = rows.group_by(self.keys).agg(before=(at <= begin).any(), after=(at >= end).any())
@@ -64,12 +65,12 @@ class Rows:
 
     def _touching(self, begin: int, end: int) -> pl.LazyFrame:
         begin, end = max(begin, 0), max(end, 0)
-        # An end that is damaged lies before its begin.
+        # A damaged end is before its begin.
         return self.table.filter((pl.col(self.end) > begin) | (pl.col(self.begin) > begin), pl.col(self.begin) < end)
 
     @cached_property
     def _reach(self) -> pl.DataFrame:
-        """When the first and the last at each place began."""
+        """When the first and the last row at each place began."""
         return self.table.group_by(self.keys).agg(first=pl.col(self.begin).min(), last=pl.col(self.begin).max()).collect()
 
     def _edge(self, places: pl.DataFrame, beyond: pl.Expr, nearest: pl.Expr) -> pl.DataFrame:
@@ -79,7 +80,7 @@ class Rows:
         return self._at(here.group_by(self.keys).agg(nearest.alias("at")).collect(), "at")
 
     def _at(self, places: pl.DataFrame, moment: str) -> pl.DataFrame:
-        """Rows that began at each place at its `moment`."""
+        """The rows that began at each place at its `moment`."""
         if places.is_empty():
             return places.clear()
         when = places[moment]
@@ -88,5 +89,5 @@ class Rows:
 
 
 def both(*tables: pl.DataFrame) -> pl.DataFrame:
-    """The rows of both, each once, in the table's order."""
+    """The rows of all tables, each once, in the table's order."""
     return pl.concat([each for each in tables if len(each)] or [tables[0]]).unique("row").sort("row")

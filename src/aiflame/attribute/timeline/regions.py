@@ -18,7 +18,7 @@ _FACTS = ("domain", "category", "payload", "metadata")
 
 
 def marked_regions(profile: Tables, making: Making, owners: Owners, placed: pl.DataFrame | None = None) -> None:
-    """Puts every region on a track: regions of a thread below the thread, frames of the whole process below the process, each domain on a
+    """Adds every region to a track: regions of a thread below the thread, frames of the whole process below the process, each domain on a
     track of its own. `placed`: only these rows of `placed_regions`."""
     rows = placed_regions(profile) if placed is None else placed
     if rows.is_empty():
@@ -44,8 +44,8 @@ def marked_regions(profile: Tables, making: Making, owners: Owners, placed: pl.D
 
 
 def placed_regions(profile: Tables) -> pl.DataFrame:
-    """Every region, with its track: `label`, below the thread `owner` (-1: the process). `group` numbers the tracks. Where regions of a
-    group overlap without nesting, some lie in another `lane`; in its lane a region lies at `depth`."""
+    """Every region, with its track: `label`, below the thread `owner` (-1: the process). `group` numbers the tracks. If regions of a group
+    overlap without nesting, some go to another `lane`; `depth` is a region's depth in its lane."""
     marked = regions(profile).intervals
     frame = pl.col("kind") == int(RegionKind.FRAME)
     free = pl.col("kind") == int(RegionKind.FREE)

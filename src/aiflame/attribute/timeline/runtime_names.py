@@ -17,5 +17,5 @@ NAMES = {
 
 
 def backend_name(number: int) -> str:
-    """The display name of a `CallBackend`; "Other" for the number of a newer recorder's."""
+    """The display name of a `CallBackend`; "Other" for a number that only newer recorders use."""
     return {int(backend): name for backend, name in NAMES.items()}.get(number, "Other")

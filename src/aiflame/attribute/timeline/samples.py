@@ -19,21 +19,21 @@ from aiflame.attribute.timeline.tables import Making, Owners, SliceKind
 from aiflame.profile.tables.interface import Tables
 
 DEEPEST = 200
-"""Functions of a stack beyond these are not shown."""
+"""Functions of a stack beyond this depth are not shown."""
 BRIDGED = 20
-"""Between samples at most this many periods apart, the thread counts as being in the functions of both: it did not run for a moment, or
-waited. A function in only one of the two gets no more than that sample's own time."""
+"""Between samples at most this many periods apart, the thread counts as being in the functions that both have: it did not run for a moment,
+or waited. A function in only one of the two gets no more than that sample's own time."""
 
 
 def clock_of(profile: Tables) -> int | None:
-    """The clock to show: wall-clock time, which covers everything, where it was sampled."""
+    """The clock to show: wall-clock time, which covers everything, if it was sampled."""
     clocks = set(profile.scan("cpu_samples").select("clock").unique().collect()["clock"].to_list())
     return None if not clocks else 1 if 1 in clocks else 0
 
 
 def cpu_samples(profile: Tables, making: Making, owners: Owners, stacks: Stacks, meaning: Meaning | None = None) -> None:
-    """Puts functions on a track for each thread; steps, phases, layers and ops on threads of processes that launched nothing. `meaning`:
-    the result of `of_samples`, if the caller has it."""
+    """Adds functions to a track for each thread; and steps, phases, layers and ops to threads of processes that launched nothing.
+    `meaning`: the result of `of_samples`, if the caller has it."""
     clock = clock_of(profile)
     if clock is None:
         return
@@ -59,14 +59,14 @@ def cpu_samples(profile: Tables, making: Making, owners: Owners, stacks: Stacks,
 
 
 def _stretches(samples: pl.DataFrame, track: Ints) -> pl.DataFrame:
-    """The samples by track and time, each with the time that it covers: back to the one before, if that is not long ago."""
+    """The samples by track and time, each with the time that it covers: back to the previous sample, if that is not long ago."""
     time = pl.col("time_ns").clip(upper_bound=LATEST).cast(pl.Int64)
     worth = sample_ns().cast(pl.Int64)
     rows = samples.with_columns(time.alias("end_ns"), worth.alias("worth"), pl.Series("track", track)).with_row_index("row")
     rows = rows.sort("track", "end_ns", maintain_order=True)
     before = pl.col("end_ns").shift(1).over("track")
     gap = pl.col("end_ns") - before
-    # A tick comes late or early by the resolution of the system's clock: samples at most two periods apart have no gap between them.
+    # A tick may come late or early by the resolution of the system's clock, so there is no gap between samples at most two periods apart.
     begin = pl.when(gap <= 2 * pl.col("worth")).then(before).otherwise(pl.max_horizontal(before, pl.col("end_ns") - pl.col("worth")))
     follows = (gap <= BRIDGED * pl.col("worth")).fill_null(False)
     return rows.with_columns(begin_ns=pl.max_horizontal(begin, pl.lit(0)), follows=follows)
@@ -78,11 +78,11 @@ def _functions(making: Making, owners: Owners, stacks: Stacks, rows: pl.DataFram
     distinct, which = np.unique(track, return_inverse=True)
     own = np.array([owners.samples(owner) for owner in distinct.tolist()], dtype=np.int64)[which]
     begin, end = rows["begin_ns"].to_numpy(), rows["end_ns"].to_numpy()
-    # Each stretch without a long gap is its own path.
+    # Each run of samples without a long gap has its own path.
     stretch = np.cumsum(~rows["follows"].to_numpy())
     node = stacks.visible_of(process, stack)
     parent = _shown_parents(stacks)
-    # `<module>` alone says little.
+    # `<module>` alone is not informative.
     file = pl.col("file").str.split("/").list.last()
     named = pl.when(pl.col("name").str.starts_with("<") & (file != "")).then(pl.format("{} {}", "name", file)).otherwise("name")
     names = making.names(trie.frames.select(named.alias("name"))["name"].to_list())[trie.frame]
@@ -106,7 +106,7 @@ def _functions(making: Making, owners: Owners, stacks: Stacks, rows: pl.DataFram
 
 
 def _shown_parents(stacks: Stacks) -> NDArray[np.int32]:
-    """The trie of shown functions: for each node the next shown one outside of it, 0 where that is a process."""
+    """The trie of shown functions: for each node the next shown one outside of it, 0 if that is a process."""
     trie = stacks.trie
     above = np.where(trie.parent >= 0, stacks.visible[np.maximum(trie.parent, 0)], 0)
     parent = np.where(above > trie.processes, above, 0).astype(np.int32)

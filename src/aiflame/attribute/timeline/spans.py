@@ -1,5 +1,4 @@
-"""The layout of slices on tracks: paths that follow each other become nested spans; slices that overlap without nesting get separate
-tracks."""
+"""The layout of slices on tracks: consecutive paths become nested spans; slices that overlap without nesting get separate tracks."""
 
 from __future__ import annotations
 
@@ -19,18 +18,18 @@ PIECE = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """A level of every item's path."""
+    """A level of all items' paths."""
 
     kind: int
-    """of the slices that it makes"""
+    """kind of its slices"""
     value: NDArray[np.integer]
-    """for each item; negative: its path has none here, and the next level takes its place"""
+    """its value for each item; negative: the item's path has no value here, and the next level takes its place"""
 
 
 def path_spans(track: Ints, begin: Ints, end: Ints, levels: Iterable[Level]) -> tuple[pl.DataFrame, NDArray[np.uint16]]:
-    """Spans around items, which lie beside each other, by track and begin, and have a path each: neighbours with the same beginning of
-    their paths are in one, from the begin of the first to the end of the last (track, begin_ns, end_ns, depth, kind, value). And each
-    item's depth."""
+    """Spans around items that do not overlap, are sorted by track and begin, and have a path each. Neighbours with the same beginning of
+    their paths share a span, from the begin of the first to the end of the last (track, begin_ns, end_ns, depth, kind, value). Also returns
+    the depth of each item."""
     depth = np.zeros(len(track), dtype=np.uint16)
     changes = np.append(True, track[1:] != track[:-1])[: len(track)]
     spans = []
@@ -58,7 +57,7 @@ def path_spans(track: Ints, begin: Ints, end: Ints, levels: Iterable[Level]) -> 
 
 
 def pieces(cuts: NDArray[np.bool_], least: int = PIECE) -> Iterator[slice]:
-    """Items in pieces of at least `least`, each from one of `cuts` to before another: memory is that of a piece."""
+    """Items in pieces of at least `least`, which begin at `cuts`, so that memory is limited to that of a piece."""
     places = np.flatnonzero(cuts)
     begin = 0
     while begin < len(cuts):
@@ -69,8 +68,8 @@ def pieces(cuts: NDArray[np.bool_], least: int = PIECE) -> Iterator[slice]:
 
 
 def ancestors(parent: NDArray[np.int32], node: Ints, most: int) -> Iterable[Ints]:
-    """The node at each depth on the way from the root to each `node` (0: the root, nowhere), outermost first; -1 where the way has ended.
-    At most `most` depths."""
+    """The node at each depth on the way from the root to each `node` (0: the root), outermost first; -1 below the node. At most `most`
+    depths."""
     depth = nodes.depths(parent)
     used, which = np.unique(node, return_inverse=True)
     deepest = min(int(depth[used].max(initial=0)), most)
@@ -82,14 +81,15 @@ def ancestors(parent: NDArray[np.int32], node: Ints, most: int) -> Iterable[Ints
 
 
 def lanes(group: NDArray[np.integer], begin: Ints, end: Ints) -> Ints:
-    """Intervals by group and begin: the lane of each, so that those of one group and lane do not overlap. Most need the first alone."""
+    """The lane of each interval (sorted by group and begin), so that those of one group and lane do not overlap. Most groups need only the
+    first lane."""
     lane = np.zeros(len(group), dtype=np.int64)
     if not len(group):
         return lane
     new = np.append(True, group[1:] != group[:-1])
     if not (~new[1:] & (begin[1:] < end[:-1])).any():
         return lane
-    # The latest end so far within a group: an offset larger than any rank separates the groups.
+    # The latest end so far within a group; an offset larger than any rank separates the groups.
     number = np.cumsum(new) - 1
     order = np.unique(end)
     rank = np.searchsorted(order, end) + number * (len(order) + 1)
@@ -99,7 +99,7 @@ def lanes(group: NDArray[np.integer], begin: Ints, end: Ints) -> Ints:
     overlaps = ~new & (before >= mine)
     if not overlaps.any():
         return lane
-    # Only stretches in which something overlaps are looked at one by one.
+    # Only where something overlaps, intervals are looked at one by one.
     starts = np.flatnonzero(~overlaps)
     stretch = np.cumsum(~overlaps) - 1
     for one in np.unique(stretch[overlaps]).tolist():
@@ -110,7 +110,7 @@ def lanes(group: NDArray[np.integer], begin: Ints, end: Ints) -> Ints:
 
 
 def _lanes_of_stretch(begin: list[int], end: list[int]) -> list[int]:
-    """Each in the lowest lane that is free."""
+    """Puts each interval in the lowest free lane."""
     free: list[int] = []
     busy: list[tuple[int, int]] = []
     count, lanes = 0, []
@@ -127,8 +127,8 @@ def _lanes_of_stretch(begin: list[int], end: list[int]) -> list[int]:
 
 
 def nested_lanes(group: Ints, begin: Ints, end: Ints) -> tuple[Ints, Ints]:
-    """Intervals by group, begin and, the longer first, end: the lane of each, so that those of one group and lane lie beside or inside each
-    other; and how many of its lane lie around it."""
+    """The lane of each interval (sorted by group, begin and, the longer first, end), so that those of one group and lane are beside or
+    inside each other; and the number of intervals around it in its lane."""
     lane, depth = [], []
     open_lanes: list[list[int]] = []
     last = None

@@ -1,4 +1,4 @@
-"""Texts for stacks in a timeline: the innermost lines of Python, and the called function of a driver's interface."""
+"""Texts about stacks in a timeline: the innermost lines of Python, and the called function of a driver's interface."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from aiflame.profile.schema.frame_words import is_frame_of
 from aiflame.profile.tables.interface import Tables
 
 LINES = 4
-"""Innermost lines that are shown of a stack."""
+"""The number of innermost lines that are shown of a stack."""
 _GLUE_FILES = (
     r"(?:^|/)torch/(?:nn/modules/module|_ops|_tensor|utils/_contextlib|autograd/(?:__init__|graph|function))\.py$"
     r"|(?:^|/)torch/_(?:inductor|functorch|dynamo)/|(?:^|/)triton/(?:runtime|backends)/|^<frozen"
 )
-"""Files of Python functions through which torch and Triton call a person's code, or the code they generated from it."""
+"""Files of Python functions through which torch and Triton call the user's code, or code generated from it."""
 _LAUNCHER = ("<string>", "launcher")
 """The function that Inductor makes for each kernel."""
 _INTERFACE = r"^_*(?:cu(?:da)?[A-Z]|cl[A-Z])\w*(?:@.*)?$"
@@ -37,7 +37,8 @@ class Stacks:
         self.trie = functions(self._profile)
 
     def tops(self, process: Ints, stack: Ints) -> list[list[str]]:
-        """`model.py:41 Attention.forward`: the innermost lines of Python, innermost first; of stacks without Python functions."""
+        """`model.py:41 Attention.forward`: the innermost lines of Python, innermost first; for stacks without Python functions, other
+        functions."""
         words, text = self._lines
         parent, word = words.parent, words.word
         at = words.stacks.keys.find(process, stack) + 1
@@ -51,7 +52,7 @@ class Stacks:
         return lines
 
     def calls(self, process: Ints, stack: Ints) -> list[str]:
-        """The function of the driver's or runtime's interface in which each stack ends, `cudaLaunchKernel`; empty where it is unknown."""
+        """The function of the driver's or runtime's interface in which each stack ends, `cudaLaunchKernel`; empty if unknown."""
         leaves, which = np.unique(self.visible_of(process, stack), return_inverse=True)
         frames = self.trie.frames[self.trie.frame[leaves]]
         name = pl.when(frames["name"].str.contains(_INTERFACE)).then(frames["name"].str.split("@").list.first()).otherwise(pl.lit(""))
@@ -59,14 +60,14 @@ class Stacks:
         return [names[one] for one in which.tolist()]
 
     def visible_of(self, process: Ints, stack: Ints) -> Ints:
-        """The innermost node of `trie` that is no noise; 0 where there is none."""
+        """The innermost node of `trie` that is not noise; 0 if there is none."""
         node = self.trie.on_threads(process, stack)
         visible = self.visible[node].astype(np.int64)
         return np.where(visible > self.trie.processes, visible, 0)
 
     @cached_property
     def visible(self) -> NDArray[np.int32]:
-        """For each node of `trie` the nearest at or above it that is no noise."""
+        """For each node of `trie` the nearest node at or above it that is not noise."""
         return nodes.nearest(self.trie.parent, ~self.noise)
 
     @cached_property
@@ -103,7 +104,7 @@ class Stacks:
 
 
 def _walk(first: Ints, further: NDArray[np.int32]) -> Ints:
-    """LINES steps outwards from each node; -1 where the way has ended."""
+    """LINES steps outwards from each node; -1 beyond the outermost."""
     steps = [first.astype(np.int64)]
     for _ in range(LINES - 1):
         at = steps[-1]

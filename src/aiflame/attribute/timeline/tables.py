@@ -1,4 +1,4 @@
-"""The tables of a timeline, and their making: tracks, slices and points on them, names and facts.
+"""The tables of a timeline, and the class that builds them: tracks, slices and points on them, names and facts.
 
 All times are CLOCK_MONOTONIC in nanoseconds.
 """
@@ -17,12 +17,12 @@ from aiflame.attribute.arrays.types import Ints
 
 
 class TrackKind(IntEnum):
-    """The kind of a track. In this order tracks stand below each other."""
+    """The kind of a track, in the order in which tracks are shown."""
 
     PROCESS = 1
-    """no slices; the tracks of its threads and devices stand below it"""
+    """no slices; the tracks of its threads and devices are below it"""
     THREAD = 2
-    """steps, phases, layers, ops and, innermost, calls that give a device work or wait for it; without a GPU by CPU samples"""
+    """steps, phases, layers, ops and, innermost, calls that launch work on a device or wait for it; without a GPU, from CPU samples"""
     REGIONS = 3
     """regions that the program marked on a thread, or (below a process) frames of the whole process"""
     SAMPLES = 4
@@ -30,7 +30,7 @@ class TrackKind(IntEnum):
     DEVICE = 5
     """no slices: a device as one process uses it"""
     PURPOSE = 6
-    """steps, phases, layers and ops that the kernels of a stream belong to"""
+    """steps, phases, layers and ops of the kernels of a stream"""
     STREAM = 7
     """kernels and copies"""
     COUNTER = 8
@@ -69,46 +69,46 @@ class SliceKind(IntEnum):
 
 
 TRACKS: Mapping[str, type[pl.DataType]] = {
-    "track": pl.UInt32,  # its row
-    "parent": pl.Int32,  # row of the track that it stands below, -1 for processes and the machine
+    "track": pl.UInt32,  # row of the process
+    "parent": pl.Int32,  # row of the parent track, -1 for processes and the machine
     "kind": pl.UInt8,  # TrackKind
     "process": pl.UInt32,
     "thread": pl.UInt32,  # row of `threads`; 0: no thread, or one that was not recorded
     "number": pl.UInt32,  # pid, tid or number of the stream
-    "name": pl.String,  # for reading; tracks that together show one thing (their slices overlap) have the same name and parent
-    "full_name": pl.String,  # of a process its arguments, separated by NUL
-    "unit": pl.String,  # of a counter: bytes, %, W …, or empty
-    "begin_ns": pl.Int64,  # of a process or thread: when it was first seen, else 0
+    "name": pl.String,  # for people; tracks whose slices together show one thing (they overlap) have the same name and parent
+    "full_name": pl.String,  # for a process its arguments, separated by NUL
+    "unit": pl.String,  # unit of a counter: bytes, %, W …, or empty
+    "begin_ns": pl.Int64,  # for a process or thread: when it was first seen, else 0
 }
 SLICES: Mapping[str, type[pl.DataType]] = {
     "track": pl.UInt32,
     "begin_ns": pl.Int64,
-    "end_ns": pl.Int64,  # never before its begin
+    "end_ns": pl.Int64,  # at least the begin
     "depth": pl.UInt16,  # number of slices of the same track around it
     "kind": pl.UInt8,  # SliceKind
     "name": pl.UInt32,  # row of `names`
     "facts": pl.UInt32,  # `set` in `facts`, 0: none
-    "step": pl.Int32,  # of calls, kernels and copies; -1: none
-    "flow": pl.UInt32,  # of a call: the first arrow to its kernels and copies; of a kernel or copy: the arrow that ends here; 0: none
-    "flows": pl.UInt32,  # of a call: the number of arrows that begin here; their numbers are consecutive
+    "step": pl.Int32,  # for calls, kernels and copies; -1: none
+    "flow": pl.UInt32,  # for a call: the first arrow to its kernels and copies; for a kernel or copy: the arrow that ends here; 0: none
+    "flows": pl.UInt32,  # for a call: the number of arrows that begin here; their numbers are consecutive
 }
 POINTS: Mapping[str, type[pl.DataType]] = {"track": pl.UInt32, "time_ns": pl.Int64, "value": pl.Float64}
 FACTS: Mapping[str, type[pl.DataType]] = {
     "set": pl.UInt32,  # from 1, sorted; slices with the same facts share a set
-    "key": pl.String,  # several rows with one key beside each other are a list
-    "text": pl.String,  # null where `number` has the value
+    "key": pl.String,  # adjacent rows with the same key are a list
+    "text": pl.String,  # null if the value is in `number`
     "number": pl.UInt64,
 }
 LATEST = (1 << 62) - 1
-"""No moment is later, unless its record is damaged."""
+"""A later moment comes from a damaged record."""
 
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
     tracks: pl.DataFrame
-    """TRACKS; a track stands after its parent."""
+    """TRACKS; a track comes after its parent."""
     slices: pl.DataFrame
-    """SLICES, by track, begin and depth; slices of a track lie beside or inside each other."""
+    """SLICES, by track, begin and depth; slices of a track are beside or inside each other."""
     points: pl.DataFrame
     """POINTS, by track and time: a value holds until the next."""
     names: pl.Series
@@ -119,14 +119,14 @@ class Timeline:
 
 
 class Making:
-    """A timeline that grows. Each call of `slices` passes all rows so far to `taker` and drops them: a part has only tracks, names and sets
-    of facts that no earlier part had."""
+    """Builds a timeline. Each call of `slices` passes all rows so far to `taker` and drops them: a part has only tracks, names and sets of
+    facts that no earlier part had."""
 
     def __init__(self, without: frozenset[SliceKind] = frozenset(), taker: Callable[[Timeline], None] | None = None) -> None:
         self.without = without
         self._taker = taker
         self._given = (0, 0)
-        """Numbers of tracks and of names that `taker` has."""
+        """The numbers of tracks and of names that `taker` already has."""
         self._tracks: list[tuple[object, ...]] = []
         self._slices: list[pl.DataFrame] = []
         self._points: list[pl.DataFrame] = []
@@ -167,8 +167,8 @@ class Making:
         return self._texts[row]
 
     def facts(self, sets: pl.DataFrame, keys: Sequence[str]) -> Ints:
-        """Makes a set of each row of a table with these columns: texts, numbers, and lists of texts. Empty texts and nulls are left out.
-        The number of each row's set."""
+        """Adds a set of facts for each row of a table with these columns (texts, numbers, and lists of texts), and returns its number.
+        Empty texts and nulls are left out."""
         first = self._sets + 1
         self._sets += len(sets)
         numbered = sets.with_columns(pl.int_range(first, first + len(sets), dtype=pl.UInt32).alias("set"), pl.lit(0).alias("at"))
@@ -190,7 +190,7 @@ class Making:
         return np.arange(first, first + len(sets))
 
     def slices(self, *rows: pl.DataFrame) -> None:
-        """All slices of some tracks, as tables with columns of SLICES; missing columns are 0 (-1: step)."""
+        """Adds all slices of some tracks, as tables with columns of SLICES; missing columns are 0 (-1: step)."""
         nothing = {"facts": 0, "step": -1, "flow": 0, "flows": 0}
         parts = [
             each.select(
@@ -204,7 +204,7 @@ class Making:
             parts = [each.filter(~pl.col("kind").is_in(left_out)) for each in parts]
         if not parts:
             return
-        # Of slices that begin together the outer comes first; at the same depth, a moment comes before a slice that lasts.
+        # Of slices that begin together, the outer one comes first; at the same depth, a mark comes before a slice with a duration.
         self._slices.append(pl.concat(parts).sort("track", "begin_ns", "depth", "end_ns", maintain_order=True))
         if self._taker is not None:
             self._taker(self._part(points=[]))
@@ -235,7 +235,7 @@ _NOT_RECORDED = "[thread not recorded]"
 
 
 class Owners:
-    """The tracks of processes and threads, made when something is put on them."""
+    """The tracks of processes and threads; a track is added with the first thing on it."""
 
     def __init__(self, making: Making, processes: pl.DataFrame, names: Mapping[int, str], threads: pl.DataFrame) -> None:
         self._making = making
@@ -273,7 +273,7 @@ class Owners:
         return self._of_thread[key]
 
     def samples(self, track: int) -> int:
-        """The track of the samples of the thread with this track."""
+        """The track for the samples of the thread that has this track."""
         process, thread = self._keys[track]
         if process not in self._of_samples:
             self._of_samples[process] = self._making.track(TrackKind.SAMPLES, self.process(process), process, "Sampled stacks")
@@ -282,9 +282,9 @@ class Owners:
         return self._making.track(TrackKind.SAMPLES, self._of_samples[process], process, name, thread=thread, number=number)
 
     def threads(self, process: Ints, thread: Ints) -> Ints:
-        """The track of each."""
+        """The track of each thread."""
         key = process << 32 | thread
-        first = np.flatnonzero(np.append(True, key[1:] != key[:-1])[: len(key)])  # a thread's rows often follow each other
+        first = np.flatnonzero(np.append(True, key[1:] != key[:-1])[: len(key)])  # rows of a thread often follow each other
         distinct, which = np.unique(key[first], return_inverse=True)
         tracks = np.array([self.thread(one >> 32, one & 0xFFFFFFFF) for one in distinct.tolist()], dtype=np.int64)
         return np.repeat(tracks[which], np.diff(first, append=len(key)))

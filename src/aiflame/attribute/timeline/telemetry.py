@@ -1,5 +1,5 @@
-"""The recorder's measurements of the machine, for a timeline: counters below the machine, a group for each device; of processes below
-them."""
+"""The recorder's measurements of the machine, for a timeline: counters of the machine below it, in a group for each device, and counters of
+processes below the processes."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ _GROUPS = {
     "infiniband": "InfiniBand {}",
     "cxi": "Slingshot {}",
 }
-"""Titles of the devices of a source; in this order they stand below each other."""
+"""Titles for the devices of a source, in the order in which they are shown."""
 _MANY = {"cpu": "CPU cores", "pressure": "Pressure"}
-"""Where a group has several devices, they are part of its counters' names."""
+"""If a group has several devices, their names are part of the counters' names."""
 _LIMITS = ("usable CPUs",)
-"""Values that do not change."""
+"""Values that never change."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,13 +40,13 @@ class _Counter:
     unit: str
     series: int
     pid: str = ""
-    """of a process, "" for the machine's"""
+    """the process, "" for the machine"""
     grows: bool = False
     """The values are energy in J, shown as power."""
 
 
 class Groups:
-    """The machine, and groups of counters below it; each is a track once it is asked for."""
+    """The tracks of the machine and of groups of counters below it; each is added at its first use."""
 
     def __init__(self, making: Making) -> None:
         self._making = making
@@ -86,7 +86,7 @@ def _counter(source: str, device: str, name: str, unit: str, series: int) -> _Co
     order = list(_GROUPS).index(source) if source in _GROUPS else len(_GROUPS)
     if source == "process":
         return _Counter(order, "", name, unit, series, device.removeprefix("pid "))
-    grows = name == "energy"  # a sum since the machine's start helps nobody
+    grows = name == "energy"  # a sum since the machine's start is not useful
     name, unit = ("power", "W") if grows else (name, unit)
     several = bool(device) and source in ("cpu", "pressure", "rapl")
     group = _MANY.get(source, "CPU") if several else _GROUPS.get(source, "{}").format(device)

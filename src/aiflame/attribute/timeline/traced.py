@@ -18,7 +18,7 @@ _NO_PEER = 0xFFFFFFFF
 
 
 def traced_calls(profile: Tables, making: Making, owners: Owners) -> None:
-    """Puts every traced call on a track. Operations that go on while their thread does other things have a track of their own."""
+    """Adds every traced call to a track. Operations that continue while their thread does other things have a track of their own."""
     rows = _rows(profile)
     if rows.is_empty():
         return

@@ -1,6 +1,6 @@
 """A profile as a timeline: processes, their threads with calls and functions, their devices' streams with kernels and copies, counters.
 
-The tables are described in `timeline.tables`. Drawing or writing a timeline needs nothing but them.
+The tables are described in `timeline.tables`. Code that draws or writes a timeline needs only them.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ def timeline(
     without: frozenset[SliceKind] = frozenset(),
     taker: Callable[[Timeline], None] | None = None,
 ) -> Timeline:
-    """The whole timeline of a profile; without `samples` no functions of CPU samples, and without some kinds of slices.
-    With a `taker`, the part that it did not get (see `Making`)."""
+    """The whole timeline of a profile; without functions of CPU samples if `samples` is False, and without some kinds of slices. With a
+    `taker`, returns the part that it did not get (see `Making`)."""
     profile = Analysis.of(profile)
     making = Making(without, taker)
     owners = owners_of(profile, making)
@@ -66,11 +66,11 @@ def timeline(
 
 
 def owners_of(profile: Tables, making: Making) -> Owners:
-    """The tracks of processes and threads, in the making."""
+    """The tracks of processes and threads, in `making`."""
     processes, threads = with_ranks(profile.table("processes"), profile.table("ranks")), profile.table("threads")
     names = dict(zip(processes["process"], process_names(processes), strict=True))
     frames = thread_frames(profile, threads.select("process", thread="id"), _NO_THREAD)
-    # Tracks have the number beside the name.
+    # The track has the number in another column.
     shared = pl.Series("name", [frame.name for frame in frames], dtype=pl.String)
     named = threads.with_columns(shared).with_columns(pl.col("name").str.strip_suffix(pl.format(" ({})", "tid")))
     return Owners(making, processes, names, named)

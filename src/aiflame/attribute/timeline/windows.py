@@ -1,4 +1,4 @@
-"""Stretches of a profile's timeline, each as if it were cut out of the whole one, made of the rows that it needs."""
+"""Stretches of a profile's timeline, each equal to that part of the whole timeline, but made only from the rows that it needs."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ from aiflame.profile.tables.interface import Tables
 
 
 class TooMuch(AiflameError):
-    """More is in a stretch of time than is read at once."""
+    """Raised if a stretch of time has more rows than are read at once."""
 
 
 @dataclass(frozen=True)
 class Windows:
-    """Keeps the costly parts that every stretch shares: the context of launches, stacks, and the tracks of regions."""
+    """Keeps the costly parts that all stretches share: the context of launches, stacks, and the tracks of regions."""
 
     profile: Analysis
 
     def timeline(self, begin: int, end: int, most: int) -> Timeline:
-        """The timeline of [begin, end), without counters. Slices around it may be there too, in parts: the caller cuts them off."""
+        """The timeline of [begin, end), without counters. It may contain parts of slices outside of it, which the caller cuts off."""
         if (many := sum(rows.many(begin, end) for rows in (self._kernels, self._launches, self._samples))) > most:
             raise TooMuch(f"{many:,} records are in this stretch of time: ask for a shorter one")
         cut, launched, sampled = self._cut(begin, end)
@@ -62,10 +62,10 @@ class Windows:
         return making.finish()
 
     def _cut(self, begin: int, end: int) -> tuple[_Cut, pl.Series, pl.Series]:
-        """The tables, and the places of the launches and samples that are in them."""
+        """The tables of the stretch, and the places of its launches and samples."""
         launches = self._launches.near(begin, end)
         calls = launches.filter(pl.col("end_ns") > begin, pl.col("begin_ns") < end)
-        # Kernels with their launches, however long ago; calls with all that they had run, which may be yet to come.
+        # Kernels with their launches, which may be earlier; calls with everything that they launched, which may be later.
         kernels, copies = (both(rows.near(begin, end), rows.of(calls)) for rows in (self._kernels, self._copies))
         launches = both(launches, self._launches.of(kernels), self._launches.of(copies))
         waits = both(self._waits.near(begin, end), self._waits.of(calls))
@@ -108,7 +108,7 @@ class Windows:
 
     @cached_property
     def _sampled(self) -> Meaning | None:
-        """The context of samples, if there is a process without launches, where only samples have it."""
+        """The context of samples, if there is a process without launches: only there samples need it."""
         launched = self.profile.scan("launches").select("process").unique()
         unlaunched = self.profile.scan("cpu_samples").select("process").unique().join(launched, on="process", how="anti")
         if unlaunched.collect().is_empty():
@@ -124,7 +124,7 @@ _STREAM = ("process", "device", "stream")
 
 @dataclass(frozen=True, slots=True)
 class _Cut:
-    """A profile of which some tables have fewer rows."""
+    """A profile in which some tables have fewer rows."""
 
     profile: Tables
     frames: dict[str, pl.DataFrame]

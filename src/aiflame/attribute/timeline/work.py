@@ -36,26 +36,26 @@ from aiflame.profile.tables.interface import Tables
 NO_DEVICE = "[unknown device]"
 _NUMBERS = ("registers", "static_shared", "dynamic_shared", "local_bytes")
 FACTS = ("layer", "op", "phase", "stack", "captured", "grid", "block", *_NUMBERS, "bytes", "full_name")
-"""Facts of a kernel or copy. `captured`: where its node was put into the graph that was launched at `stack`."""
+"""Facts of a kernel or copy. `captured`: the stack that captured its node of the graph that was launched at `stack`."""
 _ALIKE = ["process", "item", "specialization", "stack", "captured", "phase", "layer", "op", "bytes"]
-"""Executions with equal values of these have the same name and facts."""
+"""Executions with equal values in these columns have the same name and facts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Launched:
-    """The outcome of each row of `launches`."""
+    """For each row of `launches`, the work that it launched."""
 
     first: NDArray[np.uint32]
     """Number of its first arrow, 0: none."""
     arrows: NDArray[np.uint32]
     records: NDArray[np.uint32]
-    """How many kernels and copies it had run."""
+    """The number of its kernels and copies."""
     name: NDArray[np.uint32]
-    """The first one's row among the timeline's names; unset where there is none."""
+    """The name of the first one, as a row of the timeline's names; undefined if there is none."""
 
 
 def device_work(profile: Tables, making: Making, owners: Owners, contexts: Contexts, stacks: Stacks, launches: pl.DataFrame) -> Launched:
-    """Puts all that ran on devices on tracks. `launches`: JOIN, variant, stack, begin_ns, row by row as in `contexts.meaning.launches`."""
+    """Adds all work of devices to tracks. `launches`: JOIN, variant, stack, begin_ns, row by row as in `contexts.meaning.launches`."""
     items = _items(profile)
     specializations = Specializations.of(profile, items)
     parts_alike: list[pl.DataFrame] = []
@@ -79,7 +79,7 @@ def device_work(profile: Tables, making: Making, owners: Owners, contexts: Conte
 
 
 _RAN = {"alike": np.uint32, "stream": np.uint32, "start_ns": np.int64, "end_ns": np.int64, "launch": np.int32, "step": np.int32}
-"""The columns kept for each execution: there may be ten million. `alike` has the columns that many executions share."""
+"""The columns that are kept for each execution: there may be ten million. `alike` stands for the columns that many executions share."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ class _Executions:
     start_ns: Ints
     end_ns: Ints
     launch: NDArray[np.int32]
-    """Row of the launches, -1: unknown."""
+    """Row of its launch, -1: unknown."""
     step: NDArray[np.int32]
     stream: NDArray[np.uint32]
     """Row of `streams`."""
@@ -100,7 +100,7 @@ class _Executions:
 
     @staticmethod
     def of(columns: dict[str, NDArray[Any]], number: NDArray[np.uint32], alike: pl.DataFrame, items: pl.DataFrame) -> _Executions:
-        """`number`: the row of `alike` for each value of the column."""
+        """`number`: the row of `alike` for each value of that column."""
         owners = alike.select("process", device=items["device"].gather(alike["item"]))
         distinct = owners.unique().sort("process", "device").with_row_index("owner")
         owner = owners.join(distinct, on=["process", "device"], how="left", maintain_order="left")["owner"].to_numpy()
@@ -118,7 +118,7 @@ class _Executions:
 
 
 def _numbered(parts: list[pl.DataFrame]) -> tuple[pl.DataFrame, NDArray[np.uint32]]:
-    """The distinct rows of all parts in order, and the row of each among them."""
+    """The distinct rows of all parts in order, and for each row of the parts its place among them."""
     every = pl.concat(parts)
     distinct = every.unique().sort(_ALIKE)
     number = every.join(distinct.with_row_index("row"), on=_ALIKE, how="left", maintain_order="left")["row"]
@@ -126,7 +126,7 @@ def _numbered(parts: list[pl.DataFrame]) -> tuple[pl.DataFrame, NDArray[np.uint3
 
 
 def _distinct(key: Ints) -> tuple[Ints, NDArray[np.uint32]]:
-    """The values sorted, each once, and the place of each one's. They are few, and often several in a row are the same."""
+    """The distinct values, sorted, and for each value its place among them. They are few, and often repeat in a row."""
     distinct = pl.Series(key).unique().sort().to_numpy()
     return distinct, np.searchsorted(distinct, key).astype(np.uint32)
 
@@ -150,8 +150,8 @@ def _items(profile: Tables) -> pl.DataFrame:
 
 
 def _executions(profile: Tables, items: pl.DataFrame, launches: pl.DataFrame) -> Iterator[pl.DataFrame]:
-    """Each kernel and copy, some at a time, with the row of its launch as `launch` (-1: not known); of several launches with one
-    correlation the first counts."""
+    """Each kernel and copy, in pieces, with the row of its launch as `launch` (-1: unknown); if several launches have one correlation id,
+    the first counts."""
     shapes = items.filter(pl.col("shape").is_not_null()).sort("process", "shape")
     shape_keys, item_of_shape = shapes["process"].cast(pl.Int64).to_numpy() << 32 | shapes["shape"].to_numpy(), shapes["item"].to_numpy()
     kinds = items.filter(pl.col("copy").is_not_null()).select(kind="copy", named_device="device", item="item")
@@ -198,7 +198,7 @@ def _executions(profile: Tables, items: pl.DataFrame, launches: pl.DataFrame) ->
 
 
 def _of_graphs(executions: pl.DataFrame, captured: pl.DataFrame) -> pl.DataFrame:
-    """Adds the capture of graph nodes. Most programs have no graphs, and a join copies every column."""
+    """Adds the capture of graph nodes. Most programs have no graphs, and a join would copy every column."""
     if (executions["node"] != 0).any():
         return executions.join(captured, on=["process", "node"], how="left", suffix="_made", maintain_order="left")
     columns = {name: kind for name, kind in captured.schema.items() if name not in ("process", "node")}
@@ -213,7 +213,8 @@ def _ints(rows: pl.DataFrame, name: str) -> Ints:
 
 
 def _with_context(profile: Tables, executions: pl.DataFrame, items: pl.DataFrame, meaning: Meaning) -> pl.DataFrame:
-    """Adds the context of each. A graph's kernels have the step of their replay; phase, layer and op are those of their capture."""
+    """Adds the context of each execution. A graph's kernels have the step of their replay; their phase, layer and op are those of their
+    capture."""
     launch = executions["launch"].to_numpy()
 
     def of(name: str, nothing: int) -> NDArray[np.int32]:
@@ -243,7 +244,7 @@ def _with_context(profile: Tables, executions: pl.DataFrame, items: pl.DataFrame
 def _alike(
     making: Making, contexts: Contexts, stacks: Stacks, distinct: pl.DataFrame, items: pl.DataFrame, specializations: pl.DataFrame
 ) -> pl.DataFrame:
-    """_ALIKE of all that ran, each once, with the kind of slice, the row of its name and the number of its set of facts."""
+    """The distinct _ALIKE of all executions, with the kind of slice, the row of its name and the number of its set of facts."""
     named = distinct.join(items.drop("process"), on="item", how="left", maintain_order="left").join(
         specializations, on="specialization", how="left", maintain_order="left"
     )
@@ -266,7 +267,7 @@ def _alike(
 
 
 def _arrows(executions: _Executions, name_of: NDArray[np.uint32], called_ns: NDArray[np.uint64]) -> tuple[Launched, NDArray[np.uint32]]:
-    """Arrows from launches to their executions, numbered by launch; and the arrow of each execution. None leads back in time."""
+    """Arrows from launches to their executions, numbered by launch; and the arrow of each execution. No arrow points back in time."""
     launch, many = executions.launch, len(called_ns)
     order = np.flatnonzero(launch >= 0).astype(np.int32)
     of = launch[order]
@@ -289,7 +290,7 @@ def _arrows(executions: _Executions, name_of: NDArray[np.uint32], called_ns: NDA
 def _put(
     making: Making, owners: Owners, contexts: Contexts, executions: _Executions, alike: pl.DataFrame, flow: NDArray[np.uint32]
 ) -> None:
-    """Puts work on the tracks of streams, and the context of each stream's work on tracks above them."""
+    """Adds work to the tracks of streams, and the context of each stream's work to tracks above them."""
     begin, end, stream = executions.start_ns, executions.end_ns, executions.stream
     lane = lanes(stream, begin, end)
     context = {name: alike[name].to_numpy() for name in ("phase", "layer", "op")}
@@ -316,14 +317,14 @@ def _meant(executions: _Executions, context: dict[str, NDArray[np.int32]]) -> se
 
 
 def _most(stream: NDArray[np.uint32], lane: Ints, streams: int) -> list[int]:
-    """The greatest lane of each stream."""
+    """The largest lane of each stream."""
     greatest = np.zeros(streams, dtype=np.int64)
     np.maximum.at(greatest, stream, lane)
     return [int(one) for one in greatest]
 
 
 def _tracks(making: Making, owners: Owners, streams: pl.DataFrame, meant: set[int], lane: list[int]) -> Ints:
-    """For each stream (process, device, stream) the track of its layers, if it is among `meant`, and those of its lanes up to `lane`."""
+    """For each stream (process, device, stream) the track of its layers, if it is in `meant`, and the tracks of its lanes up to `lane`."""
     devices: dict[tuple[int, str], int] = {}
     tracks = np.zeros((len(streams), 2 + max(lane, default=0)), dtype=np.int64)
     for row, (process, device, number) in enumerate(streams.rows()):

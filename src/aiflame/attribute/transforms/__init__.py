@@ -1,2 +1,2 @@
-"""Functions from Tree to Tree. None changes its argument. Docstrings name the removed frames; totals stay exact unless they say
+"""Functions from Tree to Tree. None changes its argument. Docstrings name the frames that are removed; totals stay exact unless they say
 otherwise."""

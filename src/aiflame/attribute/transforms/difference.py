@@ -11,18 +11,19 @@ from aiflame.attribute.tree import FRAME_COLUMNS, Metric, Tree, assemble
 
 BASE, NEW = "base", "new"
 SAME = ["name", "kind", "file", "module", "full_name"]
-"""Frames of two runs are the same if these are equal: not the line, which moves when a file is edited."""
+"""Frames of two runs are the same if these columns are equal. The line is not one of them: it moves when a file is edited."""
 
 
 def diff(base: Tree, new: Tree, metric: str, *, normalize: bool = False) -> Tree:
-    """A tree with the metrics `base` and `new`, their frames aligned; process and thread numbers are left out for that.
+    """A tree with the metrics `base` and `new`, in which equal frames of both are merged; numbers of processes and threads are left out for
+    that.
 
-    `normalize` scales the base to the new total, for runs of unequal length.
+    `normalize` scales the base to the total of `new`, for runs of unequal length.
     """
     before, after = base.values[metric], new.values[metric]
     if normalize:
         before = _scaled(before, int(after.sum()))
-    # One loose tree: both under one root, the new nodes after the base's.
+    # One tree with unordered nodes: both under one root, the new nodes after the base's.
     shift = len(base) - 1
     parent = np.concatenate([base.parent, np.where(new.parent[1:] > 0, new.parent[1:] + shift, 0)]).astype(np.int32)
     frame = np.concatenate([base.frame, new.frame[1:] + len(base.frames)]).astype(np.uint32)
@@ -36,13 +37,13 @@ def diff(base: Tree, new: Tree, metric: str, *, normalize: bool = False) -> Tree
 
 
 def _aligned(base: pl.DataFrame, new: pl.DataFrame) -> pl.DataFrame:
-    """Frames of both, those of the base first; frames of the same function are equal."""
+    """The frames of both, those of the base first; frames of the same function are equal."""
     frames = unnumbered(pl.concat([base, new]))
     return frames.with_columns(pl.col("line").last().over(SAME), pl.col("approximate").any().over(SAME)).select(list(FRAME_COLUMNS))
 
 
 def _scaled(values: NDArray[np.int64], total: int) -> NDArray[np.int64]:
-    """The values in proportion, their sum exactly `total`: running sums are rounded, so that no error adds up."""
+    """The values in proportion, with the exact sum `total`: running sums are rounded, so errors do not add up."""
     running = np.cumsum(values)
     if not len(running) or running[-1] == 0:
         return values

@@ -15,7 +15,7 @@ from aiflame.profile.schema.kinds import Kind
 
 
 def hide(tree: Tree, which: str | pl.Expr) -> Tree:
-    """Without the frames that a regular expression finds, or an expression over FRAME_COLUMNS selects. Their time counts for their
+    """Removes the frames that a regular expression finds, or that an expression over FRAME_COLUMNS selects. Their time counts for their
     callers; the total stays."""
     if isinstance(which, str):
         return hide_nodes(tree, matching(tree, which))
@@ -23,8 +23,8 @@ def hide(tree: Tree, which: str | pl.Expr) -> Tree:
 
 
 def focus(tree: Tree, pattern: str) -> Tree:
-    """Only the frames that match a regular expression and their callees, as if they were outermost. The new total is the matched
-    part of the old one; a match within a match counts once."""
+    """Keeps only the frames that match a regular expression, as outermost frames, and their callees. The new total is the matched part of
+    the old one; a match within a match counts once."""
     matches = matching(tree, pattern)
     inside = nodes.nearest(tree.parent, matches) >= 0
     outermost = matches & ~(nodes.nearest(tree.parent, matches, strict=True) >= 0)
@@ -36,13 +36,13 @@ def focus(tree: Tree, pattern: str) -> Tree:
 
 
 def without(tree: Tree, pattern: str) -> Tree:
-    """Without the frames that match a regular expression and all their callees: the total is less by the total of `focus`."""
+    """Removes the frames that match a regular expression and all their callees. The total decreases by the total of `focus`."""
     outside = ~(nodes.nearest(tree.parent, matching(tree, pattern)) >= 0)
     return subset(tree, outside, tree.parent, dict(tree.values))
 
 
 def without_idle(tree: Tree) -> Tree:
-    """Without the time in which devices had nothing to do: the total is the time of kernels and copies."""
+    """Removes idle time of devices: the total is the time of kernels and copies."""
     idle = tree.kinds() == Kind.GPU_IDLE
     metrics = tuple(replace(metric, label=metric.label.removesuffix(WITH_IDLE)) for metric in tree.metrics)
     if not idle.any():
@@ -51,12 +51,12 @@ def without_idle(tree: Tree) -> Tree:
 
 
 def prune(tree: Tree, share: float, metric: str | None = None) -> Tree:
-    """Nodes with less than this share of the total become one frame beside their larger siblings, `[… 12 smaller]`, with the number
-    of nodes in it. The total stays."""
+    """Merges siblings with less than this share of the total into one frame, `[… 12 smaller]`, with the number of nodes in it. The total
+    stays."""
     total = tree.totals(metric or tree.metrics[0].name)
     small = total < share * int(total[0])
     small[0] = False
-    small = nodes.nearest(tree.parent, small) >= 0  # nodes below need not be small in another metric
+    small = nodes.nearest(tree.parent, small) >= 0  # nodes below may be large in another metric
     if not small.any():
         return tree
     keeper = nodes.nearest(tree.parent, ~small)

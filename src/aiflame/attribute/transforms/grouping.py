@@ -1,4 +1,4 @@
-"""A tree regrouped: under the root first the owner of the time (a thread, a library …), then the code as before."""
+"""Regroups a tree: under the root first the owner of the time (a thread, a library …), then the code as before."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ OWNERS = (Kind.PROCESS, Kind.THREAD)
 
 
 def group(tree: Tree, by: str) -> Tree:
-    """The same stacks under a frame for each process, thread, module, file or kind of code. A stack's value belongs to the group of
-    its innermost function; the total stays."""
+    """Puts stacks under a frame for their process, thread, module, file or kind of code: a stack's value belongs to the group of its
+    innermost function. The total stays."""
     if by not in REGROUPS:
         raise AiflameError(f"cannot group by {by!r}: use {', '.join(REGROUPS)}")
     deciding = REGROUPS[by].kinds
@@ -30,7 +30,7 @@ def group(tree: Tree, by: str) -> Tree:
     kind = np.where(unplaced, Kind.UNATTRIBUTED, owner or Kind.REGION)
     labels = frame_table([Frame(names[row], Kind(value)) for row, value in zip(used.tolist(), kind.tolist(), strict=True)])[1:]
 
-    # A pair is a node of the tree as seen in one group.
+    # A pair is a node of the tree in one of the groups.
     wanted = carrying << 32 | which
     pairs = np.sort(nodes.with_callers(tree.parent, nodes.distinct(wanted)))
     node, part = pairs >> 32, pairs & 0xFFFFFFFF
@@ -42,7 +42,7 @@ def group(tree: Tree, by: str) -> Tree:
     place = np.where(carrying == 0, 1 + which, first + np.searchsorted(pairs, wanted))
     values = {name: nodes.gather(place, value[carrying], len(parent)) for name, value in tree.values.items()}
     grouped = assemble(pl.concat([tree.frames, labels]), parent, frame, values, tree.metrics)
-    # A thread or process that is now the group would stand in its stacks a second time.
+    # If threads or processes are the groups, their frames are removed from the stacks.
     return hide_nodes(grouped, (grouped.kinds() == owner) & (grouped.depths() > 1)) if owner else grouped
 
 

@@ -11,14 +11,15 @@ from aiflame.profile.schema.kinds import Kind
 
 
 def inverted_for_reading(tree: Tree) -> Tree:
-    """Inverted, but a GPU's samples begin with their reasons: an offset says nothing without the kernel that it lies in."""
+    """Inverts a tree. A GPU's samples begin with their stall reasons: offsets are left out, since they mean nothing outside of their
+    kernel."""
     return invert(hide_nodes(tree, tree.kinds() == Kind.GPU_OFFSET))
 
 
 def invert(tree: Tree) -> Tree:
-    """Every stack turned round, its value at its end; inverting twice gives the tree back.
+    """Reverses every stack, and puts its value at the new end; inverting twice gives the original tree.
 
-    The nodes of all stacks that carry a value climb together, one caller a round, and meet where they came the same way.
+    All nodes with a value move outwards together, one caller in each round, and are merged where their paths are the same.
     """
     source = np.flatnonzero(np.any([value != 0 for value in tree.values.values()], axis=0))
     cursor, place = source.astype(np.int64), np.zeros(len(source), dtype=np.int64)

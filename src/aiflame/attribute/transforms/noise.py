@@ -24,7 +24,7 @@ _CALLS = (
     r"|_?PyFunction_\w*(Call|call)\w*|_?PyCFunction_\w*(Call|call)\w*|_?PyMethod\w*_\w*(Call|call)\w*"
     r"|_?PyRun_\w+|_PyRun_\w+|_?PyImport_\w+|Py_RunMain|Py_BytesMain|Py_Main|pymain_\w+)"
 )
-"""CPython's evaluation loop, calls, imports and start, by names that no other library has."""
+"""CPython's evaluation loop, calls, imports and start, by names that no other library uses."""
 
 _CALLS_LOCAL = (
     r"^(main|call_function|do_call_core|function_code_fastcall|object_vacall|vectorcall_\w+|method_vectorcall\w*|method_call"
@@ -33,11 +33,11 @@ _CALLS_LOCAL = (
     r"|gen_send_ex\w*|gen_iternext|gen_send|context_run|run_mod|run_eval_code_obj|pyrun_\w+|exec_code_in_module|builtin_exec\w*|builtin___import__\w*"
     r"|import_\w+|thread_run|pythread_wrapper|t_bootstrap|bounded_\w+)"
 )
-"""The same for functions that are private to the interpreter: only where they lie in it."""
+"""The same for functions that are private to the interpreter: they count only in its module."""
 
 _START_AND_END = r"^(Py_InitializeFromConfig|Py_FinalizeEx|_Py_Finalize)$"
 _INTERPRETER_SHOWN = rf"{_START_AND_END}|^{re.escape(GARBAGE_COLLECTOR)}$"
-"""The interpreter's own functions that stay visible. All others count for the Python function that called them."""
+"""The interpreter's functions that stay visible. The time of all others counts for the Python function that called them."""
 
 _START = (
     r"^(_start|__libc_start_main\w*|__libc_start_call_main|start_thread|__?clone3?|clone3?|__GI___clone3?|thread_start"
@@ -50,15 +50,15 @@ _DRIVER_INSIDE = (
     r"^(libcudart_static_[0-9a-f]+|__cudart\w*"
     r"|cuda(Launch|Memcpy|Memset|Mem|Malloc|Free|Graph|Stream|Event|Device|Func|Get|Set|Ctx|Host|Occupancy)[A-Z]?\w*)"
 )
-"""Names of the runtime's functions where it is linked into the program itself."""
+"""Names of the runtime's functions if it is linked into the program itself."""
 _DRIVER_API = r"^_*cu(da)?[A-Z]\w*"
 _BENEATH_ALL = r"^(ld-linux|ld-musl|libc|libpthread|libdl|librt|libstdc\+\+|libgcc_s)\b[^/]*\.so"
 _BEFORE_START = (Kind.ROOT, Kind.PROCESS, Kind.THREAD, Kind.BOUNDARY)
 IMPORT_FILES = r"^<frozen (importlib|zipimport)|[/\\]importlib[/\\](_bootstrap\w*|__init__)\.py$"
 _RUN_FILES = r"^<frozen runpy|(^|[/\\])runpy\.py$"
-"""`python -m` runs a whole program below them."""
+"""The functions below which `python -m` runs a program."""
 _TARGET_FILES = r"(^|[/\\])aiflame[/\\](target[/\\]\w+|intra[/\\](runtime|launch_hooks))\.py$"
-"""aiflame's Python code inside the program. (Not the code that copies records out of a GPU: readers should recognize such copies as
+"""aiflame's Python code inside the program. (Except the code that copies records out of a GPU: readers should see that these copies are
 ours.)"""
 _CELL_FILES = r"(^|[/\\])aiflame[/\\]notebook[/\\]cell\.py$"
 """The file that runs a cell for `%%aiflame`. Its callers are two dozen frames of the notebook's kernel."""
@@ -66,15 +66,15 @@ _THREAD_START = r"^(Thread\.)?(_bootstrap|_bootstrap_inner|run)$"
 
 
 def hide_interpreter_noise(tree: Tree) -> Tree:
-    """The tree as its author thinks of it. Time spent in hidden functions counts for their callers; totals stay. The raw tree is
-    untouched, so that nothing is lost."""
+    """The tree without frames that the program's author did not write. Their time counts for their callers; totals stay, and the original
+    tree is not changed."""
     return hide_nodes(tree, hidden_noise(tree))
 
 
 def hidden_noise(tree: Tree) -> NDArray[np.bool_]:
-    """The nodes that are hidden: functions, and the frames inside them."""
+    """The hidden nodes: functions, and the frames inside them."""
     noise = interpreter_noise(tree)
-    # Lines and instructions of a hidden function are hidden with it; a line of Python (no module) inside of the interpreter stays.
+    # Lines and instructions of a hidden function are hidden with it; a line of Python (without a module) inside of the interpreter stays.
     detail = tree.frames.select(pl.col("kind").is_in(_DETAIL)).to_series().to_numpy()[tree.frame]
     native = (tree.frames["module"] != "").to_numpy()[tree.frame]
     owner = nodes.nearest(tree.parent, ~detail)
@@ -84,7 +84,7 @@ def hidden_noise(tree: Tree) -> NDArray[np.bool_]:
 
 
 def interpreter_noise(tree: Tree) -> NDArray[np.bool_]:
-    """The nodes of functions that are hidden."""
+    """The nodes of hidden functions."""
     noise: NDArray[np.bool_] = is_noise(tree.frames).to_numpy()[tree.frame] | _inside_driver(tree)
     noise |= _interpreter_around_python(tree)
     noise |= _nameless_start(tree, noise)
@@ -94,8 +94,8 @@ def interpreter_noise(tree: Tree) -> NDArray[np.bool_]:
 
 
 def _interpreter_around_python(tree: Tree) -> NDArray[np.bool_]:
-    """The interpreter's own functions in stacks with Python functions, which say more, and those of its start, end and garbage collector.
-    Where Python is not read, they are all there is."""
+    """The interpreter's own functions in stacks that have Python functions, and those of its start, end and garbage collector. Where Python
+    frames were not read, the interpreter's functions stay."""
     in_module = pl.col("kind").is_in(_NATIVE) & pl.col("module").str.contains(INTERPRETER_MODULE)
     name = pl.col("name").str
     masks = (in_module, in_module & name.contains(_INTERPRETER_SHOWN), in_module & name.contains(_START_AND_END))
@@ -115,7 +115,7 @@ def _interpreter_around_python(tree: Tree) -> NDArray[np.bool_]:
 
 
 def _nameless_start(tree: Tree, noise: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """The C library's private functions that begin a stack and call others: how a program or a thread starts."""
+    """The C library's private functions that begin a stack and call others: the start of a program or a thread."""
     unknown = pl.col("kind").is_in(_NATIVE) & pl.col("name").str.starts_with("[unknown]") & pl.col("module").str.contains(_BENEATH_ALL)
     nameless: NDArray[np.bool_] = tree.frames.select(unknown).to_series().to_numpy()[tree.frame]
     if not nameless.any():
@@ -128,7 +128,7 @@ def _nameless_start(tree: Tree, noise: NDArray[np.bool_]) -> NDArray[np.bool_]:
 
 
 def _kernel_below_cell(tree: Tree) -> NDArray[np.bool_]:
-    """The functions that lead from the start of a notebook's kernel to a recorded cell."""
+    """The functions between the start of a notebook's kernel and a recorded cell."""
     cell = (pl.col("kind") == int(Kind.PYTHON)) & pl.col("file").str.contains(_CELL_FILES)
     leads: NDArray[np.bool_] = tree.frames.select(cell).to_series().to_numpy()[tree.frame]
     if leads.any():
@@ -137,8 +137,8 @@ def _kernel_below_cell(tree: Tree) -> NDArray[np.bool_]:
 
 
 def _inside_driver(tree: Tree) -> NDArray[np.bool_]:
-    """Of each stretch of a GPU's driver the first function of its interface stays, or the first of all where none has a name. Functions
-    of the C library within a stretch stay too: they show the reason of the driver's wait."""
+    """In each run of a GPU driver's functions, all but the first function of its interface, or the first function if none has a name.
+    Functions of the C library within a run stay too: they show why the driver waits."""
     native, name, module = pl.col("kind").is_in(_NATIVE), pl.col("name"), pl.col("module")
     interface = name.str.contains(_DRIVER_API + r"(@.*)?$")
     driver = native & (module.str.contains(_DRIVER) | name.str.contains(_DRIVER_INSIDE))
@@ -155,7 +155,7 @@ def _inside_driver(tree: Tree) -> NDArray[np.bool_]:
 
 
 def is_noise(frames: pl.DataFrame) -> pl.Series:
-    """Functions that are noise wherever they stand."""
+    """True for functions that are always noise, wherever they are."""
     name, file, module = (pl.col(column) for column in ("name", "file", "module"))
     native = pl.col("kind").is_in(_NATIVE) & (
         name.str.contains(_CALLS + COMPILER_SUFFIX)

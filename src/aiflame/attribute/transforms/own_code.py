@@ -1,4 +1,5 @@
-"""Only the code that the program's author wrote: packages, libraries and the standard library fold into the line that called them."""
+"""Keeps only code that the program's author wrote: packages, libraries and the standard library are folded into the line that called
+them."""
 
 from __future__ import annotations
 
@@ -18,8 +19,8 @@ _SUFFIX = r"(\.(cpython|abi3|pypy)[\w.-]*)?\.so[\d.]*$"
 
 
 def packages(frames: pl.DataFrame) -> pl.Series:
-    """Of each frame the package or library whose code it is: `torch`, `json`, `libc`. "" for the program's own, and for frames that are no
-    code of a CPU. Native functions are the program's own where they lie in its executable."""
+    """The package or library of each frame's code: `torch`, `json`, `libc`. "" for the program's own code, and for frames that are not CPU
+    code. Native functions are the program's own if they are in its executable."""
     kind, module = pl.col("kind"), pl.col("module")
     python = kind.is_in(_PYTHON) & (module == "")
     native = kind.is_in(_NATIVE) & (module != "") & (pl.col("name") != GARBAGE_COLLECTOR)
@@ -37,15 +38,15 @@ def packages(frames: pl.DataFrame) -> pl.Series:
 
 
 def own_code(tree: Tree) -> Tree:
-    """Without the functions of packages: `[torch]` stands for the time of those that own code called into torch. Own functions that
-    a package calls back hang under the own function that called the package. The total stays."""
+    """Folds the functions of packages: `[torch]` has the time of all functions that own code called in torch. Own functions that a package
+    calls back are placed under the own function that called the package. The total stays."""
     names = packages(tree.frames)
     foreign = (names != "").to_numpy()[tree.frame]
     foreign[0] = False
     if not foreign.any():
         return tree
     above = nodes.nearest(tree.parent, ~foreign, strict=True).astype(np.int32)
-    # The outermost of a run of foreign functions is the one that own code called.
+    # The outermost function of a run of foreign functions is the one that own code called.
     first = nodes.nearest(tree.parent, foreign & ~foreign[np.maximum(tree.parent, 0)])
     labels = names.to_frame("name").with_columns(kind=tree.frames["kind"]).with_row_index("frame").filter(pl.col("name") != "")
     distinct = labels.unique("name", keep="first", maintain_order=True).with_row_index("label")

@@ -1,4 +1,4 @@
-"""Recursion merged: a function that calls itself, directly or through others, takes one place in a stack instead of many."""
+"""Merges recursion: a function that calls itself, directly or through others, takes one place in a stack instead of many."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from aiflame.attribute.tree import Tree
 from aiflame.profile.schema.kinds import Kind
 
 LONGEST_CYCLE = 6
-"""Functions in a cycle that is still seen as recursion."""
+"""The most functions in a cycle that is recognized as recursion."""
 _CODE = [int(Kind.PYTHON), int(Kind.C), int(Kind.CPP)]
 
 
 def merge_recursion(tree: Tree, longest: int = LONGEST_CYCLE) -> Tree:
-    """A run of calls that repeats itself at once (`a a`, `a b a b`, `a b c a b c` …) is merged into its first turn, again and again.
+    """Merges repeated calls: a run that repeats itself at once (`a a`, `a b a b`, `a b c a b c` …) is merged into its first turn.
 
-    Only such repeats: a function that appears twice with different callees between (`a b c a d`) is not recursion that a reader
-    would want gone.
+    A function that appears twice with different callees in between (`a b c a d`) is not merged.
     """
     code = tree.frames.select(pl.col("kind").is_in(_CODE)).to_series().to_numpy()[tree.frame]
-    # `place` is where a node's own value and callees go; a node that is not its own place goes away. `above` is a placed node's caller.
+    # `place` is the node to which a node's own value and callees move; a node that is not its own place is removed. `above` is the caller
+    # of a place.
     place = np.arange(len(tree), dtype=np.int32)
     above = tree.parent.copy()
-    # For each period p, how many frames up to here equal the one p callers above: p of them are a full repeat.
+    # For each period p, how many consecutive frames up to here equal the frame p callers above: p of them are a full repeat.
     repeats = np.zeros((longest + 1, len(tree)), dtype=np.uint8)
     for level in list(nodes.levels(tree.depths()))[1:]:
         caller = place[tree.parent[level]]

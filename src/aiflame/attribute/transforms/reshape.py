@@ -1,4 +1,4 @@
-"""The building blocks of transforms: removing nodes from a tree, with their values moving up or going away."""
+"""The building blocks of transforms: remove nodes from a tree, and move their values up or drop them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from aiflame.errors import AiflameError
 
 
 def hide_nodes(tree: Tree, hidden: Mask) -> Tree:
-    """Without the marked nodes: their callees hang under their callers, which take over their own values. The root stays."""
+    """Removes the marked nodes: their callees move to their callers, which also get their values. The root stays."""
     if not hidden[1:].any():
         return tree
     shown, place = without_nodes(tree, hidden)
@@ -23,7 +23,7 @@ def hide_nodes(tree: Tree, hidden: Mask) -> Tree:
 
 
 def without_nodes(tree: Tree, hidden: Mask) -> tuple[Tree, NDArray[np.int32]]:
-    """The tree without the marked nodes and without any metric; and for each old node the new one that takes over its values."""
+    """The tree without the marked nodes and without any metric; and for each old node the new one that gets its value."""
     shown = ~hidden
     shown[0] = True
     at = nodes.nearest(tree.parent, shown)
@@ -36,7 +36,7 @@ def without_nodes(tree: Tree, hidden: Mask) -> tuple[Tree, NDArray[np.int32]]:
 
 
 def subset(tree: Tree, kept: Mask, above: NDArray[np.int32], values: dict[str, NDArray[np.int64]]) -> Tree:
-    """The kept nodes, under the kept nodes `above` them (indices of the old tree; the root's is -1)."""
+    """The kept nodes, each under the kept node in `above` (an index of the old tree; the root's is -1)."""
     place = np.cumsum(kept, dtype=np.int32) - np.int32(1)
     parent = place[above[kept]]
     parent[0] = -1

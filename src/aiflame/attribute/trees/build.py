@@ -27,8 +27,8 @@ from aiflame.profile.tables.interface import Tables
 
 
 def tree(profile: Tables, metric: str | None = None, by: str = "code", detail: str | None = None, *, steady: bool = False) -> Tree:
-    """The calling-context tree of one metric, raw: every frame as recorded. Without a metric, the profile's own (`default_metric`);
-    without a detail, the metric's.
+    """The calling-context tree of one metric, with every frame as recorded. By default the metric is `default_metric`, and the detail is
+    the metric's.
 
     `by` is one of `groupings.OF_TREES`. `steady`: only work in steady steps (`meaning.steady`), without idle time.
     """
@@ -56,7 +56,7 @@ def tree(profile: Tables, metric: str | None = None, by: str = "code", detail: s
 
 
 def default_metric(profile: Tables) -> str:
-    """GPU time where kernels ran, else the first that the profile has, else CPU time."""
+    """GPU time if kernels ran, otherwise the first metric that the profile has, otherwise CPU time."""
     there = metrics(profile)
     if GPU_TIME.name in there and not is_empty(profile, "kernels"):
         return GPU_TIME.name
@@ -64,7 +64,7 @@ def default_metric(profile: Tables) -> str:
 
 
 def metrics(profile: Tables) -> list[str]:
-    """The metrics that the profile has values of. A damaged table counts as one with values: reading it reports the error."""
+    """The metrics for which the profile has values. A damaged table counts as having values: reading it reports the error."""
     try:
         clocks = set(profile.scan("cpu_samples").select(pl.col("clock").unique()).collect()["clock"])
     except AiflameError:

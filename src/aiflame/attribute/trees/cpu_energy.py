@@ -1,7 +1,7 @@
 """Divides the energy of CPU packages, and of the memory beside them, over CPU samples.
 
-Between two looks at a package its energy is divided by CPU time, over the samples of that time and other work of the machine's CPUs.
-Profiles do not record the package of a sample, so all samples get a part of each. Numbers are whole µJ.
+Between two readings of a package its energy is divided by CPU time, over the samples of that time and other work on the machine's CPUs.
+Profiles do not record the package of a sample, so every sample gets a part of each package. Numbers are whole µJ.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def cpu_energy_tree(profile: Tables, detail: str = "function", by: Prefix | None
 
 
 def _share_out(package: Looks, time_ns: Ints, run_ns: Ints, work: tuple[Ints, Ints]) -> tuple[Ints, int]:
-    """The energy of each sample (by time), and the remainder."""
+    """The energy of each sample (sorted by time), and the remainder."""
     edge, energy = package.time_ns, np.diff(package.energy)
     at = np.searchsorted(edge, time_ns, side="left") - 1  # a sample covers the time before it
     here = np.flatnonzero((at >= 0) & (at < len(energy)))
@@ -63,7 +63,7 @@ def _share_out(package: Looks, time_ns: Ints, run_ns: Ints, work: tuple[Ints, In
 
 
 def _busy(profile: Tables) -> tuple[Ints, Ints]:
-    """Moments, and how long all CPUs together had run until then, in ns."""
+    """Moments, and for each how long all CPUs together had run until then, in ns."""
     none = np.zeros(0, dtype=np.int64)
     series = profile.table("telemetry_series").filter(pl.col("source") == "cpu", pl.col("name").is_in(["user", "system"]))
     whole = series.filter(pl.col("device") == "")["series"].to_list()
@@ -85,7 +85,7 @@ def _busy(profile: Tables) -> tuple[Ints, Ints]:
 
 
 def _beside(tree: Tree, frame: Frame, values: Mapping[str, int]) -> Tree:
-    """The tree with one more frame on its root."""
+    """Adds a frame to the root of the tree."""
     return assemble(
         pl.concat([tree.frames, frame_table([frame])[1:]]),
         np.append(tree.parent, 0).astype(np.int32),

@@ -29,14 +29,14 @@ _FINER: Mapping[str, tuple[Callable[[Tables, pl.DataFrame], tuple[pl.DataFrame, 
     INSTRUCTION: (line_frames, instruction_frames),
     CALL_LINE: (line_frames,),
 }
-"""For each detail, the makers of frames inside of the innermost function, from the outermost."""
+"""For each detail, functions that make the frames inside of the innermost function, from the outermost."""
 
 
 def cpu_tree(
     profile: Tables, metric: Metric, detail: str = "function", by: Prefix | None = None, worth: pl.DataFrame | None = None
 ) -> Tree:
-    """The tree of the samples of one clock. `worth` (process, id, and a column of the metric's name): the values of samples of CPU time
-    instead of their time. `detail` is one of `metrics.DETAILS`. `by`: frames between the process and the code; without code, only the
+    """The tree of the samples of one clock. `worth` (process, id, and a column with the metric's name): values of samples that replace
+    their CPU time. `detail` is one of `metrics.DETAILS`. `by`: frames between the process and the code; if it is without code, only the
     innermost function of the code is left."""
     profile = Analysis.of(profile)
     trie = functions(profile)

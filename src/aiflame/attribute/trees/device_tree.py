@@ -1,7 +1,7 @@
 """Device metrics by code: process → thread → the functions that launched → `-` → kernel or copy → frames inside the kernel.
 
-GPU time and bytes are exact: each record names its launch. Samples, and time inside kernels, are divided (`gpu_samples`), and so are energy
-(`gpu_energy`) and values of hardware counters (`counters.shares`).
+GPU time and bytes are exact: each record names its launch. Samples, and time inside kernels, are divided (`devices/samples`), and so are
+energy (`energy/gpu_energy`) and values of hardware counters (`counters/shares`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from aiflame.attribute.arrays.types import Ints
 from aiflame.attribute.counters.metric_sums import NOT_OURS, counted_of_sites
 from aiflame.attribute.counters.names import COUNTED
 from aiflame.attribute.devices.idle import IDLE, idle
-from aiflame.attribute.devices.places import NO_LAUNCH_FRAME, add_inside, family_nodes, item_nodes, launched_at, stand_alone
+from aiflame.attribute.devices.places import NO_LAUNCH_FRAME, add_inside, family_nodes, frames_on_process, item_nodes, launched_at
 from aiflame.attribute.devices.samples import DRIVER, Samples, elsewhere, samples
 from aiflame.attribute.devices.scopes import SCOPED, Scopes, scopes
 from aiflame.attribute.devices.work import Work, work
@@ -39,10 +39,10 @@ DIVIDED = ", divided inside kernels by their samples"
 
 
 def time_tree(profile: Tables, detail: str = "function", by: Prefix | None = None) -> Tree:
-    """GPU time, and the time that devices were idle. Frames inside a kernel get their part of the kernel's time by samples, or by recorded
-    scopes where the kernel has them.
+    """GPU time, and idle time of devices. Frames inside a kernel get parts of its time by samples, or by recorded scopes if the kernel has
+    some.
 
-    `by`: frames between the process and the code, or in its place."""
+    `by`: frames between the process and the code, or in place of the code."""
     plan = _Plan.of(profile, by)
     resting = idle(plan.gpu_work, profile.table("processes"))
     return _whole_tree(
@@ -75,8 +75,8 @@ def counters_tree(profile: Tables, metric: Metric, detail: str = "function", by:
 
 
 def _whole_tree(plan: _Plan, metric: Metric, measured: Ints, resting: pl.DataFrame, detail: str, recorded: Scopes | None = None) -> Tree:
-    """A metric of whole kernels and copies (`measured`: of each site), and its idle values (`resting`: process, device, name, value).
-    `recorded`: the scopes that divide it inside kernels that have some."""
+    """A metric of whole kernels and copies (`measured`: for each site), and its idle values (`resting`: process, device, name, value).
+    `recorded`: scopes that divide it inside the kernels that have some."""
     profile, gpu_work = plan.profile, plan.gpu_work
     builder = TreeBuilder()
     divided = plan.split_over_ops(gpu_work.sites, measured)
@@ -103,7 +103,7 @@ def _whole_tree(plan: _Plan, metric: Metric, measured: Ints, resting: pl.DataFra
         lines = add_inside(builder, profile, sampled.points, place[row], sampled.placed["point"].to_numpy()[which], detail)
         metric = replace(metric, label=metric.label + DIVIDED) if len(lines) else metric
         inner, inner_value = np.concatenate([inner, lines]), np.concatenate([inner_value, by_samples])
-    idle_nodes = stand_alone(builder, plan.trie, resting, dict.fromkeys(resting["name"].unique(), Kind.GPU_IDLE))
+    idle_nodes = frames_on_process(builder, plan.trie, resting, dict.fromkeys(resting["name"].unique(), Kind.GPU_IDLE))
     if resting["value"].sum() and metric.name not in COUNTED:
         metric = replace(metric, label=metric.label + WITH_IDLE)
     values = np.concatenate([value, inner_value, resting["value"].to_numpy()])
@@ -117,7 +117,7 @@ def _whole_tree(plan: _Plan, metric: Metric, measured: Ints, resting: pl.DataFra
 
 
 def _beside(profile: Tables, gpu_work: Work) -> dict[Metric, Ints]:
-    """OF_LIMITS of each site, where counters were recorded."""
+    """The values of OF_LIMITS for each site, if counters were recorded."""
     if not has_limits(profile):
         return {}
     values = of_sites(profile, gpu_work) | {"waited": waited(gpu_work)}
@@ -137,7 +137,7 @@ def bytes_tree(profile: Tables, by: Prefix | None = None) -> Tree:
 
 
 def samples_tree(profile: Tables, metric: Metric, detail: str = "instruction", by: Prefix | None = None) -> Tree:
-    """Samples of warps. Dropped ones and those in the driver's kernels stand for themselves, under their process."""
+    """Samples of warps. Lost samples and those in the driver's kernels have frames of their own, under their process."""
     plan = _Plan.of(profile, by)
     trie, gpu_work = plan.trie, plan.gpu_work
     latency = metric.name == GPU_LATENCY.name
@@ -152,7 +152,7 @@ def samples_tree(profile: Tables, metric: Metric, detail: str = "instruction", b
     place = add_inside(builder, profile, sampled.points, place, sampled.placed["point"].to_numpy()[which], detail)
 
     lost = sampled.unplaced.with_columns(name=pl.col("why"))
-    ended = stand_alone(builder, trie, lost, dict.fromkeys(lost["why"].unique(), Kind.UNATTRIBUTED))
+    ended = frames_on_process(builder, trie, lost, dict.fromkeys(lost["why"].unique(), Kind.UNATTRIBUTED))
     kernel = lost.join(sampled.points.with_row_index("point"), on="point", how="left", maintain_order="left")
     kernel = kernel.select(pl.col("function").alias("name"), "device", "called", kind=pl.lit(int(Kind.GPU_KERNEL), pl.UInt8))
     forest, node = item_nodes(profile, kernel)
@@ -162,7 +162,7 @@ def samples_tree(profile: Tables, metric: Metric, detail: str = "instruction", b
     others = elsewhere(profile).with_columns(name=pl.col("why"))
     others = others.clear() if latency else others
     kinds = {name: Kind.GPU_KERNEL if name == DRIVER else Kind.UNATTRIBUTED for name in others["why"].unique()}
-    places = np.concatenate([place, ended, stand_alone(builder, trie, others, kinds)])
+    places = np.concatenate([place, ended, frames_on_process(builder, trie, others, kinds)])
     values = np.concatenate([value, lost["value"].to_numpy(), others["value"].to_numpy()])
     return builder.finish((metric,), {metric.name: (places, values)})
 
@@ -197,11 +197,11 @@ class _Plan:
         return _Plan(profile, trie, gpu_work, by, meaning.forests, meaning.compiled)
 
     def split_over_ops(self, sites: pl.DataFrame, value: Ints) -> SplitOverOps:
-        """Sites of kernels that a compiler fused, divided over the ops they were fused from."""
+        """Divides sites of kernels that a compiler fused over their ops."""
         return split_over_ops(sites, value, self.compiled, self.forests)
 
     def sites(self, builder: TreeBuilder, sites: pl.DataFrame, forests: Mapping[str, Forest]) -> NodeIds:
-        """Where each site's kernel or copy stands."""
+        """The node of each site's kernel or copy."""
         process, thread = (sites[name].to_numpy().astype(np.int64) for name in ("process", "thread"))
         place = builder.add(np.zeros(len(sites), dtype=np.int64), self.trie.owners(), 1 + process)
         if self.by is not None:
@@ -214,6 +214,6 @@ class _Plan:
 
 
 def _shared_out(sampled: Samples, took: Ints) -> tuple[Ints, Ints]:
-    """The values of sampled sites, divided by samples: the site and the value of each row of `sampled.placed`."""
+    """Divides the values of sampled sites by their samples: the site and the value for each row of `sampled.placed`."""
     site = sampled.placed["site"].to_numpy()
     return site, scaled(site, sampled.placed["value"].to_numpy(), took[site])

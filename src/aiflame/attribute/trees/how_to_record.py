@@ -1,4 +1,4 @@
-"""Why a profile lacks something, and how to record it: one line for each, for a person."""
+"""Explains why a profile lacks something, and how to record it: a line for each, for people."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from aiflame.profile.schema.enums import GpuApi
 from aiflame.profile.tables.interface import OpenedProfile, Tables
 
 LONGER = "record it for longer, with a higher --cpu-rate, or with --wall"
-"""Advice for a profile that has nothing at all."""
+"""Advice for a profile without any data."""
 
 
 def how_to_record(profile: Tables, metric: str) -> str:
@@ -41,7 +41,7 @@ def how_to_sample(profile: OpenedProfile, kernel: str) -> str:
 
 
 def is_empty(profile: Tables, table: str) -> bool:
-    """A damaged table counts as one with values."""
+    """True if the table has no rows. A damaged table counts as having some."""
     try:
         return profile.scan(table).head(1).collect().is_empty()
     except AiflameError:

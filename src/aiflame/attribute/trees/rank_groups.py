@@ -54,7 +54,7 @@ def by_rank(tree: Tree, profile: Tables) -> Tree:
 
 
 def rank_forest(profile: Tables) -> tuple[Forest, NDArray[np.int64]]:
-    """The same as a forest, and the node of each process."""
+    """The frames of `by_rank` as a forest, and the node of each process."""
     processes = _RankedProcesses.of(profile)
     frames, parent = [Frame(_called(rank), Kind.PROCESS) for rank in processes.ranks], [-1] * len(processes.ranks)
     place = []
@@ -70,7 +70,7 @@ def rank_forest(profile: Tables) -> tuple[Forest, NDArray[np.int64]]:
 
 
 def grouped_by_rank(profile: Tables, forests: Mapping[str, Forest], sites: pl.DataFrame) -> tuple[Mapping[str, Forest], pl.DataFrame]:
-    """Adds the segment `rank` to facts: for each site its node, by its node of `process`. Where there are no ranks, nothing is added."""
+    """Adds the segment `rank`: for each site its node, from its node of `process`. If there are no ranks, nothing is added."""
     if not has_ranks(profile):
         return forests, sites
     forest, node = rank_forest(profile)
@@ -80,17 +80,17 @@ def grouped_by_rank(profile: Tables, forests: Mapping[str, Forest], sites: pl.Da
 
 @dataclass(frozen=True, slots=True)
 class _RankedProcesses:
-    """The rank of each process, in their order."""
+    """The rank of each process, in the order of processes."""
 
     names: list[str]
-    """as trees without this grouping have them"""
+    """names of processes, as in trees without this grouping"""
     plain: list[str]
-    """without the rank"""
+    """names without the rank"""
     rank: list[int]
     main: list[bool]
-    """The rank's first process, for which the rank's frame stands."""
+    """True for the first process of a rank, which the rank's frame stands for."""
     ranks: list[int]
-    """all there are, sorted"""
+    """all ranks, sorted"""
 
     @staticmethod
     def of(profile: Tables) -> _RankedProcesses:

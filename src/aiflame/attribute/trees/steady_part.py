@@ -1,4 +1,4 @@
-"""The part of a tree that lies in steady steps."""
+"""The part of a tree that belongs to steady steps."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""A profile's folder: the door that opens its files, and those of its files that are no tables. Standard library alone."""
+"""A profile's folder: the door that opens its files, and those files that are not tables. Standard library alone."""

@@ -1,6 +1,7 @@
-"""Opens, lists and removes one name at a time below the descriptor of a folder, for `door.py`. Standard library alone.
+"""Opens, lists and removes one name at a time in a folder that is given by its descriptor; `door.py` is built on it. Standard library
+alone.
 
-No link is followed. A file's kind is checked before it is opened and again afterwards.
+No link is followed. The kind of a file is checked before it is opened and again afterwards.
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ _FILE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _NEW = os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 MOST_ENTRIES = 4_000_000
 _DEEPEST = 16
-"""Folders in folders: a profile of ranks has five."""
+"""The deepest nesting of folders; a profile of ranks has five levels."""
 _LONGEST_NAME = 255
-"""Bytes: NAME_MAX of Linux."""
+"""In bytes: Linux's NAME_MAX."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +32,7 @@ class Entry:
     """An entry of a folder, as it was when it was listed; a link itself, not its target."""
 
     names: tuple[str, ...]
-    """The path to it, below the folder that was asked."""
+    """The entry's path below the listed folder."""
     status: os.stat_result
 
     @property
@@ -52,7 +53,7 @@ class Entry:
 
 
 def component(name: str, folder: Path) -> str:
-    """The name of one entry of a folder, checked: a profile may contain any text as a name."""
+    """A name that is safe to use as one component of a path. Error for any other: a profile may contain any text as a name."""
     try:
         plain = 0 < len(os.fsencode(name)) <= _LONGEST_NAME and not {"/", "\0"} & set(name) and name not in (".", "..")
     except UnicodeEncodeError:
@@ -74,7 +75,7 @@ def open_folder(name: str, parent: int, path: Path) -> int:
 
 
 def open_file(name: str, access: int, folder: int, path: Path) -> int | None:
-    """None for a folder. The file's kind is checked before it is opened, too: opening a device may have effects."""
+    """None if it is a folder. The file's kind is checked before it is opened, because opening a device may have effects."""
     status = os.stat(name, dir_fd=folder, follow_symlinks=False)
     if stat.S_ISDIR(status.st_mode):
         return None
@@ -92,20 +93,20 @@ def open_file(name: str, access: int, folder: int, path: Path) -> int | None:
 
 
 def is_all_in(folder: int, name: str, status: os.stat_result) -> bool:
-    """Whether it is a regular file that has no name outside the folder: `write_once` gives it a second one for a moment, and for good if it
-    is killed then."""
+    """True for a regular file that has no name outside the folder. (`write_once` gives a file a second name for a moment, which stays if
+    the process is killed then.)"""
     if not stat.S_ISREG(status.st_mode):
         return False
     if status.st_nlink <= 1 or _names_in(folder, status) >= status.st_nlink:
         return True
-    now = os.stat(name, dir_fd=folder, follow_symlinks=False)  # the second name may have gone meanwhile
+    now = os.stat(name, dir_fd=folder, follow_symlinks=False)  # the second name may have been removed meanwhile
     return now.st_ino == status.st_ino and stat.S_ISREG(now.st_mode) and now.st_nlink <= 1
 
 
 def _names_in(folder: int, status: os.stat_result) -> int:
     own = os.open(".", FOLDER, dir_fd=folder)
     try:
-        return sum(entry.inode() == status.st_ino for entry in os.scandir(own))  # a folder lies in one file system
+        return sum(entry.inode() == status.st_ino for entry in os.scandir(own))  # a folder never spans two file systems
     finally:
         os.close(own)
 
@@ -125,7 +126,7 @@ def _kind(mode: int) -> str:
 
 
 def opened_new_folder(name: str, parent: int | None) -> int:
-    """Opens a folder that was just made, and gives it to its owner alone regardless of the umask."""
+    """Opens a folder that was just made, and sets its permissions so that only its owner can use it, whatever the umask."""
     try:
         descriptor = os.open(name, FOLDER, dir_fd=parent)
     except PermissionError:  # the umask took the owner's own permissions
@@ -152,7 +153,7 @@ def listed(folder: int, names: tuple[str, ...], path: Path) -> list[Entry]:
 
 
 def names_in(folder: int, path: Path) -> list[str]:
-    own = os.open(".", FOLDER, dir_fd=folder)  # where a listing stands belongs to the open file, which others may be reading, too
+    own = os.open(".", FOLDER, dir_fd=folder)  # the position of a listing belongs to the open file, which other threads may be reading, too
     try:
         names = [entry.name for entry in itertools.islice(os.scandir(own), MOST_ENTRIES + 1)]
     finally:

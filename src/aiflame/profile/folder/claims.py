@@ -1,9 +1,10 @@
-"""Which profiles this user recorded on this machine: files beside a profile are read only while such a one is completed. Standard library
-alone.
+"""Claims that prove that this user recorded a profile on this machine. Only such a profile may, when it is completed, have files outside of
+it read. Standard library alone.
 
 A profile's host and user can be forged. So the recorder writes a claim into the user's state folder, which nobody else can write: the
-profile's random id, and the folder that it was recorded into. Before it completes a profile, aiflame checks for a claim on that very
-folder. A claim is withdrawn when its profile is complete, so that a profile that went through other hands proves nothing later.
+profile's random id, and the folder that it was recorded into. Before aiflame completes a profile, it checks for a claim on that very
+folder. A claim is withdrawn when its profile is complete, so that it proves nothing about a profile that other people may have changed
+since.
 """
 
 from __future__ import annotations
@@ -24,10 +25,10 @@ _ID = r"[0-9a-f]{32}"
 _CLAIMS = "recordings"
 _LARGEST = 4096
 _OLDEST_S = 90 * 86_400
-"""A claim of a profile that nobody opened for so long is forgotten."""
+"""Older claims, of profiles that nobody has opened since, are removed."""
 
 _of_this_process: dict[str, dict[str, object]] = {}
-"""Claims of this process: they hold also where no state folder can be written."""
+"""Claims of this process. They are valid even where no state folder can be written."""
 
 
 def new_id() -> str:
@@ -35,7 +36,8 @@ def new_id() -> str:
 
 
 def claim(profile: Folder, identity: str) -> bool:
-    """This process records into the folder `profile`. False when only this process can prove it later: no state folder can be written."""
+    """Claims that this process records into the folder `profile`. False if only this process can prove it, because no state folder can be
+    written."""
     try:
         written = _identity(profile)
     except OSError:
@@ -52,7 +54,7 @@ def claim(profile: Folder, identity: str) -> bool:
 
 
 def proven(profile: Folder, identity: str) -> bool:
-    """Whether this user recorded into this very folder, on this machine, and it has not been complete since."""
+    """True if this user recorded into this very folder on this machine, and the profile has not been complete since."""
     if not re.fullmatch(_ID, identity):
         return False
     try:
@@ -71,7 +73,7 @@ def proven(profile: Folder, identity: str) -> bool:
 
 
 def withdraw(identity: str) -> None:
-    """The profile of that id is complete: it needs nothing of this machine any more."""
+    """Removes the claim of a profile that is complete and needs nothing more from this machine."""
     if not re.fullmatch(_ID, identity):
         return
     _of_this_process.pop(identity, None)
@@ -81,7 +83,7 @@ def withdraw(identity: str) -> None:
 
 
 def _identity(profile: Folder) -> dict[str, object]:
-    """Which folder it is. A copy is another one; one that was renamed is the same. Error when others could write into it."""
+    """Identifies the folder itself: a copy has another identity, a renamed folder keeps it. Error when other users could write into it."""
     status = profile.status()
     if status.st_uid != os.geteuid() or status.st_mode & 0o022:
         raise PermissionError("others can write into the profile")
@@ -90,7 +92,7 @@ def _identity(profile: Folder) -> dict[str, object]:
 
 @contextlib.contextmanager
 def _claims(*, make: bool = False) -> Iterator[int]:
-    """The descriptor of the folder with the claims. OSError when there is none that is this user's alone."""
+    """The descriptor of the folder with the claims. OSError if none belongs to this user alone."""
     path = _state_folder()
     if make:
         path.mkdir(0o700, parents=True, exist_ok=True)
@@ -119,7 +121,7 @@ def _state_folder() -> Path:
 
 
 def _own(descriptor: int) -> int:
-    """The folder, made its owner's alone; error when that is somebody else."""
+    """Makes the folder accessible to its owner alone; error if somebody else owns it."""
     try:
         status = os.fstat(descriptor)
         if status.st_uid != os.geteuid():

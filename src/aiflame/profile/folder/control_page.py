@@ -25,7 +25,7 @@ _PLACED: dict[str, tuple[Column, int]] = {column.name: (column, offset) for colu
 
 
 class ControlPage:
-    """The mapped page. A field that is set is seen by every process at once; each is one aligned store."""
+    """The mapped page. Each field is set by one aligned store, which every process sees at once."""
 
     def __init__(self, memory: mmap.mmap) -> None:
         self._memory = memory
@@ -45,7 +45,8 @@ class ControlPage:
         gpu_counters: int = 0,
         recorder_pid: int | None = None,
     ) -> ControlPage:
-        """A new page in state RECORDING. It appears whole, and written to, so that a store into it cannot meet a full disk."""
+        """A new page in state RECORDING. The file appears complete, and its block on the disk is allocated, so that a store into it cannot
+        fail on a full disk."""
         values = {
             "magic": _MAGIC,
             "format": FORMAT,
@@ -68,7 +69,7 @@ class ControlPage:
 
     @staticmethod
     def open(profile: Folder) -> ControlPage:
-        """The page that all share, to read and to write."""
+        """Maps the page that all processes share, for reading and writing."""
         try:
             with profile.existing(FILE_NAME) as file:
                 return _mapped(profile, file, mmap.ACCESS_WRITE)
@@ -77,7 +78,7 @@ class ControlPage:
 
     @staticmethod
     def look(profile: Folder) -> ControlPage:
-        """The page of a profile that may not be ours to write to."""
+        """Reads the page of a profile that we may not be able to write to."""
         with profile.file(FILE_NAME) as file:
             return _mapped(profile, file, mmap.ACCESS_READ)
 
@@ -101,7 +102,7 @@ class ControlPage:
         self._set("max_bytes", limit)
 
     def take(self, size: int) -> bool:
-        """Reserves room for the recorder's own files: the processes get that much less. False: there is none left."""
+        """Reserves room for the recorder's own files; the processes have that much less. False: there is no room left."""
         with self._taking:
             if self.max_bytes and self.used_bytes + size >= self.max_bytes:
                 return False
@@ -115,7 +116,7 @@ class ControlPage:
 
     @property
     def stop_reason(self) -> StopReason:
-        """Why a process stopped recording; a value that we do not know counts as IO_ERROR."""
+        """Why a process stopped recording; an unknown value counts as IO_ERROR."""
         reason = self._get("stop_reason")
         return StopReason(reason) if reason in list(StopReason) else StopReason.IO_ERROR
 

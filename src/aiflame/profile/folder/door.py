@@ -1,8 +1,8 @@
 """The one place that opens files of a profile, for reading and for writing. Standard library alone.
 
-A profile may come from a stranger. So its folder is held by a descriptor, and everything in it is opened from there, one component of
-its path at a time. No link is followed; only folders, and regular files without a second name, are opened; new files are
-written under a random name and renamed. `Folder.path` is for messages alone.
+A profile may come from a stranger. So its folder is held by a descriptor, and every file in it is opened from there, one component of its
+path at a time. No link is followed; only folders, and regular files without a second name, are opened; new files are written under a random
+name and renamed. `Folder.path` is for messages alone.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ class Folder:
 
     @staticmethod
     def new(path: str | Path) -> Folder:
-        """A folder that is made, for its owner alone. FileExistsError when there is one."""
+        """A new folder that only its owner can use. FileExistsError if there is one already."""
         Path(path).mkdir(0o700)
         return Folder(_Held(below.opened_new_folder(str(path), None), Path(path)))
 
     @property
     def path(self) -> Path:
-        """How it is called in messages. Never open it."""
+        """The path for messages. Never open it."""
         return self._held.path.joinpath(*self._names)
 
     @property
@@ -58,7 +58,7 @@ class Folder:
         return Folder(self._held, (*self._names, *(below.component(name, self.path) for name in names)))
 
     def held(self) -> Folder:
-        """The same folder by a descriptor of its own, for callers that open many files in it. FileNotFoundError when it is missing."""
+        """The same folder, held by a descriptor, for callers that open many files in it. FileNotFoundError if it is missing."""
         with self._opened() as here:
             return Folder(_Held(os.dup(here), self.path))
 
@@ -67,7 +67,7 @@ class Folder:
             return os.fstat(here)
 
     def writable(self) -> bool:
-        """Whether this process may make files in it, by its permissions and by how it is mounted."""
+        """True if this process can create files in it: its permissions and its mount allow that."""
         with self._opened() as here:
             return os.access(".", os.W_OK | os.X_OK, dir_fd=here, effective_ids=True)
 
@@ -84,13 +84,13 @@ class Folder:
         return (entry := self.entry(*names)) is not None and entry.is_folder
 
     def entries(self) -> list[Entry]:
-        """Its entries, by name; none when it does not exist."""
+        """Its entries, by name; none if it does not exist."""
         with self._reading(), self._opened() as here:
             return below.listed(here, (), self.path)
         return []
 
     def names(self) -> list[str]:
-        """The names of its entries, in no order; does not read their status."""
+        """The names of its entries, in any order, without their status."""
         with self._reading(), self._opened() as here:
             return below.names_in(here, self.path)
         return []
@@ -125,7 +125,8 @@ class Folder:
             yield file
 
     def read(self, *names: str, limit: int) -> bytes | None:
-        """The file's content; None when it is missing. Error when it has more than `limit` bytes. Takes memory for the content alone."""
+        """The file's content; None when it is missing. Error when it has more than `limit` bytes. Allocates no more than the content
+        needs."""
         with self.file(*names) as file:
             if file is None:
                 return None
@@ -136,28 +137,28 @@ class Folder:
         return data
 
     def make_folder(self, name: str) -> Folder:
-        """The folder of that name, which may exist."""
+        """The folder of that name, which is made if it does not exist."""
         with contextlib.suppress(FileExistsError):
             return self.new_folder(name)
         with self._opened(name):
             return self.folder(name)
 
     def new_folder(self, name: str) -> Folder:
-        """FileExistsError when there is something of that name."""
+        """A new folder. FileExistsError if the name is taken."""
         with self._opened() as here:
             os.mkdir(below.component(name, self.path), 0o700, dir_fd=here)
             os.close(below.opened_new_folder(name, here))
         return self.folder(name)
 
     def new_file(self, name: str) -> io.FileIO:
-        """A file to write to under its own name, piece by piece. FileExistsError when there is something of that name."""
+        """A file to write piece by piece under its final name. FileExistsError if the name is taken."""
         with self._opened() as here:
             return io.FileIO(below.new_file(below.component(name, self.path), os.O_WRONLY | os.O_APPEND, here), "wb")
 
     @contextlib.contextmanager
     def create(self, name: str, *, durable: bool = True) -> Iterator[BinaryIO]:
-        """The file appears, whole and on the disk, when the block has ended; if the block fails, an older file stays. Without
-        `durable` it does not wait for the disk."""
+        """The file appears, complete and on the disk, when the block has ended; if the block fails, an older file stays. With
+        `durable=False` it does not wait for the disk."""
         with self._opened() as here:
             partial = f"{below.component(name, self.path)}.{os.urandom(8).hex()}.partial"
             descriptor = below.new_file(partial, os.O_WRONLY, here)
@@ -184,7 +185,7 @@ class Folder:
             file.write(data)
 
     def write_once(self, name: str, data: bytes) -> bool:
-        """False when there is something of that name; else the file appears whole. Of several who write at once, one does."""
+        """False if the name is taken; otherwise the file appears complete. If several processes do this at once, one of them succeeds."""
         with self._opened() as here:
             partial = f"{below.component(name, self.path)}.{os.urandom(8).hex()}.partial"
             with os.fdopen(below.new_file(partial, os.O_WRONLY, here), "wb") as file:
@@ -204,32 +205,32 @@ class Folder:
         return True
 
     def rename(self, name: str, new: str) -> None:
-        """Replaces a file, or an empty folder, of the new name."""
+        """Renames an entry; replaces a file, or an empty folder, that has the new name."""
         with self._opened() as here:
             os.rename(below.component(name, self.path), below.component(new, self.path), src_dir_fd=here, dst_dir_fd=here)
 
     def remove(self, name: str) -> None:
-        """Removes a file, if it is there; of a link, not its target."""
+        """Removes a file, if it exists; a link itself, not its target."""
         with contextlib.suppress(FileNotFoundError), self._opened() as here:
             os.unlink(below.component(name, self.path), dir_fd=here)
 
     def remove_tree(self, name: str) -> None:
-        """Removes a folder with all its entries, or a file, if it is there; of links, not their targets."""
+        """Removes a folder with all its entries, or a file, if it exists; links themselves, not their targets."""
         with contextlib.suppress(FileNotFoundError), self._opened() as here:
             below.remove_below(here, (below.component(name, self.path),), self.path)
 
     def touch(self) -> None:
-        """Now is the last time that it was changed."""
+        """Sets its time of modification to now."""
         with self._opened() as here:
             os.utime(here)
 
     def sync(self) -> None:
-        """Which names it has is on the disk when this returns."""
+        """Waits until the names in the folder are on the disk."""
         with self._opened() as here:
             os.fsync(here)
 
     def sync_tree(self) -> None:
-        """The folder and all that lies in it is on the disk when this returns."""
+        """Waits until the folder and everything in it is on the disk."""
         for entry in self.walk():
             if entry.is_folder:
                 self.folder(*entry.names).sync()
@@ -240,7 +241,7 @@ class Folder:
         self.sync()
 
     def lock_file(self, name: str) -> int:
-        """The descriptor of a file to lock, which is made if need be. The caller closes it."""
+        """The descriptor of a lock file, which is made if it is missing. The caller closes it."""
         with self._opened() as here:
             with contextlib.suppress(FileExistsError):
                 return below.new_file(below.component(name, self.path), os.O_RDWR, here)
@@ -251,7 +252,8 @@ class Folder:
 
     @contextlib.contextmanager
     def locked(self, name: str) -> Iterator[None]:
-        """Held by one at a time, across threads and processes; waits. A holder that dies lets go."""
+        """Holds the lock of that name, across threads and processes; waits for another holder. The kernel releases it if the holder
+        dies."""
         descriptor = self.lock_file(name)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -286,7 +288,7 @@ class Folder:
 
     @contextlib.contextmanager
     def _reading(self, *names: str) -> Iterator[None]:
-        """Ignores missing files; turns any other failure into an error for people."""
+        """Ignores missing files; raises any other failure as an error for people."""
         try:
             yield
         except OSError as error:
@@ -302,9 +304,9 @@ class Folder:
 
 
 def refuse_foreign_entries(profile: Folder) -> None:
-    """Error when the profile has anything that no recorder makes: a link, a device, a pipe, a socket, a file with a second name, or an
-    entry of another user. (Spools in root's profile may belong to others: root's programs may have become other users.) Commands call
-    this before they write into a profile for the first time."""
+    """Error if the profile contains an entry that no recorder makes: a link, a device, a pipe, a socket, a file with a second name, or an
+    entry of another user. (Spools in root's profile may belong to others: root's programs may have become other users.) Commands call this
+    before they write into a profile for the first time."""
     owner = profile.status().st_uid
     for number, entry in enumerate(profile.walk()):
         path = profile.path.joinpath(*entry.names)
@@ -319,11 +321,11 @@ def refuse_foreign_entries(profile: Folder) -> None:
 
 
 class _Held:
-    """A descriptor, closed with the last folder that is reached through it."""
+    """A descriptor that is closed with the last folder that was opened through it."""
 
     def __init__(self, descriptor: int, path: Path) -> None:
         self.descriptor, self.path = descriptor, path
 
-    def __del__(self, close: object = os.close) -> None:  # a default argument: names of a module may be gone when the interpreter ends
+    def __del__(self, close: object = os.close) -> None:  # a default argument: globals may be gone when the interpreter ends
         assert callable(close)
         close(self.descriptor)

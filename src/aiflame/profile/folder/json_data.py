@@ -9,9 +9,10 @@ _SEPARATORS = (b",", b"[", b"{")
 
 
 def parse(data: bytes, *, most_values: int) -> object:
-    """ValueError when it is no JSON, nests deeper than any of ours, or may have more than `most_values` values.
+    """ValueError if it is not JSON, nests deeper than our own files, or may have more than `most_values` values.
 
-    A few bytes of JSON become objects of a hundred: so values are counted before they are made. Separators in texts count, too.
+    A few bytes of JSON become objects of a hundred bytes, so values are counted before they are created. Separators within texts are
+    counted, too.
     """
     if sum(data.count(separator) for separator in _SEPARATORS) > most_values:
         raise ValueError("too many values")

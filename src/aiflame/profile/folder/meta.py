@@ -21,7 +21,7 @@ DAMAGED = "meta.json is missing or damaged: command, host and options are unknow
 
 _LARGEST = 16 << 20
 _MOST_VALUES = 1 << 18
-"""Arguments of the command, options and notes, all together."""
+"""Of the command's arguments, options and notes together."""
 Option = str | int | float | bool | None
 
 
@@ -44,7 +44,7 @@ class Host:
 
 @dataclass(frozen=True, slots=True)
 class Clocks:
-    """The same moment on three clocks, in nanoseconds."""
+    """One moment on three clocks, in nanoseconds."""
 
     monotonic_ns: int = 0
     raw_ns: int = 0
@@ -57,12 +57,12 @@ class Clocks:
 
 @dataclass(frozen=True, slots=True)
 class Recorder:
-    """The recording process. A process id is used again sooner or later; together with the start time it is unique."""
+    """The recording process. Process ids are used again; with the start time the pair is unique."""
 
     pid: int = 0
     start_ticks: int = 0
     namespace: str = ""
-    """of process ids: in another, `pid` means nothing"""
+    """the namespace of process ids in which `pid` is valid"""
 
     @staticmethod
     def this() -> Recorder:
@@ -75,13 +75,13 @@ class Recorder:
 
 @dataclass(frozen=True, slots=True)
 class JobRank:
-    """Where a recorder stands in a parallel job, by its launcher's variables."""
+    """The recorder's rank in a parallel job, from its launcher's variables."""
 
     rank: int = 0
     size: int = 0
     """0: unknown"""
     local_rank: int = -1
-    """on its host; -1: unknown"""
+    """rank among those on this host; -1: unknown"""
     launcher: str = ""
     job: str = ""
     """`job.Job.name`"""
@@ -91,7 +91,7 @@ class JobRank:
 class Meta:
     format: int = FORMAT
     version: str = ""
-    """of aiflame"""
+    """version of aiflame that recorded"""
     command: tuple[str, ...] = ()
     host: Host = field(default_factory=Host)
     recorder: Recorder = field(default_factory=Recorder)
@@ -99,17 +99,17 @@ class Meta:
     started: Clocks = field(default_factory=Clocks)
     ended: Clocks | None = None
     exit_status: int | None = None
-    """of the command; negative: the signal that ended it; None: unknown"""
+    """exit status of the command; negative: the signal that ended it; None: unknown"""
     degraded: tuple[str, ...] = ()
     """failures to record or read something, one line each"""
     cpu_ns: int = 0
-    """CPU time of the command and of all that it waited for, by the system's account; 0: unknown"""
+    """CPU time of the command and of all processes that it waited for, from the operating system; 0: unknown"""
     complete: bool = False
     """the recorder saw the end; False after a crash of the recorder"""
     job_rank: JobRank | None = None
-    """of the recorder; None: it was started by no launcher, or for a job of one rank"""
+    """None: no launcher started the recorder, or the job has one rank"""
     id: str = ""
-    """random, of this recording (`claims.py`)"""
+    """random id of this recording (`claims.py`)"""
 
     def with_notes(self, *notes: str) -> Meta:
         return replace(self, degraded=tuple(dict.fromkeys((*self.degraded, *notes))))
@@ -118,7 +118,7 @@ class Meta:
         profile.write(FILE_NAME, self._text())
 
     def put(self, profile: Folder) -> None:
-        """The same while the recording is not sealed: a power failure may take it."""
+        """Writes it while the recording is not sealed, without waiting for the disk: a power failure may lose it."""
         profile.put(FILE_NAME, self._text())
 
     def _text(self) -> bytes:
@@ -126,7 +126,7 @@ class Meta:
 
     @staticmethod
     def read(profile: Folder) -> Meta:
-        """A damaged file gives a Meta that says so; one of a newer format is an error."""
+        """A damaged file gives a Meta with a note about it; a file of a newer format is an error."""
         from aiflame.profile.folder.typed_json import parse_as
 
         try:
@@ -152,7 +152,8 @@ def boot_id() -> str:
 
 
 def pid_namespace() -> str:
-    """The namespace of process ids: within it, and until the next boot, they mean the same as ours."""
+    """The namespace of process ids. Until the next boot, a process id from a recording in the same namespace means the same process
+    here."""
     try:
         return os.readlink("/proc/self/ns/pid")  # noqa: PTH115
     except OSError:

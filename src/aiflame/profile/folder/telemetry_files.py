@@ -1,7 +1,7 @@
 """Files of `PROFILE/telemetry/`: the recorder's measurements of the machine. Standard library alone.
 
-A file has one source: the magic, the length of a JSON header that names its series, the header, then records of one size, a value for
-each series. Records are appended, each in one piece and with a check word, so that a recorder that is killed loses nothing that it wrote.
+A file has one source: the magic, the length of a JSON header that names its series, the header, then records of equal size with a value for
+each series. Each record is appended in one piece and has a check word, so that a recorder that is killed loses nothing that it wrote.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ _MOST_VALUES = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """A quantity that is read again and again. Raw values are written; sealing converts them for people."""
+    """A quantity that is read at intervals. The file has raw values; sealing converts them to the unit."""
 
     device: str
-    """"" for the whole machine"""
+    """empty: the whole machine"""
     name: str
     unit: str
-    """once sealed: %, bytes, bytes/s, W, J, MHz, °C"""
+    """unit after sealing: %, bytes, bytes/s, W, J, MHz, °C"""
     scale: float = 1.0
     rate: bool = False
-    """The raw value only grows: sealing converts it to growth per second."""
+    """The raw value only grows; sealing converts it to growth per second."""
     wraps: float = 0.0
-    """The value at which the raw value begins again at 0; 0: never."""
+    """The value at which the raw value starts again from 0; 0: never."""
     most: float = 0.0
-    """Larger rates are cut to this; 0: no limit."""
+    """Larger rates are cut to this value; 0: no limit."""
     identity: str = ""
     """The device's names elsewhere: UUID and PCI address."""
 
@@ -54,9 +54,9 @@ class Header:
     source: str
     series: tuple[Series, ...]
     unreadable: tuple[Series, ...] = ()
-    """Series that exist, and may not be read."""
+    """Series that exist on the machine but cannot be read."""
     keyed: bool = False
-    """Records belong to several devices: `{}` in a series' device is the record's key."""
+    """Records belong to several devices: `{}` in a series' device stands for the record's key."""
 
 
 def pack_header(header: Header) -> bytes:
@@ -66,7 +66,7 @@ def pack_header(header: Header) -> bytes:
 
 
 def read_header(data: bytes | mmap.mmap) -> tuple[Header, int]:
-    """The header at the beginning of a file, and where its records begin; ValueError for any other file."""
+    """The header at the beginning of a file, and the offset of its first record; ValueError for any other file."""
     try:
         magic, version, size = _PREFIX.unpack_from(data)
         if magic != _MAGIC or size > _LARGEST_HEADER or _PREFIX.size + size > len(data):
@@ -81,7 +81,7 @@ def read_header(data: bytes | mmap.mmap) -> tuple[Header, int]:
 
 
 def _series(fields: dict[str, object]) -> Series:
-    """Keys of a later version are passed over."""
+    """Ignores keys of later versions."""
     arguments = {field.name: fields[field.name] for field in dataclasses.fields(Series) if field.name in fields}
     series = Series(**arguments)  # type: ignore[arg-type]
     texts, numbers = (series.device, series.name, series.unit, series.identity), (series.scale, series.wraps, series.most)
@@ -91,7 +91,7 @@ def _series(fields: dict[str, object]) -> Series:
 
 
 class Packer:
-    """Makes records of `count` values."""
+    """Packs records of `count` values."""
 
     def __init__(self, count: int) -> None:
         self._struct = struct.Struct(f"<QII{count}d")

@@ -1,4 +1,4 @@
-"""JSON that a stranger may have written, as the dataclass that it should be. Standard library alone."""
+"""Reads JSON that a stranger may have written into a dataclass. Standard library alone."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 def parse_as(kind: type[T], data: bytes, *, most_values: int) -> T:
-    """ValueError when `data` is no JSON, has too many values (`json_data.parse`), or other types. Unknown keys are passed over."""
+    """ValueError if `data` is not JSON, has too many values (`json_data.parse`), or values of other types. Unknown keys are ignored."""
     value: T = _build(kind, parse(data, most_values=most_values))
     return value
 

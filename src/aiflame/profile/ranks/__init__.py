@@ -1,1 +1,1 @@
-"""The ranks of a parallel job: a profile each, read as one."""
+"""The ranks of a parallel job: a profile for each, and all of them as one."""

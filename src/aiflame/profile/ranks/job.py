@@ -1,7 +1,7 @@
-"""The folder `ranks/` of a profile: a whole profile for each rank of a parallel job, and `job`, which names the job that they belong to.
+"""The folder `ranks/` of a profile: a whole profile for each rank of a parallel job, and `job`, which names the job.
 
-Standard library alone. Ranks may run on several hosts that share nothing but the file system, so there are no locks here:
-files appear whole, and ranks that write the same file write the same content.
+Standard library alone. Ranks may run on several hosts that share nothing but the file system, so there are no locks here: files appear
+complete, and ranks that write the same file write the same content.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 FOLDER = "ranks"
 FILE_NAME = "job"
 MOST_RANKS = 1 << 20
-"""No job has so many."""
+"""More than any job has."""
 
 _LARGEST = 1 << 20
 _MOST_VALUES = 1 << 10
@@ -31,22 +31,22 @@ _NUMBER = r"[0-9]{1,8}"
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A run of a parallel job, as each of its ranks knows it."""
+    """One run of a parallel job, as each of its ranks sees it."""
 
     name: str = ""
-    """the same in all of its ranks, and another in other runs as far as the launcher lets us know"""
+    """equal in all ranks of a run, and different in other runs, as far as the launcher shows"""
     launcher: str = ""
     size: int = 0
     """0: unknown"""
     ranks: str = ""
-    """those that were to be recorded, as `write_ranks` has them; empty: all"""
+    """ranks that were to be recorded, as text (`write_ranks`); empty: all"""
 
     def announce(self, profile: Folder) -> bool:
-        """Writes `job` unless there is one: False then."""
+        """Writes `job`; returns False if it exists already."""
         return profile.folder(FOLDER).write_once(FILE_NAME, self._text())
 
     def replace(self, profile: Folder) -> None:
-        """Writes `job`, replacing any older one. All ranks of a job write the same."""
+        """Writes `job`, replacing an older one. All ranks of a job write the same."""
         profile.folder(FOLDER).write(FILE_NAME, self._text())
 
     def _text(self) -> bytes:
@@ -54,7 +54,7 @@ class Job:
 
     @staticmethod
     def read(profile: Folder) -> Job | None:
-        """None: there is none, or it is damaged."""
+        """None if it is missing or damaged."""
         data = profile.read(FOLDER, FILE_NAME, limit=_LARGEST) or b""
         with contextlib.suppress(ValueError, TypeError, AttributeError):
             values: Any = parse(data, most_values=_MOST_VALUES)
@@ -75,7 +75,7 @@ def rank_name(rank: int) -> str:
 
 
 def rank_folders(profile: Folder) -> dict[int, Folder]:
-    """The folders that are there, by rank."""
+    """The existing folders, by rank."""
     ranks = profile.folder(FOLDER)
     numbers = {int(entry.name): entry.name for entry in ranks.entries() if entry.is_folder and re.fullmatch(_NUMBER, entry.name)}
     if len(numbers) > MOST_RANKS:

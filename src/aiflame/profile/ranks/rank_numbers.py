@@ -1,4 +1,4 @@
-"""Which ranks of a job: `0,7` or `0-3`, as a person writes it. Standard library alone."""
+"""Reads and writes lists of ranks as people write them: `0,7` or `0-3`. Standard library alone."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from collections.abc import Collection, Iterable
 from aiflame.errors import AiflameError
 
 _MOST = 1 << 24
-"""No job has so many ranks: a larger number is a mistake."""
+"""More than any job has: a larger number is a mistake."""
 
 
 def parse_ranks(text: str, option: str = "--ranks") -> frozenset[int]:
-    """The ranks that are meant by numbers and runs of numbers, separated by commas."""
+    """The ranks in a text of numbers and ranges, separated by commas."""
     numbers: set[int] = set()
     for part in text.split(","):
         match = re.fullmatch(r"\s*(\d{1,8})\s*(?:-\s*(\d{1,8})\s*)?", part)
@@ -25,7 +25,7 @@ def parse_ranks(text: str, option: str = "--ranks") -> frozenset[int]:
 
 
 def write_ranks(ranks: Iterable[int]) -> str:
-    """`0-3,7`: the shortest text that `parse_ranks` reads as these."""
+    """`0-3,7`: the shortest text from which `parse_ranks` reads these ranks."""
     runs: list[list[int]] = []
     for rank in sorted(set(ranks)):
         if runs and rank == runs[-1][1] + 1:

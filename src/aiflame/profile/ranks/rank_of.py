@@ -1,4 +1,4 @@
-"""Which rank each process of a profile is, or works for."""
+"""The rank of each process in a profile."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ Ints = NDArray[np.int64]
 
 
 def ranks_of(processes: pl.DataFrame, ranks: pl.DataFrame) -> Ints:
-    """For each row of `processes` (sorted by process) its rank, `NONE` where it has none.
+    """The rank for each row of `processes` (sorted by process), `NONE` if it has none.
 
-    Torch's ranks take precedence over those of a launcher of nodes or of MPI: under `srun … torchrun …` both have set their variables. A
-    process without a rank of its own gets its nearest ancestor's (workers of a data loader), else its descendants', if all of them have
-    the same (a shell in between). The single rank of a job does not count.
+    Torch's ranks take precedence over those of MPI or of a launcher of nodes: under `srun … torchrun …` both have set their variables. A
+    process without a rank of its own gets that of its nearest ancestor (workers of a data loader), otherwise that of its descendants if all
+    of them have the same (a shell in between). The rank of a job with a single rank does not count.
     """
     processes, of_processes = processes.sort("process"), np.full(len(processes), NONE, np.int64)
     rows = ranks.filter(pl.col("size") != 1)
@@ -35,8 +35,9 @@ def ranks_of(processes: pl.DataFrame, ranks: pl.DataFrame) -> Ints:
 
 
 def _parents(processes: pl.DataFrame) -> list[int]:
-    """For each process the row of its parent, -1: not recorded. The kernel reuses process ids: the latest process before the child is its
-    parent. Ranks of other hosts have ids of their own, which the column `recorder`, if there is one, distinguishes."""
+    """The row of each process's parent, -1: not recorded. The kernel reuses process ids, so the parent is the latest process with its id
+    that began before the child. Ranks on other hosts have process ids of their own; the column `recorder`, if there is one,
+    distinguishes them."""
     if "recorder" not in processes.columns:
         processes = processes.with_columns(recorder=pl.lit(0))
     rows = processes.with_row_index("row").select("row", "recorder", "pid", "ppid", "start_ns").rows()
@@ -60,7 +61,7 @@ def _nearest(row: int, rank_at: list[int], above: list[int]) -> int:
 
 
 def _from_below(rank_at: list[int], above: list[int]) -> None:
-    """A process without a rank gets its descendants', if all of them have the same."""
+    """Gives a process without a rank its descendants', if all of them have the same."""
     below: list[set[int]] = [set() for _ in rank_at]
     for row, rank in enumerate(rank_at):
         at = above[row] if rank != NONE else -1

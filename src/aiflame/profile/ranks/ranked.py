@@ -1,7 +1,8 @@
 """Many profiles as one: the ranks of a parallel job, each recorded into a folder of its own (`NAME.aiflame/ranks/00003`).
 
-Tables are concatenated when they are asked for: process numbers continue from rank to rank, moments are moved to the clock of the first
-rank, and tables of code have each row once. A rank that cannot be read is left out with a note. A selection of ranks is a `Ranked`, too.
+Tables are concatenated when they are asked for: process numbers continue from rank to rank, times are converted to the clock of the first
+rank, and tables keyed by code have each row once. A rank that cannot be read is left out with a note. A selection of ranks is a `Ranked`,
+too.
 """
 
 from __future__ import annotations
@@ -36,22 +37,22 @@ _SERIES = "telemetry_series"
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One of the profiles that `Ranked` joins."""
+    """One of the profiles in a `Ranked`."""
 
     store: Profile
     rank: int
-    """the recorder's rank, the number of its folder; -1: it has none"""
+    """rank of its recorder, which is the number of its folder; -1: none"""
     count: int
-    """number of its processes"""
+    """number of processes"""
     chosen: tuple[int, ...] | None = None
-    """the processes that are shown, by their own numbers; None: all"""
+    """the selected processes, by their numbers in this profile; None: all"""
     first: int = 0
-    """the number of the first shown process in the whole"""
+    """the number of its first selected process in the `Ranked`"""
     shift: Shift = SAME
 
     @property
     def host(self) -> str:
-        """The host of its clock."""
+        """The host whose clock its times are on."""
         host = self.store.meta.host
         return host.boot_id or host.name
 
@@ -61,7 +62,7 @@ class Part:
 
 
 class Ranked:
-    """Several profiles as one (`interface.OpenedProfile`). Derived tables are written into profiles of single ranks, never here."""
+    """Several profiles as one (`interface.OpenedProfile`). Derived tables are written into the profiles of single ranks, never here."""
 
     def __init__(self, folder: Folder, parts: Sequence[Part], notes: Iterable[str] = (), *, complete: bool = True) -> None:
         self.parts = tuple(_numbered(parts))
@@ -95,10 +96,10 @@ class Ranked:
         if not frames:
             return without_rows(self, name).lazy()
         whole = pl.concat(frames, how="diagonal") if len(frames) > 1 else frames[0]
-        return _told_once(whole, _OF_CODE[name]) if name in _OF_CODE else whole.drop("part", strict=False)
+        return _rows_of_first_part(whole, _OF_CODE[name]) if name in _OF_CODE else whole.drop("part", strict=False)
 
     def notes(self) -> list[str]:
-        """Notes of all ranks, each line once, with its ranks."""
+        """The notes of all ranks, each line once, with the ranks that have it."""
         said = [(part.rank, text) for part in self.parts for text in part.store.table("notes")["text"].to_list()]
         return list(dict.fromkeys([*self.meta.degraded, *_grouped(said, self.parts)]))
 
@@ -127,7 +128,7 @@ class Ranked:
         return None, file
 
     def each(self, do: Callable[[Profile], None]) -> Ranked:
-        """Applies `do` to each rank's profile; returns the whole without the ranks for which it failed, raises if it failed for all."""
+        """Applies `do` to each rank's profile; returns the profile of the ranks for which it succeeded, raises if it failed for all."""
         failed = {part.rank: error for part in self.parts if (error := _failure(do, part.store)) is not None}
         if len(failed) == len(self.parts):
             raise next(iter(failed.values()))
@@ -137,7 +138,7 @@ class Ranked:
         return Ranked(self.folder, [part for part in self.parts if part.rank not in failed], [*self._notes, *notes], complete=False)
 
     def moved(self, further: Mapping[str, Shift]) -> Ranked:
-        """The same parts with the clocks of some hosts (`Part.host`) moved further."""
+        """The same parts, with the clocks of some hosts (`Part.host`) shifted further."""
         parts = [dataclasses.replace(part, shift=part.shift.then(further.get(part.host, SAME))) for part in self.parts]
         return Ranked(self.folder, parts, self._notes, complete=self._complete)
 
@@ -155,7 +156,7 @@ class Ranked:
             return None
 
     def _of_whole(self, part: Part, name: str, rows: pl.LazyFrame) -> pl.LazyFrame:
-        """A part's rows of a table, as rows of the whole."""
+        """A part's rows of a table, with the process numbers and times of the whole profile."""
         columns = rows.collect_schema().names()
         change: list[pl.Expr] = [] if part.shift.none else [part.shift.of(column) for column in columns if column in MOMENTS]
         if "process" in columns:
@@ -188,7 +189,7 @@ class Ranked:
 
 
 def some_ranks(profile: Profile | Ranked, wanted: Collection[int]) -> Ranked:
-    """The processes of these ranks alone."""
+    """A profile of only the processes of these ranks."""
     ranks = ranks_of(profile.table("processes"), profile.table("ranks")).tolist()
     there = {rank for rank in ranks if rank != NONE}
     if not there:
@@ -223,7 +224,7 @@ def _numbered(parts: Iterable[Part]) -> Iterable[Part]:
 
 
 def _meta(parts: Sequence[Part], notes: Iterable[str], *, complete: bool) -> Meta:
-    """The metadata of the whole: fields that all ranks share come from the first."""
+    """The metadata of the whole profile; fields that all ranks share come from the first."""
     metas = [part.store.meta for part in parts]
     first = metas[0]
     host = first.host
@@ -252,14 +253,14 @@ def _at(monotonic_ns: int, reference: Clocks) -> Clocks:
 
 
 def _host_names(parts: Sequence[Part]) -> dict[str, str]:
-    """For each host its name, with a part of its id where another has that name."""
+    """The name of each host, with a part of its id if several have the same name."""
     names = {part.host: part.store.meta.host.name for part in parts}
     shared = [name for name in names.values() if list(names.values()).count(name) > 1]
     return {host: f"{name}-{host[:4]}" if name in shared else name for host, name in names.items()}
 
 
 def _ranks(part: Part) -> pl.LazyFrame:
-    """Rows of `ranks`: a process without a rank of its own gets its recorder's."""
+    """Rows of `ranks`; a process without a row gets its recorder's rank."""
     recorded, of = part.store.scan("ranks"), part.store.meta.job_rank
     if of is None:
         return recorded
@@ -280,12 +281,12 @@ def _ranks(part: Part) -> pl.LazyFrame:
     return pl.concat([recorded, missing.select(pl.col(name).cast(kind) for name, kind in schema.items())])
 
 
-def _told_once(rows: pl.LazyFrame, keys: tuple[str, ...]) -> pl.LazyFrame:
+def _rows_of_first_part(rows: pl.LazyFrame, keys: tuple[str, ...]) -> pl.LazyFrame:
     return rows.filter(pl.col("part") == pl.col("part").min().over(keys)).drop("part")
 
 
 def _grouped(said: Iterable[tuple[int, str]], parts: Sequence[Part]) -> list[str]:
-    """Each text once, with the ranks that say it, unless all do."""
+    """Each text once, with the ranks that have it unless all have it."""
     by: dict[str, set[int]] = {}
     for rank, text in said:
         by.setdefault(text, set()).add(rank)

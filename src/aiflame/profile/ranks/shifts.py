@@ -1,4 +1,4 @@
-"""How the clock of one host reads on another's."""
+"""Shifts between the clocks of hosts, and their application to columns of time."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from aiflame.profile.schema.all_tables import TABLES
 MOMENTS = frozenset(column.name for table in TABLES for column in table.columns if column.doc.startswith("CLOCK_MONOTONIC")) | {
     "monotonic_ns"
 }
-"""Columns of tables that are moments on the clock of a host."""
+"""Names of the columns that hold a moment on the clock of a host."""
 
 _FURTHEST = 1 << 60
-"""No clock is so far from another: 36 years."""
+"""36 years: no clock differs that much from another."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shift:
-    """A shift of moments: a constant, and the time that the clock has lost since `at_ns` (as it reads itself)."""
+    """A shift of moments: a constant, plus the time that the clock has lost since `at_ns` (on that clock)."""
 
     offset_ns: int = 0
     drift: float = 0.0
-    """ns a ns"""
+    """nanoseconds lost in each nanosecond"""
     at_ns: int = 0
 
     @property
@@ -40,22 +40,22 @@ class Shift:
         return Shift(self.offset_ns + further.offset_ns, self.drift + further.drift, further.at_ns - self.offset_ns)
 
     def moment(self, time_ns: int) -> int:
-        """The moment, moved. 0 is no moment and stays; none lies before 0."""
+        """The shifted moment. 0 means no moment and stays; results are at least 1."""
         return max(int(self._moved(time_ns, round)), 0) if time_ns else 0
 
     def moments(self, time_ns: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The moments, moved; results may lie before 0."""
+        """The shifted moments, which may be negative."""
         moved: NDArray[np.int64] = self._moved(time_ns, lambda lost: np.round(lost).astype(np.int64))
         return moved
 
     def of(self, column: str) -> pl.Expr:
-        """The column, moved. 0 is no moment and stays; a moment before the other host's start becomes its first nanosecond."""
+        """The shifted column. 0 means no moment and stays; a moment before the other host's start becomes its first nanosecond."""
         time = pl.col(column).cast(pl.Int64)
         moved: pl.Expr = self._moved(time, lambda lost: lost.round().cast(pl.Int64))
         return pl.when(time == 0).then(0).otherwise(moved.clip(lower_bound=1)).cast(pl.UInt64).alias(column)
 
     def _moved(self, time: Any, rounded: Callable[[Any], Any]) -> Any:
-        """A number, an array or an expression, moved; `rounded` makes whole numbers of its kind."""
+        """A number, an array or an expression, shifted; `rounded` converts to whole numbers of that kind."""
         moved = time + self.offset_ns
         return moved + rounded((time - self.at_ns) * self.drift) if self.drift else moved
 

@@ -1,9 +1,9 @@
-"""Every table of a profile, once: the C++ header of the collector is generated from this file, those it names, and `enums.py`.
+"""Every table of a profile. The C++ header of the collector is generated from this file, the `tables_*.py` that it imports, and `enums.py`.
 
 A table is a list of fixed-size records. While a program runs, each process appends to its own table files (the spool);
 sealing turns them into Parquet. `docs/profile-format.md` describes both.
 
-Adding a table or a column is one edit here. A reader refuses a profile whose `FORMAT` is newer than its own.
+A new table or column is added in one of the `tables_*.py`. A reader refuses a profile whose `FORMAT` is newer than its own.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ TABLES: tuple[Table, ...] = (
 )  # fmt: skip
 
 LIVES = (LIFE, LIFE_END)
-"""A record of `spool/lives.table`: the two, one behind the other, each with a check word of its own."""
+"""The two halves of a record of `spool/lives.table`, one behind the other, each with a check word of its own."""
 
 LIVES_FILE = "lives.table"
 LIVES_PAGE_BYTES = 4096
-"""Behind its header that file is pages. The first word of each describes its content: u32 tag, then u16 records, which are at the page's
-front, and u16 units of 8 bytes at its end, for texts; or how many pages there are for one long text, as u32."""
+"""The size of the pages that follow the file's header. The first word of a page is a tag (u32), then the number of records at its front
+(u16) and of 8-byte units at its end that hold texts (u16); or, for a text longer than a page, the number of its pages (u32)."""
 LIVES_IN_PAGE = 46
-"""Records, at most."""
+"""The most records in a page."""
 LIVES_PAGE, LIVES_LONG_TEXT = 0x1F11FE, 0x1F1E87
-"""Tags."""
+"""The two tags of pages."""
 
 TABLE = {table.name: table for table in TABLES}
 
@@ -44,5 +44,5 @@ SPOOL_HEADER: tuple[Column, ...] = columns(
     ("table", T.U32, "place in TABLES; 0xfffe for lives, 0xffff for a strings stream"),
     ("record_bytes", T.U32, "size of a record; 8 for a strings stream"),
     ("pid", T.U32, ""),
-    ("next", T.U64, "records reserved so far (8-byte units for a strings stream)"),
+    ("next", T.U64, "number of records reserved so far (of 8-byte units in a strings stream)"),
 )

@@ -1,6 +1,6 @@
-"""The control page: its fields, and the meaning of their numbers. The C++ header of the collector is generated from this file too.
+"""The control page: its fields and enumerations. The C++ header of the collector is generated from this file too.
 
-It lies apart from `all_tables.py` and `enums.py` since it is all that `aiflame record` needs of them before the program starts.
+`aiflame record` needs only this part of the schema before the program starts, so it is apart from `all_tables.py` and `enums.py`.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ CONTROL_MAGIC = b"AIFLAMEC"
 CONTROL: tuple[Column, ...] = columns(
     ("magic", T.U64, "CONTROL_MAGIC"),
     ("format", T.U32, "FORMAT"),
-    ("state", T.U32, "ControlState: the order to every process of the recording"),
-    ("max_bytes", T.U64, "spool bytes allowed, 0 for no limit"),
-    ("used_bytes", T.U64, "spool bytes taken so far, by all processes"),
+    ("state", T.U32, "ControlState, which every process of the recording obeys"),
+    ("max_bytes", T.U64, "the most bytes that the spool may have, 0: no limit"),
+    ("used_bytes", T.U64, "bytes of the spool so far, of all processes"),
     ("stop_reason", T.U32, "StopReason: why a process stopped recording"),
-    ("stop_errno", T.U32, "errno of that moment"),
-    ("cpu_rate", T.U32, "samples a second of CPU time and thread, 0 for none"),
-    ("wall_rate", T.U32, "samples a second of wall-clock time and thread, 0 for none"),
-    ("features", T.U64, "Feature bits that are on"),
-    ("recorder_pid", T.U32, "the process that seals it"),
-    ("gpu_sampling", T.U32, "GpuSampling"),
+    ("stop_errno", T.U32, "errno at that moment"),
+    ("cpu_rate", T.U32, "samples of each thread in a second of CPU time, 0: none"),
+    ("wall_rate", T.U32, "samples of each thread in a second of wall-clock time, 0: none"),
+    ("features", T.U64, "bits of Feature"),
+    ("recorder_pid", T.U32, "process id of the recorder"),
+    ("gpu_sampling", T.U32, "GpuSampling, or the logarithm of a period in cycles"),
     ("gpu_counters", T.U32, "GpuCounters"),
 )
 
@@ -44,9 +44,9 @@ class GpuCounters(IntEnum):
 
     OFF = 0
     AUTO = 1
-    """where stalls are not sampled: a device does one of the two at a time"""
+    """counters where stalls are not sampled: a device does one of the two at a time"""
     ON = 2
-    """always, and no stalls"""
+    """always counters, no stalls"""
 
 
 class ControlState(IntEnum):
@@ -61,7 +61,7 @@ class StopReason(IntEnum):
     NO_SPACE = 2
     IO_ERROR = 3
     SANDBOX = 4
-    """a process has entered a sandbox that forbids recording; concerns that process alone"""
+    """a process has entered a sandbox that forbids recording; only that process has stopped"""
 
 
 class Feature(IntEnum):
@@ -75,21 +75,21 @@ class Feature(IntEnum):
     CUDA = 32
     GPU_MEMORY = 64
     MEANING = 128
-    """Python of ours runs in the program: names of layers, steps, kernels"""
+    """our Python code runs in the program and names layers, steps and kernels"""
     NVTX = 256
     ITT = 512
     TRITON_NAMES = 1024
-    """specializations of Triton kernels get their readable names in the binary, too"""
+    """specializations of Triton kernels have readable names in their binaries, too"""
     KEEP_IR = 2048
     TRACE_OPENCL = 4096
-    """rows in `calls` for each call of the program's; the same for those below"""
+    """rows in `calls` for each call that the program makes; this and the TRACE_ bits below"""
     TRACE_MPI = 8192
     TRACE_OPENMP = 16384
     TRACE_NCCL = 32768
     TRACE_TORCH = 65536
     """collectives of torch.distributed"""
     TRACE_STACKS = 131072
-    """each traced call with its stack, also where calls are many"""
+    """each traced call has its stack, also for runtimes with many calls"""
     TRACE_ZE = 262144
     """Level Zero, with the times of its kernels and copies"""
     TRACE_HIP = 524288

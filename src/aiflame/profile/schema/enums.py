@@ -1,4 +1,4 @@
-"""The meaning of numbers in a profile's records and on its control page. The C++ header of the collector is generated from these too."""
+"""Enumerations in a profile's records. The C++ header of the collector is generated from them too."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ class FrameKind(IntEnum):
     """The top four bits of a stack's frame word; the docstring of each kind describes the remaining bits."""
 
     NATIVE = 1
-    """[59:40] module id, [39:0] offset from the module's lowest address (its ELF vaddr); a return address points after its call"""
+    """[59:40] row of `modules`, [39:0] offset from its lowest ELF vaddr; a return address, which points behind its call"""
     NATIVE_APPROX = 2
-    """as NATIVE, found by scanning the stack through code without unwind information"""
+    """as NATIVE, but from a scan of the stack, because the code above it has no unwind information"""
     PYTHON = 3
-    """[59:32] code id, [31:0] byte offset of the instruction + 1 (0: before the first)"""
+    """[59:32] row of `codes`, [31:0] byte offset of the instruction + 1 (0: before the first)"""
     JIT = 4
-    """[59:32] jit method id, [31:0] offset in it"""
+    """[59:32] row of `jit_methods`, [31:0] offset in the method"""
     ADDRESS = 5
-    """[47:0] an address no module covers (anonymous executable memory): perf-map or jitdump may name it after the run"""
+    """[47:0] an address outside of all modules (anonymous executable memory), which a perf map or jitdump may name after the run"""
     MARK = 6
-    """[31:0] row of `marks`: a frame that we put there ourselves, such as [OpenMP wait]"""
+    """[31:0] row of `marks`: a frame that the collector adds, such as [OpenMP wait]"""
     KERNEL = 7
     """[31:0] row of `marks`: a frame of the operating system's kernel"""
     LAYER = 8
-    """[31:0] row of `layers`: the torch module whose call the Python frame just outside of this one evaluates"""
+    """[31:0] row of `layers`: the torch module whose call runs in the Python frame just outside of this one"""
 
 
 class LeafFlag(IntEnum):
-    """Bit 39 of a NATIVE word's offset is never set by an ELF; we use it to distinguish an exact pc from a return address."""
+    """Set in a NATIVE word that holds the program counter itself, not a return address. No offset in an ELF file reaches this bit."""
 
     EXACT_PC = 1 << 39
 
@@ -67,7 +67,7 @@ class AllocationKind(IntEnum):
 
 
 class CallBackend(IntEnum):
-    """Whose calls are traced."""
+    """The runtime whose calls are traced."""
 
     CUDA = 1
     OPENCL = 2
@@ -82,9 +82,9 @@ class CallBackend(IntEnum):
 
 class CallKind(IntEnum):
     BLOCKING = 1
-    """its thread was in it from begin to end"""
+    """its thread was in the call from begin to end"""
     ASYNC = 2
-    """begun by its thread; the end is that of the operation, wherever it ran"""
+    """its thread began the operation; the end is the operation's, wherever it ran"""
 
 
 class RegionApi(IntEnum):
@@ -95,17 +95,16 @@ class RegionApi(IntEnum):
     AIFLAME = 3
     """`aiflame.region()`"""
     AUTOMATIC = 4
-    """seen by aiflame itself: optimizer steps, data loading"""
+    """aiflame itself: optimizer steps, data loading"""
 
 
 class RegionKind(IntEnum):
     NESTED = 1
-    """pushed and popped on one thread: the thread's work meanwhile belongs to it"""
+    """pushed and popped on one thread, whose work in between belongs to it"""
     FREE = 2
-    """may end on another thread, and overlap others: meanwhile the work of the thread that began it belongs to it, outside of nested
-    ones"""
+    """may overlap others and end on another thread; the work of the thread that began it belongs to it, except in nested regions"""
     MARK = 3
-    """a moment"""
+    """one moment"""
     FRAME = 4
     """spans the whole process (ITT frames)"""
 

@@ -1,11 +1,11 @@
-"""Makes the words that `frame_words` takes apart: for the recorder. Standard library alone."""
+"""Packs frame words, for the recorder; `frame_words` unpacks them. Needs the standard library alone."""
 
 from __future__ import annotations
 
 from aiflame.profile.schema.enums import FrameKind
 
 KIND, MODULE, ID = 60, 40, 32
-"""The lowest bit of the kind, of a module's number in a native word, and of another number in a word of another kind."""
+"""The lowest bit of a word's kind, of the module in a native word, and of the code object or method in other words."""
 
 
 def native_word(module: int, offset: int) -> int:

@@ -1,4 +1,4 @@
-"""The bits of a frame word and of a column `autograd`: the only Python code that takes either apart.
+"""Unpacks frame words and the column `autograd`. No other Python code knows their bits.
 
 A frame of a stack is one 64-bit word. Its top four bits are its kind; `enums.FrameKind` describes the bits below for each kind.
 The collector packs the same words in `native/unwind/frames.hpp`, the recorder in `frame_packing`.
@@ -22,9 +22,9 @@ FrameWords = NDArray[np.uint64]
 _MODULE_BITS, _ID_BITS, _ROW_BITS, _ADDRESS_BITS = KIND - MODULE, KIND - ID, 32, 48
 
 AUTOGRAD_THREAD = 0x7FFF
-"""Bits of `autograd`: torch's number of the thread whose forward code made the node; 0 where torch's autograd is not in the program."""
+"""Bits of `autograd`: torch's number of the thread whose forward code made the node; 0: the program has no torch autograd."""
 AUTOGRAD_BACKWARD = 1 << 15
-"""Bit of `autograd`: it is work of a node of the backward graph."""
+"""Bit of `autograd`: set for the work of a node of the backward graph."""
 _AUTOGRAD_THREAD_BITS = 15
 
 
@@ -59,7 +59,7 @@ def layer_rows(words: FrameWords) -> Ints:
 
 
 def renumbered(column: str, *, codes: int, marks: int, modules: Mapping[int, int]) -> pl.Expr:
-    """The same words, renumbered for other tables: codes and marks start after this many others, and modules have a map."""
+    """The words with new row numbers: `codes` and `marks` are added to the rows of those tables, and `modules` maps rows to new rows."""
     word, kind = pl.col(column), frame_kind(column)
     module = module_of_native(column)
     moved = module.replace_strict(modules, default=0, return_dtype=pl.UInt64)
@@ -74,9 +74,9 @@ def renumbered(column: str, *, codes: int, marks: int, modules: Mapping[int, int
     )
 
 
-def taken_apart(frames: pl.DataFrame) -> pl.DataFrame:
-    """The table with columns for all that the words of its column `frame` may pack: `word_kind`, `id` (of a module, code object or method),
-    `rest` (the low 32 bits), `address`, `offset` in a module, `exact` (no return address, but the instruction itself), `approximate`."""
+def unpacked(frames: pl.DataFrame) -> pl.DataFrame:
+    """The table with the unpacked fields of its column `frame` added: `word_kind`, `id` (row of the module, code object or method), `rest`
+    (the low 32 bits), `address`, `offset` in a module, `exact` (the instruction itself, no return address), `approximate`."""
     word = frames["frame"].to_numpy().astype(np.uint64)
     kind = frame_kinds(word)
     native = (kind == FrameKind.NATIVE) | (kind == FrameKind.NATIVE_APPROX)

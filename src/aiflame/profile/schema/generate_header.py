@@ -78,7 +78,7 @@ def _enum(enum: type[IntEnum]) -> Iterator[str]:
 
 
 def _struct(name: str, columns: tuple[Any, ...], *extra: str) -> Iterator[str]:
-    """Padding is spelled out: check words cover it, and bytes without a name have no value that a compiler must keep."""
+    """Padding has names: check words cover it, and a compiler need not preserve the value of unnamed bytes."""
     placed, size = records.layout(columns)
     yield f"struct alignas(8) {name} {{"
     end = 0
@@ -94,7 +94,8 @@ def _struct(name: str, columns: tuple[Any, ...], *extra: str) -> Iterator[str]:
 
 
 def _layouts() -> Iterator[str]:
-    """Layouts for a writer that has only a table's name: Python in the program. Without pointers: no relocations at load."""
+    """Layouts for our Python code in the program, which writes to a table by its name. They hold no pointers, which would be relocated when
+    the library is loaded."""
     longest = max(len(table.name) for table in all_tables.TABLES) + 1
     yield f"enum class Cell : uint8_t {{ {', '.join(records.Type.__members__)} }};"
     yield "struct ColumnLayout { uint16_t offset; Cell cell; };"

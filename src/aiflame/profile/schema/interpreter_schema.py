@@ -1,5 +1,5 @@
-"""The interpreter's addresses and offsets, as the collector publishes them to the recorder: in its own memory, under the symbol `SYMBOL`.
-The C++ header of the collector is generated from this file too."""
+"""Addresses in a Python interpreter, and offsets in its objects. The collector publishes them in its own memory under the symbol `SYMBOL`,
+where the recorder reads them. The C++ header of the collector is generated from this file too."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ INTERPRETER_MAGIC = b"AIFLAMEP"
 
 
 class PythonChain(IntEnum):
-    """How the frames of a thread are linked, and how the outermost frame of a native evaluator is marked."""
+    """How the frames of a thread are linked, and how the outermost frame of each call of the evaluator (a C function) is marked."""
 
     FRAME_OBJECTS = 1
-    """3.10: a list of frame objects; one evaluator, and one CFrame on its stack, for each"""
+    """3.10: a list of frame objects; each has its own call of the evaluator, with a CFrame on the C stack"""
     ENTRY_FLAGS = 2
-    """3.11: interpreter frames with an is_entry flag; a CFrame for each evaluator"""
+    """3.11: interpreter frames with an is_entry flag; a CFrame for each call of the evaluator"""
     CFRAME_SHIMS = 3
-    """3.12: a shim frame on the evaluator's stack ends its group; a CFrame for each evaluator too"""
+    """3.12: a shim frame on the C stack ends the frames of each call of the evaluator, which also has a CFrame"""
     SHIMS = 4
     """3.13 and later: the same without CFrames"""
 
@@ -53,7 +53,7 @@ PYTHON_LAYOUT: tuple[Column, ...] = columns(
     ("code_qualname", T.U16, ""),
     ("code_linetable", T.U16, ""),
     ("code_arguments", T.U16, ""),
-    ("code_version", T.U16, "from 3.12: a number that no other code object has; else 0"),
+    ("code_version", T.U16, "from 3.12: a number unique to the code object; else 0"),
     ("code_instructions", T.U16, "co_code_adaptive; 3.10: unused"),
     ("code_first_traceable", T.U16, "0: none (3.10)"),
     ("object_type", T.U16, "ob_type"),
@@ -66,7 +66,7 @@ PYTHON_LAYOUT: tuple[Column, ...] = columns(
     ("text_compact", T.U16, "… that are not all ASCII"),
     ("cell_content", T.U16, ""),
 )
-"""Offsets in the interpreter's objects. One table for each minor version is in `native/unwind/python_layout.cpp`."""
+"""Offsets in the interpreter's objects. `native/unwind/python_layout.cpp` has a table of them for each minor version."""
 
 INTERPRETER: tuple[Column, ...] = columns(
     ("magic", T.U64, "INTERPRETER_MAGIC; 0: there is no interpreter that we can read"),

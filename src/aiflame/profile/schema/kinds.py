@@ -28,14 +28,14 @@ class Kind(IntEnum):
     REGION = 15
     LAYER = 16
     WAIT = 17
-    """A frame of ours that names the reason of a thread's wait: [OpenMP wait], [GIL], [lock], [I/O], [sleep]."""
+    """A frame that we add for the reason of a thread's wait: [OpenMP wait], [GIL], [lock], [I/O], [sleep]."""
     UNATTRIBUTED = 18
     GPU_COPY = 19
     """Memory moved or filled on a device."""
     GPU_IDLE = 20
-    """A device on which nothing of the program ran."""
+    """Time in which nothing of the program ran on a device."""
     STEP = 21
-    """`Step.7`: once more around the loop of training or inference."""
+    """`Step.7`: one pass of the loop of training or inference."""
     PHASE = 22
     """A phase of a step: Forward, Backward …"""
     OP = 23
@@ -43,4 +43,4 @@ class Kind(IntEnum):
     FAMILY = 24
     """A family of kernels: gemm, attention …"""
     GPU_SCOPE = 25
-    """Inside a kernel: a part of it whose time it recorded itself."""
+    """A part of a kernel that recorded its own time."""

@@ -1,4 +1,4 @@
-"""Records: typed columns, laid out as C lays them out."""
+"""Tables of records: their typed columns, and the layout of a record as a C struct."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from aiflame.values import dataclass
 
 
 class Type(Enum):
-    """A column's type: (C++ type, numpy dtype, and a name where another type has the same two)."""
+    """A column's type: (C++ type, numpy dtype). A third item sets types apart that have the same two."""
 
     U8 = ("uint8_t", "u1")
     U16 = ("uint16_t", "<u2")
@@ -17,9 +17,9 @@ class Type(Enum):
     I32 = ("int32_t", "<i4")
     I64 = ("int64_t", "<i8")
     STR = ("uint32_t", "<u4", "text")
-    """A reference into the process's `strings` stream; text once sealed."""
+    """A reference into the process's `strings` stream; text in a sealed profile."""
     BLOB = ("uint32_t", "<u4", "bytes")
-    """The same stream, read as bytes."""
+    """A reference into the same stream; bytes in a sealed profile."""
 
     @property
     def cpp(self) -> str:
@@ -55,7 +55,7 @@ COMMIT = Column("commit", Type.U32, "check word over the record, written last: 0
 
 
 def layout(of: tuple[Column, ...]) -> tuple[list[tuple[Column, int]], int]:
-    """Each column with its offset as C aligns it, and the record's size, a multiple of 8."""
+    """Each column with its offset in a C struct, and the size of the record, a multiple of 8."""
     placed, offset = [], 0
     for column in of:
         size = int(column.type.numpy[-1])

@@ -1,1 +1,1 @@
-"""The spool of a recording becomes Parquet: here, in the background, or in the reader's cache."""
+"""Turns the spool of a recording into Parquet: in the profile, in the background, or in the reader's cache."""

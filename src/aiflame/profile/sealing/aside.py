@@ -1,7 +1,7 @@
-"""Where tables of a profile are written that is not ours: a folder of this user's own, below the user's cache.
+"""Where the tables of a profile that is not ours are written: in a folder of this user's own, below the user's cache.
 
-A profile is ours when its folder belongs to the user who reads it, and may be written to. Root reads everybody's profiles, and owns its own
-alone. The folder in the cache is named after the profile's files in their present state: when they change, its tables are not used.
+A profile is ours if its folder belongs to the user who reads it, and can be written to. Root can read everybody's profiles, but owns only
+its own. The folder in the cache is named after the present state of the profile's files: when they change, its tables are no longer used.
 Standard library alone.
 """
 
@@ -20,7 +20,7 @@ from aiflame.profile.folder.door import Folder
 from aiflame.profile.folder.meta import start_ticks
 
 _KEPT_S = 30 * 86400.0
-"""Tables that no command has used for so long are removed."""
+"""Tables that no command has used for this long are removed."""
 _MOST_KEPT = 256
 _FRESH = "now."
 
@@ -30,7 +30,7 @@ def is_ours(profile: Folder) -> bool:
 
 
 def place_for(profile: Folder) -> Folder | None:
-    """The folder for tables of a profile as it is now. None: this user has no cache that is safe to write to."""
+    """The folder for tables of a profile in its present state. None: this user has no cache that is safe to write to."""
     try:
         cache = _cache()
         if cache is None:
@@ -46,7 +46,7 @@ def place_for(profile: Folder) -> Folder | None:
 
 
 def fresh_place() -> Folder:
-    """An empty folder that no other process uses: below the user's cache, or where temporary files go."""
+    """An empty folder that no other process uses: below the user's cache, or in the folder for temporary files."""
     with contextlib.suppress(OSError, AiflameError, RuntimeError):
         if (cache := _cache()) is not None:
             _remove_orphans(cache)
@@ -55,7 +55,7 @@ def fresh_place() -> Folder:
 
 
 def remove_place(place: Folder) -> None:
-    """One that `fresh_place` made."""
+    """Removes a folder that `fresh_place` made."""
     with contextlib.suppress(OSError, AiflameError):
         Folder.open(place.path.parent).remove_tree(place.name)
 
@@ -70,7 +70,7 @@ def _remove_orphans(cache: Folder) -> None:
 
 
 def _cache() -> Folder | None:
-    """The folder `aiflame` in the user's cache. Nobody else may write into either; a shared folder like /tmp is no cache."""
+    """The folder `aiflame` in the user's cache. Neither may be writable for others; a shared folder like /tmp is no cache."""
     named = os.environ.get("XDG_CACHE_HOME", "")
     above = Path(named) if named.startswith("/") else Path("~/.cache").expanduser()
     if not above.is_absolute():
@@ -90,7 +90,7 @@ def _cache() -> Folder | None:
 
 
 def _fingerprint(profile: Folder) -> str:
-    """A digest of the folder and the files in it; any change to a file changes its time, and so the digest."""
+    """A digest of the folder and the files in it. A change to a file changes its time, and so the digest."""
     whole = profile.status()
     digest = hashlib.sha256(f"{whole.st_dev} {whole.st_ino}".encode())
     for entry in profile.walk():

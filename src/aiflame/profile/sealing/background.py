@@ -13,11 +13,11 @@ from aiflame.profile.sealing.seal import LOCK, is_sealed
 
 FAILED = "seal.failed"
 _LONGEST = 500
-"""Letters of a reason, and four times as many bytes."""
+"""Characters of a reason; its file may have four times as many bytes."""
 
 
 def leave_failure(profile: Folder, error: BaseException) -> None:
-    """The profile may be gone, or the disk full: then there is nothing to be said, or nowhere."""
+    """Stores the reason. If the profile is gone or the disk is full, it cannot be stored, and this does nothing."""
     reason = harmless(str(error) if isinstance(error, AiflameError) else f"{type(error).__name__}: {error}")[:_LONGEST]
     with contextlib.suppress(OSError, AiflameError):
         if profile.entry("meta.json") is not None:
@@ -25,7 +25,7 @@ def leave_failure(profile: Folder, error: BaseException) -> None:
 
 
 def take_failures(profile: Folder) -> list[str]:
-    """A line for each recorder's profile that an earlier process could not seal; each is said once."""
+    """A line for each recorder's profile that an earlier process could not seal. Each is returned once."""
     folders = [profile, *rank_folders(profile).values()]
     return [f"sealing {folder.path} {why}: it is done again now" for folder in folders if (why := _taken(folder))]
 
@@ -42,14 +42,14 @@ def _taken(folder: Folder) -> str:
 
 
 def _killed_at(folder: Folder) -> float | None:
-    """How far a process came that died while it sealed; None if there was none."""
+    """The progress of a process that died while it sealed; None if there was none."""
     if is_sealed(folder) or (text := folder.read(LOCK, limit=4096)) is None:
         return None
     with folder.file(LOCK) as file, contextlib.suppress(ValueError):
         if file is None:
             return None
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # let go of when the file is closed
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # closing the file releases it
         except OSError:
             return None
         return min(max(float(text or b"0"), 0.0), 1.0)

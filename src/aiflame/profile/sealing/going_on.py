@@ -1,7 +1,7 @@
-"""Whether a profile is still being recorded: then its spool stays as it is, and a reader gets the records so far.
+"""Finds out whether a profile is still being recorded. Then its spool stays as it is, and a reader gets the records so far.
 
-A recording is over when its recorder has said so on the control page, or when neither the recorder nor any process that it records lives.
-We cannot see processes of another host, or of another namespace of process ids: there it is over when no file has changed for a day.
+A recording is over when its recorder has said so on the control page, or when neither the recorder nor any recorded process lives.
+Processes of another host, or in another namespace of process ids, cannot be seen: there it is over when no file has changed for a day.
 """
 
 from __future__ import annotations
@@ -51,13 +51,13 @@ def _is_over(profile: Folder) -> bool:
         with ControlPage.look(profile) as page:
             return page.state == ControlState.STOPPED
     except (AiflameError, OSError):
-        # A recording that is only just beginning has meta.json, and no page yet.
+        # A recording that has just begun has a meta.json, but no page yet.
         return profile.entry(CONTROL_FILE) is None and Meta.read(profile).ended is not None
 
 
 def _can_see(meta: Meta) -> bool:
     if meta.host.boot_id and meta.host.boot_id != boot_id():
-        # The host has been started anew since: no process of the recording is left to be seen.
+        # The host has been restarted since, so no process of the recording can be left.
         return meta.host.is_here()
     return meta.recorder.namespace in ("", pid_namespace()) and (bool(meta.host.boot_id) or meta.host.is_here())
 

@@ -1,7 +1,7 @@
-"""Sealing: the spool of a recording that has ended becomes Parquet.
+"""Sealing: turns the spool of a finished recording into Parquet.
 
-The tables are written to `tables.partial/`, which is renamed to `tables/` when it is complete; then the spool is removed. A process
-that dies on the way leaves a profile that the next one seals from the start, or finishes.
+The tables are written to `tables.partial/`, which is renamed to `tables/` when it is complete; then the spool is removed. If a process dies
+while it seals, the next one starts again, or finishes its work.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _HIGHEST_RATE = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class SealReport:
-    """The result of sealing. All zero when the profile was sealed before."""
+    """The result of sealing. All zero if the profile was sealed before."""
 
     processes: int = 0
     rows: dict[str, int] = field(default_factory=dict)
@@ -57,11 +57,11 @@ class SealReport:
     sealed_bytes: int = 0
     seconds: float = 0.0
     notes: tuple[str, ...] = ()
-    """damage met on the way, one line each"""
+    """damage in the records, one line each"""
 
 
 def seal(profile: Folder, progress: Callable[[float], None] | None = None) -> SealReport:
-    """Seals a profile whose recording has ended in any way; `progress` gets the share done, 0 to 1."""
+    """Seals a profile whose recording has ended in any way; `progress` is called with the share done, 0 to 1."""
     with _as_errors(profile, profile):
         if is_sealed(profile):
             return SealReport()
@@ -78,7 +78,7 @@ def seal(profile: Folder, progress: Callable[[float], None] | None = None) -> Se
 
 
 def seal_aside(profile: Folder, place: Folder, progress: Callable[[float], None] | None = None) -> SealReport:
-    """The same for a profile that is not ours: its tables and its `meta.json` are written to `place`, and it stays as it is."""
+    """Seals a profile that is not ours: writes its tables and its `meta.json` to `place`, and changes nothing in the profile."""
     with _as_errors(profile, place):
         if Index.read(place.folder(SEALED)) is not None:
             return SealReport()
@@ -90,7 +90,7 @@ def seal_aside(profile: Folder, place: Folder, progress: Callable[[float], None]
 
 
 def seal_growing(profile: Folder, place: Folder, note: str, progress: Callable[[float], None] | None = None) -> SealReport:
-    """Writes the tables of a recording that goes on, as they are now, to `place`. Nobody is stopped, and the profile stays as it is."""
+    """Writes the present tables of a recording that goes on to `place`. No process is stopped, and the profile is not changed."""
     with _as_errors(profile, place):
         return _write_tables(profile, place, [note, *_why_stopped(profile)], progress or _no_progress, growing=True)
 
@@ -101,7 +101,7 @@ def is_sealed(profile: Folder) -> bool:
 
 @contextlib.contextmanager
 def _one_at_a_time(profile: Folder, progress: Callable[[float], None]) -> Iterator[Callable[[float], None]]:
-    """Others wait meanwhile, and see the progress. Gives a function to call with the share done."""
+    """Other processes wait meanwhile, and see the progress. Yields a function to call with the share done."""
     descriptor = profile.lock_file(LOCK)
     try:
         _lock(descriptor, progress)
@@ -116,7 +116,7 @@ def _one_at_a_time(profile: Folder, progress: Callable[[float], None]) -> Iterat
 
 
 def _lock(descriptor: int, progress: Callable[[float], None]) -> None:
-    """Waits until its holder releases it; a holder that dies releases it, too."""
+    """Waits for the lock. A holder that dies releases it, too."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         return
@@ -196,7 +196,7 @@ def _write_tables(
                 writer.add(name, number, frame)
                 cpu[-1].add(name, frame)
                 own_rows.add(name, frame)
-            if not growing:  # a record that is being written is no damage
+            if not growing:  # a record that is just being written is not damaged
                 damage.update(tables.damage)
         if folder.name in lives.looked_at:
             for name, frame in looks(spool, folder.name, own_rows, damage, growing=growing):
@@ -206,7 +206,7 @@ def _write_tables(
     lives.add_until(None, len(rows), writer)
     index, unread = add_telemetry(profile, partial, writer.finish())
     index.write(partial)
-    partial.sync_tree()  # the spool is removed soon: its replacement must survive a power failure
+    partial.sync_tree()  # the spool will be removed, so the tables must survive a power failure
     degraded = (*(f"{count} {kind}" for kind, count in sorted(damage.items())), *unread, *_unseen(cpu, meta, notes, growing=growing))
     meta.with_notes(*degraded).write(place)
     place.rename(_PARTIAL, SEALED)
@@ -222,7 +222,7 @@ def _write_tables(
 
 
 def _unseen(processes: list[CpuTime], meta: Meta, stopped: list[str], *, growing: bool) -> list[str]:
-    """Notes on CPU time without samples. None while a recording goes on, since samples may still be on their way."""
+    """Notes on CPU time without samples; none while a recording goes on, since samples may still be on their way."""
     if growing:
         return []
     return notes_on(processes, meta.cpu_ns, _cpu_rate(meta), stopped[0] if stopped else None)
@@ -234,7 +234,7 @@ def _cpu_rate(meta: Meta) -> int:
 
 
 def _stop(profile: Folder) -> list[str]:
-    """Orders all processes to stop writing, since their files are read now. Returns why recording ended early, if it did."""
+    """Orders all processes to stop writing, because their files will be read. Returns why recording ended early, if it did."""
     with contextlib.suppress(AiflameError), ControlPage.open(profile) as page:
         page.state = ControlState.STOPPED
     return _why_stopped(profile)
@@ -249,7 +249,7 @@ def _why_stopped(profile: Folder) -> list[str]:
 @dataclass(frozen=True, slots=True)
 class _Process:
     name: str
-    """of its folder"""
+    """name of its folder"""
     row: pl.DataFrame
     size: int
 
@@ -263,7 +263,7 @@ class _Process:
 
 
 def _process_rows(profile: Folder, version: str, *, growing: bool) -> list[_Process]:
-    """The processes that recorded something, in the order of their start. `version`: of the aiflame that recorded them."""
+    """The processes that recorded something, in the order of their start. `version`: the version of aiflame that recorded them."""
     processes = []
     spool = profile.folder(SPOOL)
     for entry in spool.entries():
@@ -280,7 +280,7 @@ def _process_rows(profile: Folder, version: str, *, growing: bool) -> list[_Proc
 
 
 class _Lives:
-    """Processes without a folder, on their way into the tables between those that have one."""
+    """Adds processes without a folder to the tables, between those that have one."""
 
     def __init__(self, lives: Lives, spool: Folder, *, growing: bool) -> None:
         self._lives, self._added = lives, 0
@@ -300,7 +300,7 @@ class _Lives:
         return times
 
     def add_until(self, key: tuple[int, int] | None, others: int, writer: _Writer) -> int:
-        """Adds those that began before `key` (None: all), numbered behind `others` processes. Returns how many were added so far."""
+        """Adds the processes that began before `key` (None: all), numbered after `others` processes. Returns how many were added so far."""
         last = len(self) if key is None else bisect_left(self._keys, key)
         for number in range(self._added, last):
             start_ns, pid = self._keys[number]
@@ -314,7 +314,7 @@ class _Lives:
         return last
 
     def _add(self, last: int, others: int, writer: _Writer, of: int = -1) -> list[tuple[str, pl.DataFrame]]:
-        """Adds those before the `last`; returns the rows of process `of`."""
+        """Adds the processes before the `last`; returns the rows of process `of`."""
         rows = []
         for table, process in self._lives.process.items():
             begin, end = np.searchsorted(process, [self._added, last]).tolist()
@@ -326,7 +326,7 @@ class _Lives:
 
 
 def _clear(profile: Folder) -> None:
-    """Removes the files that are not needed once `tables/` is there."""
+    """Removes the files that are not needed once `tables/` exists."""
     profile.remove_tree(SPOOL)
     with contextlib.suppress(OSError):
         profile.remove_tree(TELEMETRY)
@@ -334,7 +334,7 @@ def _clear(profile: Folder) -> None:
 
 
 class _Writer:
-    """Gathers frames until they are worth a file."""
+    """Collects rows until they are enough for a file."""
 
     def __init__(self, folder: Folder, profile: Folder) -> None:
         self._folder, self._profile = folder, profile
@@ -347,7 +347,7 @@ class _Writer:
         self.add_many(table, np.full(len(frame), process, np.uint32), frame)
 
     def add_many(self, table: str, processes: NDArray[np.uint32], frame: pl.DataFrame) -> None:
-        """`processes`: whose each row is."""
+        """`processes`: the process of each row."""
         self._waiting.setdefault(table, []).append((processes, frame))
         self._size[table] += int(frame.estimated_size())
         if self._size[table] >= _PART_BYTES:

@@ -1,6 +1,6 @@
 """Seals the recorder's measurements of the machine: the tables `telemetry_series` and `telemetry`.
 
-Both belong to a host, not to a process. A rate stands at the begin of its time: as with all series, a value holds until the next.
+Both belong to a host, not to a process. The time of a rate is the begin of its interval: in all series a value holds until the next.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ SERIES_COLUMNS = {
 VALUE_COLUMNS = {"series": pl.UInt32(), "time_ns": pl.UInt64(), "value": pl.Float64()}
 
 _LARGEST = 4 << 30
-"""Bytes of a file: years of looks at all of a machine."""
+"""Of a file, in bytes: years of readings of a whole machine."""
 
 Floats = NDArray[np.float64]
 Times = NDArray[np.uint64]
@@ -41,7 +41,7 @@ Times = NDArray[np.uint64]
 @dataclass(slots=True)
 class Telemetry:
     series: pl.DataFrame
-    """SERIES_COLUMNS; series without values are there, and could not be read."""
+    """SERIES_COLUMNS; a series without values exists, but could not be read"""
     values: pl.DataFrame
     """VALUE_COLUMNS, by series and time"""
     notes: list[str] = field(default_factory=list)
@@ -58,10 +58,10 @@ def add_telemetry(profile: Folder, tables: Folder, index: Index) -> tuple[Index,
 
 
 def read(folder: Folder) -> Telemetry:
-    """All files of a folder, in the order of their names. A damaged one loses its damaged records, with a note."""
+    """Reads all files of a folder, in the order of their names. A damaged file loses its damaged records, with a note."""
     rows: dict[tuple[str, ...], int] = {}
     values, notes = [pl.DataFrame(schema=VALUE_COLUMNS)], []
-    # A recorder that is killed may have made a file and written nothing into it.
+    # A recorder that was killed may have created a file without writing to it.
     for name in [entry.name for entry in folder.entries() if entry.name.endswith(SUFFIX) and entry.size]:
         try:
             header, records, lost = _records(folder, name)
@@ -90,7 +90,7 @@ class _Records:
 
 
 def _records(folder: Folder, name: str) -> tuple[Header, _Records, int]:
-    """The sound records of a file, by time; and how many are not."""
+    """The intact records of a file, by time, and the number of damaged ones."""
     data = _mapped(folder, name)
     header, begin = read_header(data)
     size = Packer(len(header.series)).size
@@ -103,7 +103,7 @@ def _records(folder: Folder, name: str) -> tuple[Header, _Records, int]:
     sound = [at for at in written if is_whole(bytes(view[at * size : at * size + size]))]
     rows = rows[sound]
     rows = rows[np.argsort(rows["time_ns"], kind="stable")]
-    # A record cut off at the end was being written when the recorder was killed: no damage.
+    # A record that is cut off at the end was being written when the recorder was killed; it is not damage.
     return header, _Records(rows["time_ns"], rows["key"], rows["values"].reshape(len(rows), len(header.series))), whole - len(sound)
 
 
@@ -116,7 +116,7 @@ def _mapped(folder: Folder, name: str) -> mmap.mmap | bytes:
 
 
 def _series(header: Header, records: _Records) -> Iterator[tuple[Series, Times, Floats]]:
-    """Each series with all that was read of it."""
+    """Each series with its readings."""
     keys = np.unique(records.key).tolist() if header.keyed else [0]
     for key in keys:
         mine = records.key == key if header.keyed else np.ones(len(records.key), dtype=np.bool_)
@@ -132,13 +132,13 @@ def _series(header: Header, records: _Records) -> Iterator[tuple[Series, Times, 
 
 
 def _readable(series: Series, time_ns: Times, value: Floats) -> tuple[Times, Floats]:
-    """Values for people: scaled, with counters that wrapped continued, and growth as a rate per second."""
+    """Converts values to the series' unit: scales them, continues counters that wrapped, and turns growth into a rate per second."""
     if series.wraps > 0 and len(value):
         fell = np.concatenate([[0], np.cumsum(np.diff(value) < 0)])
         value = value + fell * series.wraps
     if not series.rate:
         return time_ns, value * series.scale
     took, grown = np.diff(time_ns).astype(np.float64), np.diff(value)
-    sane = (took > 0) & (grown >= 0)  # a device that was set back counts from 0
+    sane = (took > 0) & (grown >= 0)  # a device that was reset counts from 0
     rate = grown[sane] * series.scale * 1e9 / took[sane]
     return time_ns[:-1][sane], np.minimum(rate, series.most) if series.most else rate

@@ -1,6 +1,6 @@
 """Notes on CPU time without samples: processes that used CPU time and have no sample, or hardly any, and processes that were not recorded.
 
-The profile shows none of this time, and must say so: an empty part of a tree looks like time that was not spent.
+The profile shows none of this time and must say so: otherwise it would look as if it had not been spent.
 """
 
 from __future__ import annotations
@@ -12,24 +12,24 @@ import polars as pl
 
 WORTH_SAYING_NS = 500_000_000
 _SLACK = 1.1
-"""CPU times by processes and by the system differ by the loader's work before us."""
+"""CPU times reported by processes and by the system differ by the work of the loader before recording begins."""
 _UNRECORDED_NS = 5_000_000
-"""A process is loaded before it is recorded, and taken down behind its last record."""
+"""CPU time of a process before its recording begins and after its last record."""
 _LITTLE, _SHORT_NS = 0.2, 50_000_000
-"""A process has hardly any samples if they stand for less than this share of its CPU time, less the ticks that a slow machine may lose."""
+"""A process has hardly any samples if they stand for less than this share of its CPU time, minus the ticks that a slow machine may lose."""
 _LONGEST_COMMAND = 60
 _MOST = 20
-"""Notes on single processes."""
+"""The most notes on single processes."""
 
 
 @dataclass(slots=True)
 class CpuTime:
-    """CPU time of one process, and the part with samples. Sealing passes each of its tables to `add`."""
+    """The CPU time of one process, and the part that has samples. Sealing passes each of its tables to `add`."""
 
     pid: int = 0
     command: str = ""
     cpu_ns: int = 0
-    """as the process reported it; 0: it was killed before it could"""
+    """as the process reported it; 0: it was killed before"""
     sampled_ns: int = 0
     samples: int = 0
     notes: list[str] = field(default_factory=list)
@@ -56,10 +56,10 @@ class CpuTime:
 
 
 def notes_on(processes: Iterable[CpuTime], total_ns: int, cpu_rate: int, stopped: str | None) -> list[str]:
-    """One line for each process that used much and has no sample, and one for time that no recorded process used.
+    """A line for each process that used much CPU time and has no sample, and one for time that no recorded process used.
 
-    `total_ns`: CPU time of the command and of all processes that it waited for, as the system counts; 0: unknown. `stopped`: why recording
-    ended early.
+    `total_ns`: CPU time of the command and of all processes that it waited for, from the operating system; 0: unknown. `stopped`: why
+    recording ended early.
     """
     if cpu_rate == 0:
         return []

@@ -1,8 +1,8 @@
-"""Secrets in command lines are masked before a profile keeps them. Standard library alone.
+"""Masks secrets in command lines before a profile keeps them. Standard library alone.
 
-A profile is passed on; the command that it shows may have a token, a password or a key in it. Hidden are values whose name marks them
-as secret (`--api-key X`, `HF_TOKEN=X`, `"Authorization: Bearer X"`), and values that have the shape of a known kind of secret, under any
-name. Usual options of training programs (`--max-tokens 512`, `--pad-token "<pad>"`, `--sort-key name`) are shown.
+A profile is passed on, and the command that it shows may contain a token, a password or a key. Values are hidden if their name marks them
+as secret (`--api-key X`, `HF_TOKEN=X`, `"Authorization: Bearer X"`), or if they have the form of a known kind of secret, under any name.
+Usual options of training programs (`--max-tokens 512`, `--pad-token "<pad>"`, `--sort-key name`) are shown.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _SECRET = frozenset(
         "jwt", "authorization", "cookie", "cookies",
     }
 )  # fmt: skip
-"""Words of a name whose value is always hidden."""
+"""Words in a name whose value is always hidden."""
 _TOKEN = frozenset(
     {
         "token", "auth", "bearer", "apikey",
@@ -30,7 +30,7 @@ _GLUED = (
     r"(?:api|access|secret|private|auth|signing|encryption|account|storage|master|license|shared)key$"
     r"|(?:auth|access|api)token$|(?:password|passwd)$|^(?:ssh|db|my|pg|user|root|admin)pass$"
 )
-"""Names that are written as one word."""
+"""Names of secrets that are written as one word."""
 _KEY_OF = frozenset(
     {
         "api", "access", "secret", "private", "auth", "signing", "encryption", "account", "storage", "master", "license", "shared", "ssh",
@@ -44,7 +44,7 @@ _OF_TEXT = frozenset(
         "first", "last", "next", "new", "num", "max", "min", "per", "tool", "fim", "system", "user", "assistant", "eot", "eom", "eod",
     }
 )  # fmt: skip
-"""A token of such a kind is a language model's."""
+"""Words before `token` that make it a token of a language model."""
 _ABOUT = frozenset(
     {
         "file", "files", "path", "dir", "folder", "size", "length", "len", "count", "id", "ids", "index", "name", "names", "type", "kind",
@@ -53,12 +53,12 @@ _ABOUT = frozenset(
         "embeddings", "level", "min", "max", "num", "number", "chars", "required", "enabled", "helper", "prompt",
     }
 )  # fmt: skip
-"""A name with such an ending describes a secret, and is not one itself."""
+"""A name with such an ending describes a secret without being one."""
 _HARMLESS = (
     r"(?i)(?:[-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?|true|false|yes|no|on|off|none|null|auto|default|env|required|optional|basic|digest|"
     r"<[^<>\s]*>|\[[^\]\s]*\]|\$\{?\w+\}?|\*+)?"
 )
-"""Numbers, switches, a model's special tokens, and variables that a shell has yet to put in."""
+"""Numbers, switches, a model's special tokens, and variables that a shell will expand."""
 
 _SHAPES = r"""(?xs)
       (?<![\w-])(?:
@@ -111,7 +111,7 @@ def masked_command(command: str) -> str:
 
 
 def masked(text: str) -> str:
-    """A text that may have several things in it: a shell's command, a header, an address.
+    """A text that may contain several things: a shell's command, a header, an address.
 
     A pattern is compiled and used only where the text has a character that it needs: most arguments are one word.
     """
@@ -136,7 +136,7 @@ def masked(text: str) -> str:
 def _named(match: re.Match[str]) -> str:
     name, between, value = match["name"], match["between"], match["value"]
     if between.strip() == ":" and "-" not in name and not _certain(name):
-        return match[0]  # a colon stands between many things
+        return match[0]  # a colon separates many kinds of things
     bare = value.strip("\"'")
     if value.startswith("//") or not _hides(name.lstrip("-"), bare):
         return match[0]
@@ -153,7 +153,7 @@ def _is_key(words: list[str]) -> bool:
 
 
 def _hides(name: str, value: str) -> bool:
-    """Whether a value of this name is a secret."""
+    """True if the value of this name is a secret."""
     if name.lower() in _QUERY:
         return True
     words = [word.lower() for word in re.findall(_WORDS, name) if not word.isdigit()]
@@ -172,5 +172,5 @@ def _hides(name: str, value: str) -> bool:
 
 
 def _looks_random(value: str) -> bool:
-    """For names that may mean anything: long, in one piece, letters and digits mixed."""
+    """Long, without separators, with letters and digits mixed: a secret, if the name could mean anything."""
     return bool(re.fullmatch(r"[A-Za-z0-9_+/=-]{16,}", value)) and bool(re.search(r"\d", value)) and bool(re.search(r"[A-Za-z]", value))

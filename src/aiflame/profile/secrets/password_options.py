@@ -1,4 +1,4 @@
-"""Passwords in options of programs whose names alone say so: `curl -u name:PASSWORD`, `sshpass -p PASSWORD`. Standard library alone."""
+"""Passwords in options of certain programs: `curl -u name:PASSWORD`, `sshpass -p PASSWORD`. Standard library alone."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ class _Option:
     long: str = ""
     """`--pass PASSWORD` and `--pass=PASSWORD`."""
     before: str = ""
-    """A pattern of the value's beginning, which is shown."""
+    """A pattern for the beginning of the value that is shown."""
     apart: bool = True
-    """The value may be the next word: after `mysql -p` it is a database."""
+    """The value may be the next word. False for `mysql -p`, where the next word is a database."""
 
 
 _PROGRAMS: dict[str, tuple[_Option, ...]] = {
@@ -31,11 +31,11 @@ _PROGRAMS: dict[str, tuple[_Option, ...]] = {
     "smbclient": (_Option(short="-U", long="--user", before=r"[^\s%]+%"),),
     "openssl": tuple(_Option(long=long, before="pass:") for long in ("-passin", "-passout", "-pass")),
 }
-"""By a pattern of the program's name."""
+"""Options by a pattern of the program's name."""
 
 
 def without_passwords(words: Iterable[str], mask: str) -> list[str]:
-    """The words of a command, of which one is the program (`env A=B timeout 5 curl -u name:PASSWORD`)."""
+    """The words of a command, one of which is the program (`env A=B timeout 5 curl -u name:PASSWORD`), with passwords masked."""
     shown: list[str] = []
     options: Sequence[_Option] = ()
     previous = ""
@@ -47,7 +47,7 @@ def without_passwords(words: Iterable[str], mask: str) -> list[str]:
 
 
 def without_passwords_in_text(text: str, mask: str) -> str:
-    """A shell's command: words between blanks."""
+    """A shell's command, as words between blanks, with passwords masked."""
     pieces = re.split(r"(\s+)", text)
     pieces[::2] = without_passwords(pieces[::2], mask)
     return "".join(pieces)

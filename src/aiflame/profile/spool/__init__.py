@@ -1,1 +1,1 @@
-"""The records and texts of a recording's processes, those of short ones, and which processes still write."""
+"""Reads the records and texts of a recording's processes, and finds out which processes still write."""

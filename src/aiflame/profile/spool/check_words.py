@@ -23,7 +23,7 @@ _FEW = 16
 
 
 def intact_records(words: Words) -> NDArray[np.bool_]:
-    """Which rows of an (n, words a record) array are whole records."""
+    """True for the complete rows of an (n, words per record) array of records."""
     return np.equal(_stated(words[:, 0]), check_words(words))
 
 
@@ -36,7 +36,7 @@ def check_words(words: Words) -> NDArray[np.uint32]:
 
 
 def intact_entries(stream: Words, start: NDArray[np.int64], units: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Which entries of a strings stream are whole; entry i takes `units[i]` (at least 1) words from `start[i]`."""
+    """True for the complete entries of a strings stream; entry i takes `units[i]` (at least 1) words from `start[i]`."""
     order = np.argsort(-units, kind="stable")
     first, left = start[order], units[order]
     state = np.full(len(order), _SEED, np.uint64)

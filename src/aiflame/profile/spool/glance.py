@@ -1,7 +1,7 @@
 """A quick summary of a recording that is not sealed: the numbers of processes and samples, and the collector's notes.
 
-Standard library alone: `aiflame record` prints it when the program has ended. Files are those of our own recording; a count may be a few
-records too high, since records that were reserved and never written are counted.
+Standard library alone: `aiflame record` prints it when the program has ended. It reads only recordings of our own. Counts may be a few
+records too high, since they include records that were reserved and never written.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _ENTRY = struct.Struct("<II")
 _MOST_NOTES = 64
 _LONGEST = 4096
 _PATIENCE_S = 0.03
-"""There may be thousands of processes: after this time the remaining ones are left to the command that opens the profile."""
+"""There may be thousands of processes. After this time the others are not counted."""
 
 
 @dataclass(slots=True)
@@ -72,7 +72,7 @@ def _notes(spool: Folder, process: str) -> list[str]:
 
 
 def _text(strings: BinaryIO, place: int) -> str:
-    """An entry of the strings stream, on one line of a terminal."""
+    """An entry of the strings stream, as one line for a terminal."""
     strings.seek(_HEADER_BYTES + (place - 1) * 8)
     head = strings.read(_ENTRY.size)
     if len(head) < _ENTRY.size:

@@ -1,7 +1,7 @@
-"""Processes of which only the begin and the end were recorded, in `spool/lives.table`, which all processes of a recording share.
+"""Reads `spool/lives.table`, which all processes of a recording share, for processes of which only the start and the end were recorded.
 
-A process with more records also has a folder of its own, with the same facts; then the folder counts. For the others, sealing makes the
-rows that they would have had in a folder.
+A process with more records has a folder with the same facts, and then the folder counts. For the others, sealing makes the rows that a
+folder would have had.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _LARGEST = 8 << 30
 
 @dataclass(frozen=True, slots=True)
 class Lives:
-    """`rows`: table → its rows, of each process one at most; `process` says whose, as a row of `rows["processes"]`."""
+    """`rows`: table → rows, at most one for each process; their `process` is a row of `rows["processes"]`."""
 
     rows: dict[str, pl.DataFrame]
     process: dict[str, NDArray[np.uint32]]
@@ -51,7 +51,7 @@ class Lives:
 
 
 def read_lives(spool: Folder, elsewhere: Collection[tuple[int, int]]) -> Lives:
-    """Processes in the order of their start, with secrets masked. `elsewhere`: (PID, start) of the processes that have a folder."""
+    """The processes in the order of their start, with secrets masked. `elsewhere`: (PID, start) of the processes that have a folder."""
     damage: Counter[str] = Counter()
     begins, ends, size = _records(spool, damage)
     keys = zip(begins["pid"].tolist(), begins["start_ns"].tolist(), strict=True)
@@ -86,7 +86,7 @@ def read_lives(spool: Folder, elsewhere: Collection[tuple[int, int]]) -> Lives:
 
 
 def _records(spool: Folder, damage: Counter[str]) -> tuple[NDArray[np.void], NDArray[np.void], int]:
-    """Both halves of the records whose first is whole; where the second is not, it is zeros. And the file's size."""
+    """Both halves of each record whose first half is complete (an incomplete second half is all zeros), and the file's size."""
     with spool.file(LIVES_FILE) as file:
         size = min(file.seek(0, 2), _LARGEST) if file is not None else 0
         words = np.empty(0, np.uint64)
@@ -106,7 +106,7 @@ def _records(spool: Folder, damage: Counter[str]) -> tuple[NDArray[np.void], NDA
 
 
 def _in_pages(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """The places of records that were reserved, in the order of the file."""
+    """The places of reserved records, in the order of the file."""
     per_page = LIVES_PAGE_BYTES // 8
     pages = words[: len(words) // per_page * per_page].reshape(-1, per_page)
     tag, count = pages[:, 0].astype(np.uint32), pages[:, 0] >> np.uint64(32)
@@ -136,6 +136,6 @@ def _texts(references: NDArray[np.uint32], texts: Strings, damage: Counter[str])
 
 
 def _masked(commands: pl.Series) -> pl.Series:
-    """Thousands of processes have few commands."""
+    """Masks each distinct command once: thousands of processes have few different ones."""
     shown = {command: masked_command(command) for command in commands.unique()}
     return pl.Series([shown[command] for command in commands], dtype=pl.String)

@@ -1,4 +1,4 @@
-"""Which processes may still record into a profile: read in /proc, without asking or touching any of them. Standard library alone.
+"""Finds the processes that may still record into a profile, in /proc and without disturbing them. Standard library alone.
 
 A process records while its tables are mapped. One that has just been forked or started has no tables yet, but names the profile in its
 environment. On another host, or in another namespace of process ids, the reader cannot see them (`visible`).
@@ -20,15 +20,15 @@ from aiflame.profile.spool.open_lives import Reader
 SPOOL = "spool"
 
 VARIABLE = b"AIFLAME_PROFILE="
-"""The variable that names the profile, in the environment of every recorded process."""
+"""The variable that names the profile in the environment of every recorded process."""
 
 _ENDED = (b"Z", b"X")
 _CLOCK_SLACK_NS = 50_000_000
-"""Start times of processes are known to a tick of the kernel's."""
+"""The kernel gives start times of processes in clock ticks."""
 _LONGEST_START_NS = 60_000_000_000
-"""From a command's start to its first record."""
+"""The longest time between the start of a command and its first record."""
 _MOST_LOOKS = 8
-"""Processes that come and go during a look could hide one: then the look is repeated, at most this many times."""
+"""Processes that start and end during a look could hide one from it. Then the look is repeated, at most this many times."""
 _CHUNK = 1 << 16
 
 
@@ -39,13 +39,13 @@ def spool_names(profile: Folder) -> list[str]:
 
 
 def has_processes(profile: Folder) -> bool:
-    """Whether any process has recorded that it lived."""
+    """True if any process has recorded its start."""
     spool = profile.folder(SPOOL)
     return any(entry.is_folder for entry in spool.entries()) or bool(Reader().read(spool))
 
 
 def living(spool: Callable[[], Collection[str]], profile: os.stat_result) -> list[int]:
-    """Ids of the processes that may still write. `spool`: the names in the profile's spool now, PID.START_NS each."""
+    """Ids of the processes that may still write. `spool` gives the present names in the profile's spool, each PID.START_NS."""
     names = set(spool())
     for _ in range(_MOST_LOOKS):
         look = _Look(names, profile)
@@ -53,7 +53,7 @@ def living(spool: Callable[[], Collection[str]], profile: os.stat_result) -> lis
         before, names = names, set(spool())
         if pids:
             return pids
-        # A process that ended before we could look at it may have had a child, which our list of processes is too old for.
+        # A process that ended before we could look at it may have started a child that is not in our list of processes.
         if names == before and not look.lost:
             break
     return sorted(int(pid) for pid in {name.partition(".")[0] for name in names - before} if pid.isdecimal())
@@ -72,7 +72,7 @@ class _Look:
         self._profile = profile.st_dev, profile.st_ino
         self._same: dict[bytes, bool] = {}
         self.lost = False
-        """Processes ended while we looked."""
+        """Processes that ended while we looked."""
 
     def found(self) -> list[int]:
         return sorted(int(pid) for pid in self._pids if self._records(pid))
@@ -85,14 +85,14 @@ class _Look:
         if not folders or not _runs(pid):
             self.lost |= environment == b"" and not os.path.exists(f"/proc/{pid}")
             return False
-        # The process may have overwritten its environment (process titles), or run as another user by now. A process that started after
-        # its last folder was made only has the same number.
+        # The process may have overwritten its environment (process titles), or may now run as another user. A process that started after
+        # the last folder was made for its id only has the same number.
         started = _started_ns(pid)
         if started > max(map(_start_ns, folders)) + _CLOCK_SLACK_NS:
             return False
         maps = _read(pid, "maps")
         if maps is None:
-            return started > self._first_ns - _LONGEST_START_NS  # else it has this number in a namespace of its own
+            return started > self._first_ns - _LONGEST_START_NS  # otherwise the process has this number in a namespace of its own
         return any(os.fsencode(f"/spool/{place}") in maps for place in (LIVES_FILE, *(f"{folder}/" for folder in folders)))
 
     def _names_us(self, pid: str, environment: bytes) -> bool:
@@ -103,19 +103,19 @@ class _Look:
             return False
         path = environment[at + len(VARIABLE) :].partition(b"\0")[0]
         if path not in self._same:
-            # As that process sees it: it may have another root.
+            # The path as that process sees it, whose root may be another.
             self._same[path] = any(_identity(place) == self._profile for place in (path, f"/proc/{pid}/root".encode() + path))
         return self._same[path]
 
 
 def _start_ns(folder: str) -> int:
-    """The start of a process, from the name of its folder in the spool."""
+    """When a process started, from the name of its folder in the spool."""
     text = folder.partition(".")[2]
     return int(text) if text.isascii() and text.isdecimal() and len(text) < 20 else 0
 
 
 def _read(pid: str, file: str) -> bytes | None:
-    """None where we may not read it; empty when the process has ended."""
+    """None if we may not read it; empty if the process has ended."""
     try:
         descriptor = os.open(f"/proc/{pid}/{file}", os.O_RDONLY | os.O_CLOEXEC)
         try:
@@ -144,7 +144,7 @@ def _runs(pid: str) -> bool:
 
 
 def _started_ns(pid: str) -> int:
-    """When it began, on CLOCK_MONOTONIC; too early rather than too late where the machine slept since."""
+    """When the process started, on CLOCK_MONOTONIC; too early rather than too late if the machine has slept since."""
     fields = _stat(pid)
     if not fields:
         return 0

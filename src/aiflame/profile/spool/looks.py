@@ -1,5 +1,5 @@
-"""The recorder's looks at waiting threads: tables of its own for each process (`recorder/looks/writer`), which sealing adds to the
-process's."""
+"""Reads the recorder's looks at waiting threads: a separate set of tables for each process (`recorder/looks/writer`), which sealing appends
+to the process's own."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from aiflame.profile.spool.process_spool import ProcessSpool, empty_frame
 
 _TABLES = ("codes", "marks", "modules", "stacks", "waits")
 _REPEATED = ("threads", "modules")
-"""Tables of the process by which looks are matched to it."""
+"""Tables of the process that are needed to match the looks with it."""
 
 
 @dataclass(slots=True)
 class OwnRows:
-    """A process's own rows, as far as its looks refer to them."""
+    """The rows of a process to which its looks refer."""
 
     last: Counter[str] = field(default_factory=Counter)
     """The highest id of each table."""
@@ -39,14 +39,14 @@ class OwnRows:
 
 
 def looked_at(spool: Folder) -> frozenset[str]:
-    """The processes (PID.START_NS) that have looks."""
+    """The processes (PID.START_NS) for which the recorder has written looks."""
     return frozenset(spool.folder(LOOKS_FOLDER).names())
 
 
 def looks(
     spool: Folder, process: str, own_rows: OwnRows, damage: Counter[str], *, growing: bool = False
 ) -> Iterator[tuple[str, pl.DataFrame]]:
-    """Rows to add behind those of the process with this name, in the order of their ids."""
+    """The rows of a process's looks, to be added behind its own, in the order of their ids."""
     parts = {name: [empty_frame(TABLE[name])] for name in _TABLES}
     with ProcessSpool(spool.folder(LOOKS_FOLDER, process), growing=growing) as tables:
         for name, frame in tables.chunks():
@@ -67,7 +67,7 @@ def looks(
 
 
 def _modules(rows: pl.DataFrame, own_rows: OwnRows) -> tuple[pl.DataFrame, dict[int, int]]:
-    """Rows of modules that the process has not recorded itself, and the number that each has from now on."""
+    """Rows for modules that the process has not recorded itself, and the new number of each module."""
     own = own_rows.table("modules").select("path", "base", own="id").unique(["path", "base"], keep="last")
     both = rows.join(own, on=["path", "base"], how="left", maintain_order="left")
     numbers = both.select("id", pl.coalesce(pl.col("own"), pl.col("id") + own_rows.last["modules"]))
@@ -76,8 +76,8 @@ def _modules(rows: pl.DataFrame, own_rows: OwnRows) -> tuple[pl.DataFrame, dict[
 
 
 def _of_threads(waits: pl.DataFrame, own_rows: OwnRows) -> pl.DataFrame:
-    """With rows of `threads` for the system's thread ids: the last thread that had it by then. Threads that it has not recorded are left
-    out."""
+    """Replaces the system's thread ids by rows of `threads`: the last thread that had the id by then. Rows of threads that the process has
+    not recorded are left out."""
     threads = own_rows.table("threads").select("start_ns", thread="tid", row="id").sort("start_ns")
     matched = waits.sort("time_ns").join_asof(threads, left_on="time_ns", right_on="start_ns", by="thread", check_sortedness=False)
     kept = matched.filter(pl.col("row").is_not_null()).with_columns(thread="row")

@@ -1,4 +1,4 @@
-"""The files that processes of a recording that has just ended had mapped as code, from their records. Standard library alone."""
+"""The files that the processes of a finished recording had mapped as code, from their records. Standard library alone."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 _PLACED, _BYTES = layout((COMMIT, *TABLE["modules"].columns))
 _OFFSET = {column.name: offset for column, offset in _PLACED}
 _MOST = 4096
-"""Modules of a process."""
+"""The most modules that are read of one process."""
 _LONGEST = 4096
 _PATIENCE_S = 0.03
-"""There may be thousands of processes, most of which have the same mapped."""
+"""There may be thousands of processes, most of which have mapped the same files."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,4 @@
-"""The processes that have begun by `spool/lives.table`, and have not ended: for the recorder, and for the search for living processes.
-Standard library alone."""
+"""Processes that have started and not ended, from `spool/lives.table`; used by the recorder and by `living.py`. Standard library alone."""
 
 from __future__ import annotations
 
@@ -10,14 +9,14 @@ from aiflame.profile.schema.all_tables import HEADER_BYTES, LIVES, LIVES_FILE, L
 from aiflame.profile.schema.records import COMMIT, layout
 
 LOOKS_FOLDER = "looks"
-"""The folder in the spool with a folder for each process whose waiting threads the recorder saw, named like its folder of the spool."""
+"""The folder in the spool for the recorder's looks. It has a folder for each process, named like the process's own folder."""
 
 _BEGIN_BYTES, _END_BYTES = (layout((COMMIT, *half.columns))[1] for half in LIVES)
 _BYTES = _BEGIN_BYTES + _END_BYTES
 _PLACE = {column.name: offset for column, offset in layout((COMMIT, *LIVES[0].columns))[0]}
 _CONTENT = struct.Struct("<IHH")
 _LARGEST = 64 << 20
-"""Bytes: half a million processes that are looked at at once."""
+"""In bytes: half a million processes."""
 
 
 class Reader:
@@ -26,14 +25,15 @@ class Reader:
     def __init__(self) -> None:
         self._page = 0
         self._seen: set[tuple[int, int]] = set()
-        """Page and place of those in the pages that are read again: a place may be reserved some time before its process writes to it."""
+        """Page and place of records that were read, in pages that will be read again: a place may be reserved some time before its process
+        writes to it."""
 
     def unfinished(self, spool: Folder) -> list[tuple[int, int]]:
-        """(PID, start) of those that began since the last time and have not ended."""
+        """(PID, start) of processes that have started since the last call and not ended."""
         return [(pid, start) for pid, start, ended in self.read(spool) if not ended]
 
     def read(self, spool: Folder) -> list[tuple[int, int, bool]]:
-        """(PID, start, whether it has ended) of those that began since the last time."""
+        """(PID, start, ended) of processes that have started since the last call."""
         with spool.file(LIVES_FILE) as file:
             if file is None:
                 return []

@@ -1,8 +1,8 @@
-"""One process's folder of the spool, read in pieces as columns.
+"""Reads one process's folder of the spool, in pieces, as columns.
 
-A table file is a header of 4096 bytes and an array of records; a record's id is its place, counted from 1. The files are
-as the process left them, perhaps in mid-write, perhaps damaged since: a record counts when its check word is right, a
-reference to a missing record becomes 0 (no caller, no thread) or `[damaged]`, and `damage` counts them.
+A table file is a header of 4096 bytes and an array of records; a record's id is its place, counted from 1. The process may have been
+stopped in the middle of a write, and files may have been damaged since: a record counts if its check word is right; a reference to a
+missing record becomes 0 (no caller, no thread) or `[damaged]`; `damage` counts both.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ REFERENCES: dict[tuple[str, str], str] = {
     ("gpu_samples", "function"): "gpu_functions",
     ("gpu_samples", "reason"): "stall_reasons",
 }
-"""Columns that hold a record's id: (table, column) → the table meant."""
+"""Columns that hold the id of a record: (table, column) → the table that it refers to."""
 
 READ_FIRST = tuple(dict.fromkeys(REFERENCES.values()))
 DAMAGED_TEXT = "[damaged]"
@@ -59,13 +59,13 @@ POLARS: dict[Type, pl.DataType] = {
 
 _QUANTITIES = ("bytes", "size")
 _IMPOSSIBLE = 1 << 62
-"""No time or size is that large, so that readers may use signed numbers."""
+"""Larger times and sizes are impossible, so readers may use signed numbers."""
 
 _BLOCK_BYTES = 4 << 20
 _LARGEST_TABLE = 64 << 30
 _LARGEST_RECORD = 4096
 _FIRST_RECORDS = 16
-"""Enough to find one that was finished."""
+"""Enough that one of them was finished."""
 _TEXT_BYTES = 64 << 20
 _SHORTENED = 4096
 
@@ -87,7 +87,7 @@ class ProcessSpool:
     tables."""
 
     def __init__(self, folder: Folder, *, growing: bool = False) -> None:
-        """`growing`: the process may write on meanwhile. Its tables are read as far as they were filled just now."""
+        """`growing`: the process may still write. Its tables are read up to their present end."""
         self._folder = folder.held()
         pid, _, start = folder.name.partition(".")
         self.pid, self.start_ns = _number(pid, 32), _number(start, 62)
@@ -102,15 +102,16 @@ class ProcessSpool:
         self._strings = Strings(self._folder)
 
     def other_layout(self) -> str:
-        """A table whose records another version of aiflame laid out, "" without one: read as ours, they would all look damaged."""
+        """The name of a table whose records were laid out by another version of aiflame, or "". With our layout, all its records would look
+        damaged."""
         return next((name for name in self._tables if self._is_of_other_layout(TABLE[name])), "")
 
     def size(self) -> int:
         return sum(self._tables.values())
 
     def process(self) -> pl.DataFrame:
-        """Its row of `processes`, secrets in its command masked; made from the folder's name when there is no record; no row when nothing
-        was recorded."""
+        """Its row of `processes`, with secrets in its command masked; made from the folder's name if the record is missing; no row if
+        nothing was recorded."""
         row = pl.concat([empty_frame(TABLE["processes"]), *self._table(TABLE["processes"])]).head(1)
         if row.is_empty() and any(True for table in TABLES for _ in self._blocks(table)):
             from_name = pl.DataFrame({"id": [1], "pid": [self.pid], "start_ns": [self.start_ns]}, schema_overrides=row.schema)
@@ -119,7 +120,7 @@ class ProcessSpool:
         return row.with_columns(pl.Series("command", [masked_command(command) for command in row["command"]], pl.String))
 
     def chunks(self) -> Iterator[tuple[str, pl.DataFrame]]:
-        """(table, some of its rows, with `id` in front), for all tables but `processes`, in order of ids within a table."""
+        """(table, some of its rows with `id` in front), for all tables but `processes`, in the order of ids within a table."""
         first = [TABLE[name] for name in READ_FIRST]
         for table in (*first, *(table for table in TABLES if table not in first and table.name != "processes")):
             for frame in self._table(table):
@@ -135,14 +136,14 @@ class ProcessSpool:
         self.close()
 
     def _refuse_newer(self) -> None:
-        """A process writes all its files with one library: newer are all of its headers or, when a bit flipped, one."""
+        """A process writes all its files with one library: either all headers have a newer format, or a bit has flipped in one."""
         headers = [header for table in self._tables if (header := _header(self._folder, TABLE[table])) is not None]
         sound = [header for header in headers if header["magic"] == int.from_bytes(SPOOL_MAGIC, "little")]
         if sound and (written := min(int(header["format"]) for header in sound)) > FORMAT:
             refuse_newer(self._folder.path.parent.parent, written)
 
     def _is_of_other_layout(self, table: Table) -> bool:
-        """A damaged header may state any size: records must have their check words at that size."""
+        """A damaged header may state any record size. The layout is another one only if the check words fit at the stated size."""
         header = _header(self._folder, table)
         size = 0 if header is None else int(header["record_bytes"])
         if size == record_type(table).itemsize or size % 8 or not 0 < size <= _LARGEST_RECORD:
@@ -163,7 +164,7 @@ class ProcessSpool:
             yield from self._frames(table, ids, records)
 
     def _blocks(self, table: Table) -> Iterator[tuple[NDArray[np.uint32], NDArray[np.void]]]:
-        """Ids and records that are whole."""
+        """Ids and records, without incomplete ones."""
         dtype = record_type(table)
         if table.name not in self._tables:
             return
@@ -187,15 +188,16 @@ class ProcessSpool:
                 if not intact.all():
                     written, words = written[intact], words[intact]
                 if len(written):
-                    # Whole words until here: numpy does not copy the padding of records, and check words cover it.
+                    # Up to here as 8-byte words: numpy does not copy the padding of records, which check words cover.
                     yield (written + (first + 1)).astype(np.uint32), words.view(dtype).reshape(-1)
 
     def _check_values(self, table: Table, ids: NDArray[np.uint32], records: NDArray[np.void]) -> NDArray[np.bool_]:
-        """Which records may stay. Sets references to missing records to 0, and remembers the records that others may refer to."""
+        """True for the records that stay. Sets references to missing records to 0, and remembers the ids that other records may refer
+        to."""
         kept = is_possible(records, table)
         self._count(f"records of {table.name} with impossible values left out", len(kept) - int(kept.sum()))
         if table.name == "stacks":
-            # A node is appended after its caller: any other order would make a circle.
+            # A node is appended after its caller; any other order could be a circle.
             in_order = records["parent"] < ids
             self._count("stacks left out that name a later one as their caller", len(kept) - int(in_order.sum()))
             kept &= in_order
@@ -239,7 +241,7 @@ class ProcessSpool:
             yield frame[begin:end]
 
     def _texts(self, kind: Type, references: NDArray[np.uint32], table: str) -> tuple[pl.Series, NDArray[np.int64]]:
-        """A column of texts or blobs, and how long each is."""
+        """A column of texts or blobs, and the length of each."""
         distinct, place, uses = np.unique(references, return_inverse=True, return_counts=True)
         contents = self._strings.fetch(distinct)
         self._count(f"damaged texts in {table}", sum(count for count, text in zip(uses.tolist(), contents, strict=True) if text is None))
@@ -252,7 +254,8 @@ class ProcessSpool:
         return pl.Series(names, dtype=pl.String)[place], lengths
 
     def _shortened(self, text: bytes | None, uses: int, table: str) -> bytes | None:
-        """Each written row has its own copy of its text: a megabyte that a million rows name cannot be kept whole."""
+        """Cuts a long text that many rows refer to: each row in the written file has its own copy, and a megabyte for each of a million
+        rows is too much."""
         if text is None or uses == 1 or len(text) <= _SHORTENED:
             return text
         self._count(f"long texts in {table} cut to {_SHORTENED} bytes", 1)
@@ -264,7 +267,7 @@ class ProcessSpool:
 
 
 def is_possible(records: NDArray[np.void], table: Table) -> NDArray[np.bool_]:
-    """Which records have no time or size beyond all others."""
+    """True for the records whose times and sizes are possible."""
     kept = np.ones(len(records), np.bool_)
     for column in table.columns:
         if column.type is Type.U64 and (column.name.endswith("_ns") or column.name in _QUANTITIES):
@@ -287,9 +290,9 @@ def _file_name(table: Table) -> str:
 
 
 def _filled(folder: Folder) -> dict[str, int]:
-    """How many bytes of each table are in use. Tables are looked at before those that they refer to: a record is written
-    before those that name it, so that none names one that is not in use here."""
-    last = ("threads", "stacks")  # threads name stacks
+    """The number of used bytes of each table. A table is looked at before the tables that it refers to: records are written after those
+    that they name, so no name leads behind these sizes."""
+    last = ("threads", "stacks")  # threads refer to stacks
     order = sorted(TABLES, key=lambda table: last.index(table.name) + 2 if table.name in last else table.name in READ_FIRST)
     bytes_used = {}
     for table in order:
@@ -322,5 +325,5 @@ def _struct(columns: tuple[Column, ...]) -> np.dtype[np.void]:
 
 
 def _number(text: str, bits: int) -> int:
-    """A part of a folder's name as a number; 0 for any other text."""
+    """A part of a folder's name as a number; 0 if it is not one."""
     return int(text) % (1 << bits) if text.isascii() and text.isdigit() and len(text) < 24 else 0

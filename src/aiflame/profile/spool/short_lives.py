@@ -1,9 +1,9 @@
 """Samples of processes that ended before their first tick.
 
-The kernel looks at timers of CPU clocks when it interrupts a processor, every 4 ms, say: a process that lives for less may get none of its
-ticks, and a script that starts thousands of them would have no samples. The collector records the CPU time of each, so they get the ticks
-that they would have had on average: one each time that their CPU times, added up in the order of their start, pass another period.
-(Threads of longer processes do the same for themselves: native/sampler/timers.)
+The kernel checks timers of CPU clocks when it interrupts a processor, say every 4 ms. A shorter process may get none of its ticks, and a
+script that starts thousands of them would have no samples. The collector records the CPU time of each, so they get the ticks that they
+would have had on average: one each time that their CPU times, added up in the order of their start, pass another period. (Threads of longer
+processes do the same for themselves: native/sampler/timers.)
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from aiflame.profile.spool.process_spool import empty_frame
 ENDED_BEFORE_A_TICK = "[ended before a tick]"
 """The only frame of such a sample."""
 _LATEST_NS = 20_000_000
-"""A process that used more than this and a period, and has no sample, lacks it for another reason."""
+"""A process that used more CPU time than this and a period, and has no sample, must lack it for another reason."""
 _MOST = 0xFFFF
 
 
@@ -58,7 +58,7 @@ def _ticks(used_ns: NDArray[np.int64], period_ns: int) -> NDArray[np.int64]:
 
 
 def _complete(table: str, frame: pl.DataFrame) -> pl.DataFrame:
-    """The frame with all columns of the table, in the table's order and types; columns that it lacks are 0."""
+    """The frame with all columns of the table, in the table's order and types; missing columns are 0."""
     like = empty_frame(TABLE[table])
     return (
         frame.with_columns(pl.lit(0).alias(name) for name in like.columns if name not in frame.columns)

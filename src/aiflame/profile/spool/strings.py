@@ -1,7 +1,7 @@
-"""The strings stream of a process: every text and blob its tables refer to.
+"""The strings stream of a process: all texts and blobs that its tables refer to.
 
-8-byte units after the file's header. An entry is {u32 check word, u32 length, bytes padded with zeros}; a reference is the
-place of its first unit, counted from 1; 0 is the empty text.
+The stream has 8-byte units, which follow the file's header. An entry is {u32 check word, u32 length, bytes padded with zeros}; a reference
+is the place of its first unit, counted from 1; 0 is the empty text.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from aiflame.profile.spool.check_words import Words, intact_entries
 FILE_NAME = "strings.table"
 TABLE_NUMBER = 0xFFFF
 LONGEST = 1 << 20
-"""Bytes: the collector cuts longer texts."""
+"""In bytes; the collector cuts longer texts."""
 
 _KEPT_MAPPED = 64 << 20
 
@@ -39,7 +39,7 @@ class Strings:
                 self._stream = np.frombuffer(self._memory, "<u8", (size - HEADER_BYTES) // 8, HEADER_BYTES)
 
     def fetch(self, references: NDArray[np.uint32]) -> list[bytes | None]:
-        """The bytes behind distinct references; None where there is no whole entry."""
+        """The bytes for distinct references; None where the entry is incomplete."""
         contents: list[bytes | None] = [b"" if reference == 0 else None for reference in references.tolist()]
         place, start, units, length = self._plausible(references)
         intact = intact_entries(self._stream, start, units)
@@ -52,7 +52,7 @@ class Strings:
     def _plausible(
         self, references: NDArray[np.uint32]
     ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-        """Entries that lie in the stream: position in `references`, first unit, units, length in bytes."""
+        """Entries that lie within the stream: position in `references`, first unit, number of units, length in bytes."""
         total = len(self._stream)
         place = np.flatnonzero((references > 0) & (references.astype(np.int64) <= total))
         start = references[place].astype(np.int64) - 1
@@ -60,8 +60,8 @@ class Strings:
         units = (length + 15) // 8
         fits = (length <= LONGEST) & (start + units <= total)
         place, start, units, length = place[fits], start[fits], units[fits], length[fits]
-        # True entries do not overlap, so all of them together are no longer than the stream. A damaged file could ask for
-        # far more, and for hours: the excess is refused, the longest first.
+        # Real entries do not overlap, so together they are no longer than the stream. A damaged file could ask for far more, and take
+        # hours: the excess is refused, beginning with the longest entries.
         shortest = np.argsort(units, kind="stable")
         kept = np.sort(shortest[np.cumsum(units[shortest]) <= total])
         return place[kept], start[kept], units[kept], length[kept]
@@ -71,7 +71,7 @@ class Strings:
         return self._memory[begin : begin + size]
 
     def _release(self) -> None:
-        """Mapped pages count as ours until they are given back; a large stream would fill the memory."""
+        """Mapped pages count as our memory until they are released; a large stream would fill it."""
         if self._memory is not None and len(self._memory) > _KEPT_MAPPED:
             self._memory.madvise(mmap.MADV_DONTNEED)
 

@@ -1,1 +1,1 @@
-"""A sealed profile: the tables that readers ask for, and the Parquet files that they lie in."""
+"""A sealed profile: its tables, and the Parquet files that hold them."""

@@ -1,7 +1,7 @@
 """`tables/index.json`: the Parquet files of a sealed profile, with their sizes and checksums.
 
-A file is handed to the Parquet reader only when it is byte for byte as it was written: a reader of damaged Parquet may
-fail in any way, or not at all and give wrong numbers.
+A file is passed to the Parquet reader only if it is byte for byte as it was written: a reader of damaged Parquet may fail in any way, or
+return wrong numbers without an error.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ FILE_NAME = "index.json"
 
 _LARGEST = 64 << 20
 _MOST_VALUES = 4 << 20
-"""Four for each part: a million parts of 64 MB."""
+"""Four for each part; a million parts of 64 MB each."""
 _MOST_ROWS = 1 << 32
 _MOST_BYTES = 1 << 40
 """The most bytes of a part."""
@@ -53,7 +53,7 @@ class Index:
 
     @staticmethod
     def read(folder: Folder) -> Index | None:
-        """None when there is none, or when its checksum is wrong."""
+        """None if it is missing, or if its checksum is wrong."""
         data = folder.read(FILE_NAME, limit=_LARGEST) or b""
         check, _, body = data.removesuffix(b"\n").partition(b"\n")
         if check != f"{zlib.crc32(body):08x}".encode():
@@ -66,7 +66,7 @@ class Index:
 
 
 def _part(table: str, part: dict[str, Any]) -> Part:
-    """ValueError for an impossible part: a right checksum does not prove that we wrote it."""
+    """ValueError for an impossible part: a correct checksum does not prove that we wrote it."""
     read = Part(**part)
     folder, _, name = read.file.partition("/")
     sound = folder == table and bool(_NAME.fullmatch(folder)) and bool(_FILE.fullmatch(name))
@@ -78,7 +78,8 @@ def _part(table: str, part: dict[str, Any]) -> Part:
 
 
 def write_part(folder: Folder, table: str, name: str, frame: pl.DataFrame) -> Part:
-    """Writes `folder/table/name.parquet`. Through memory: a full disk is then an OSError, and the checksum needs no second reading."""
+    """Writes `folder/table/name.parquet`. It is written in memory first: a full disk is then an OSError, and the checksum needs no second
+    reading."""
     buffer = io.BytesIO()
     frame.write_parquet(buffer, compression="zstd", compression_level=3, statistics=True)
     data = buffer.getbuffer()
@@ -96,7 +97,7 @@ def open_part(folder: Folder, part: Part) -> Iterator[BinaryIO]:
 
 
 def verify(folder: Folder, part: Part) -> None:
-    """Error when the file differs from its checksum."""
+    """Error if the file does not match its size and checksum."""
     with open_part(folder, part) as file:
         check, size = 0, 0
         while block := file.read(_BLOCK):

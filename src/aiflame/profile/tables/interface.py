@@ -1,6 +1,6 @@
 """The interface of a profile for its readers: its tables, and for an opened one also its name and its metadata.
 
-A profile of one recorder (`store.Profile`) and one of many ranks (`ranked.Ranked`) both answer; neither knows the other.
+A profile of one recorder (`store.Profile`) and one of many ranks (`ranked.Ranked`) both have it; neither imports the other.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Tables(Protocol):
         """The whole table, in memory."""
 
     def scan(self, name: str) -> pl.LazyFrame:
-        """The table, to be read when collected; without rows when nothing of its kind was recorded."""
+        """The table, read when it is collected; without rows if none were recorded."""
 
 
 class OpenedProfile(Tables, Protocol):
@@ -56,20 +56,20 @@ class OpenedProfile(Tables, Protocol):
         """Runs SQL (Polars' dialect) over all tables, including tables of the schema without rows."""
 
     def unfinished(self) -> list[str]:
-        """A line that a reader must know first: the profile is still being recorded. Empty when it is not."""
+        """A line that readers must see first: the profile is still being recorded. Otherwise empty."""
 
     def notes(self) -> list[str]:
         """Failures to record or read something, each line once."""
 
     def kept_size(self, file: str) -> int | None:
-        """Bytes of a file that `kept_files` names; None when it is not there."""
+        """The size of a file that `kept_files` names; None if it is missing."""
 
     def read_kept(self, file: str, most: int) -> bytes:
         """The first `most` bytes of a file that `kept_files` names."""
 
 
 def collected(profile: OpenedProfile, name: str) -> pl.DataFrame:
-    """A whole table; an error of reading it names the profile."""
+    """A whole table. Errors in reading it name the profile."""
     with as_errors(profile.path):
         return profile.scan(name).collect()
 
@@ -81,7 +81,7 @@ def answer(profile: OpenedProfile, query: str) -> pl.DataFrame:
 
 
 def without_rows(profile: OpenedProfile, name: str) -> pl.DataFrame:
-    """A table of the schema, empty. Error for any other name."""
+    """An empty table of the schema. Error for any other name."""
     if name not in TABLE:
         raise AiflameError(f"{profile.path} has no table {name!r}; it has {', '.join(profile.names())}")
     return _empty(name)
@@ -94,7 +94,7 @@ def _empty(name: str) -> pl.DataFrame:
 
 @contextlib.contextmanager
 def as_errors(path: Path) -> Iterator[None]:
-    """Polars' errors and the system's as errors for people."""
+    """Raises errors of Polars and of the system as errors for people."""
     try:
         yield
     except (pl.exceptions.PolarsError, OSError) as error:

@@ -1,7 +1,7 @@
-"""How much memory a Parquet file takes once it is unpacked, by the heads of its pages: these are read before Polars unpacks any.
+"""Computes how much memory a Parquet file will take, from the headers of its pages, before Polars unpacks any.
 
-A stranger's file of some kilobytes may have pages that unpack to gigabytes, a dictionary of one long text that millions of rows refer to,
-columns in other files, or lists in lists. Our own files have flat columns in themselves.
+A stranger's file of some kilobytes may have pages that unpack to gigabytes, a dictionary with one long text that millions of rows refer to,
+columns in other files, or nested lists. Our own files have flat columns, all in the file itself.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ _MAGIC = b"PAR1"
 _BYTE_ARRAY = 6
 _REPEATED = 2
 _DICTIONARY, _HEAD_OF = 2, {0: 5, 2: 7, 3: 8}
-"""Kind of a page → the field of its head that has the number of its values."""
+"""Kind of a page → the field of its header with the number of its values."""
 _MOST_VALUES = 4 << 20
 _HEAD_BYTES, _LARGEST_HEAD = 512, 1 << 20
 
 
 class NotOurs(Exception):
-    """No table of a profile looks like this; the text says in which way."""
+    """Raised for a table that no version of aiflame has written; the text says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
     rows: int
     unpacked: int
-    """Bytes of all pages."""
+    """The bytes of all unpacked pages."""
     texts: int
-    """Bytes, at most, of all texts when each row has its own: those that several rows share lie in a page once."""
+    """At most the bytes of all texts if each row has its own copy; in a page, rows share them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class _Column:
 
 
 def sizes(file: BinaryIO, size: int) -> Sizes:
-    """The sizes of a file of `size` bytes. Raises NotOurs for a file that is no Parquet file, or none as aiflame writes them."""
+    """The sizes of a file of `size` bytes. Raises NotOurs if it is not a Parquet file, or not one that aiflame writes."""
     try:
         footer = _footer(file, size)
         _refuse_nesting(footer)
@@ -94,7 +94,7 @@ def _column(chunk: Struct, size: int) -> _Column:
 
 
 def _pages(file: BinaryIO, column: _Column) -> Iterator[tuple[int, int, int]]:
-    """Kind, unpacked bytes and number of values of each."""
+    """Kind, unpacked bytes and number of values of each page."""
     at = column.begin
     while at < column.end:
         head, length = _head(file, at, column.end)
@@ -107,7 +107,7 @@ def _pages(file: BinaryIO, column: _Column) -> Iterator[tuple[int, int, int]]:
 
 
 def _head(file: BinaryIO, at: int, end: int) -> tuple[Struct, int]:
-    """Heads are short, unless they have the least and the largest text."""
+    """Page headers are short unless they contain the smallest and the largest text."""
     room = _HEAD_BYTES
     while True:
         file.seek(at)

@@ -1,4 +1,4 @@
-"""SQL over a profile's tables, and over nothing else: Polars' dialect has functions that read files, which are refused."""
+"""SQL over a profile's tables and nothing else. Polars' dialect has functions that read files; these are refused."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _READERS = re.compile(r"\b(?:read|scan|write|sink)_\w+", re.IGNORECASE)
 """Names of Polars' table functions: read_csv, read_parquet, read_json, read_ndjson, read_ipc."""
 _QUOTED = re.compile(r"""'(?:''|[^'])*'|"(?:""|[^"])*"|`(?:``|[^`])*`""")
 _NOT_PLAIN = re.compile(r"--|/\*|[\\#$]")
-"""With comments, escapes or dollar quotes, where a text begins and ends is for Polars' parser alone to say."""
+"""With comments, escapes or dollar quotes, only Polars' own parser can say where a text begins and ends."""
 _FIRST_WORD = re.compile(r"(?:\s|--[^\n]*\n|/\*.*?\*/|\()*(\w*)", re.DOTALL)
 _CHANGING = frozenset({"alter", "copy", "create", "delete", "drop", "insert", "merge", "replace", "truncate", "update"})
 _SCAN = re.compile(r"\b\w+ SCAN \[[^\]\n]*\]?", re.IGNORECASE)
@@ -25,7 +25,7 @@ def answer(query: str, names: Collection[str], scan: Callable[[str], pl.LazyFram
         _refuse_what_reads_files(query)
         frames = {name: scan(name) for name in names if re.search(rf"\b{name}\b", query)}
         plan = pl.SQLContext(frames).execute(query, eager=False)
-        # Beyond the check of words, the plan must read the tables' own places, and nothing else.
+        # Besides the check of words: the plan may read only the tables' own files.
         if not _scans(plan) <= {place for frame in frames.values() for place in _scans(frame)}:
             raise _refusal()
         return plan.collect()

@@ -28,15 +28,15 @@ _ALONE = "derive.lock"
 _MOST_ROWS, _MOST_ROWS_A_BYTE = 1 << 20, 64
 """Every row that aiflame writes has a number, which takes at least a tenth of a byte."""
 _MOST_UNPACKED, _MOST_UNPACKED_A_BYTE = 128 << 20, 256
-"""Bytes of pages. Tables of recordings have up to ten a byte."""
+"""Bytes of unpacked pages. Tables of real recordings unpack to at most ten times their size."""
 _MOST_TEXTS, _MOST_TEXTS_A_BYTE = 1 << 30, 4096
 """Bytes of texts, counted for each row: a million rows may share the long name of one function."""
 _SMALL = 64 << 10
-"""A part of up to so many bytes is read at once: it needs no descriptor until its table is collected."""
+"""A part of at most this size is read at once, so that it needs no descriptor until its table is collected."""
 _KEPT_ROWS, _KEPT_UNPACKED = 1 << 10, 64 << 10
 _KEPT_BYTES = 256 << 10
-"""A table of so few rows and bytes stays in memory once it was read, as long as all of its profile's take no more: readers ask for most
-tables a dozen times, and a thousand ranks may be open at once."""
+"""Tables of at most this many rows and bytes stay in memory once they are read, as long as all of the profile's together take no more:
+readers ask for most tables a dozen times, and a thousand ranks may be open at once."""
 
 
 @dataclass(slots=True)
@@ -50,8 +50,8 @@ class SealedTables:
 class Profile:
     """The sealed profile of one recorder (`interface.OpenedProfile`). Tables are read, and their files verified, when they are asked for.
 
-    `folder` is the recording. Derived tables are written to `place`: the profile itself when it is ours, else a folder of ours;
-    without one they stay in memory.
+    `folder` is the recording. Derived tables are written to `place`: the profile itself if it is ours, otherwise a folder of ours. If
+    `place` is None, they stay in memory.
     """
 
     def __init__(self, folder: Folder, meta: Meta, tables: Sequence[SealedTables], place: Folder | None, growing: str = "") -> None:
@@ -63,7 +63,7 @@ class Profile:
         """The first has the tables in `place`, if there is one."""
         self._in_memory: dict[str, pl.DataFrame] = {}
         self._verified: dict[str, int] = {}
-        """The bytes of a verified file once it is unpacked."""
+        """File → bytes of its pages when unpacked, for verified files."""
         self._kept: dict[tuple[Part, ...], pl.DataFrame] = {}
         self._room = _KEPT_BYTES
 
@@ -77,7 +77,7 @@ class Profile:
         return self.place is self.folder
 
     def has(self, name: str) -> bool:
-        """Whether the table has rows, or was derived."""
+        """True if the table has rows, or was derived."""
         return name in self._in_memory or any(name in tables.index.tables for tables in self._tables)
 
     def names(self) -> list[str]:
@@ -88,7 +88,7 @@ class Profile:
         return collected(self, name)
 
     def scan(self, name: str) -> pl.LazyFrame:
-        """The table, to be read when collected; without rows when nothing of its kind was recorded."""
+        """The table, read when it is collected; without rows if none were recorded."""
         if name in self._in_memory:
             return self._in_memory[name].lazy()
         if not self.has(name):
@@ -101,7 +101,7 @@ class Profile:
             return self._kept_or_read(folder, parts).lazy()
 
     def write_table(self, name: str, frame: pl.DataFrame) -> None:
-        """Keeps a derived table; replaces an earlier table with that name."""
+        """Stores a derived table; replaces an earlier one of that name."""
         if name in TABLE or not re.fullmatch(r"[a-z][a-z0-9_]*", name):
             raise AiflameError(f"{name!r} cannot be the name of a derived table")
         if self.place is None:
@@ -119,7 +119,7 @@ class Profile:
                 tables.index = Index({**newest.tables, name: (part,)})
                 tables.index.write(tables.folder)
                 self._verified[part.file] = int(frame.estimated_size())
-                for old in tables.folder.folder(name).entries():  # replaced, or left by somebody who was killed here
+                for old in tables.folder.folder(name).entries():  # replaced by another process, or left by one that was killed here
                     if old.name != file:
                         tables.folder.folder(name).remove_tree(old.name)
         except OSError as error:
@@ -139,12 +139,12 @@ class Profile:
         return answer(self, query)
 
     def unfinished(self) -> list[str]:
-        """A note for readers that the profile is still being recorded. Empty when it is not."""
+        """A note for readers that the profile is still being recorded. Otherwise empty."""
         return [self._growing] if self._growing else []
 
     @contextlib.contextmanager
     def alone(self) -> Iterator[None]:
-        """Runs a long computation in one process at a time: the next process finds its tables."""
+        """Runs a long computation in one process at a time: the next process will use its tables."""
         if self.place is None:
             yield
             return
@@ -157,7 +157,7 @@ class Profile:
         return list(dict.fromkeys([*self.meta.degraded, *self.table("notes")["text"].to_list()]))
 
     def kept_size(self, file: str) -> int | None:
-        """Bytes of a file that `kept_files` names; None when it is not there."""
+        """The size of a file that `kept_files` names; None if it is missing."""
         try:
             entry = self.folder.entry(KEPT, *file.split("/"))
         except AiflameError:
@@ -165,13 +165,13 @@ class Profile:
         return entry.size if entry is not None and entry.is_file else None
 
     def read_kept(self, file: str, most: int) -> bytes:
-        """The beginning of a file that `kept_files` names."""
+        """The first `most` bytes of a file that `kept_files` names."""
         with contextlib.suppress(AiflameError), self.folder.file(KEPT, *file.split("/")) as content:
             return content.read(most) if content is not None else b""
         return b""
 
     def refuse_cut_short(self) -> None:
-        """Error when a file is not there, or not as long as it was written."""
+        """Error if a file is missing or shorter than it was written."""
         for tables in self._tables:
             for part in (part for parts in tables.index.tables.values() for part in parts):
                 entry = tables.folder.entry(*part.file.split("/"))
@@ -211,7 +211,7 @@ class Profile:
 
 
 def _scan(folder: Folder, parts: tuple[Part, ...]) -> pl.LazyFrame:
-    """Polars gets bytes or descriptors, never a name. It maps a file that it gets as a descriptor."""
+    """Polars gets bytes or descriptors, never a name; it maps a file that is given as a descriptor."""
     if sum(part.bytes for part in parts) > _SMALL:
         try:
             with contextlib.ExitStack() as opened:
@@ -224,8 +224,8 @@ def _scan(folder: Folder, parts: tuple[Part, ...]) -> pl.LazyFrame:
 
 
 def _unpacked(folder: Folder, part: Part) -> int:
-    """The bytes of a file's pages. Refuses small files with huge content: equal values take next to no room, so sizes are added up before
-    they take memory."""
+    """The bytes of a file's pages when unpacked. Refuses small files with huge content: equal values take almost no space on disk, so the
+    sizes are added up before memory is allocated."""
     path = f"{folder.path / part.file}"
     with open_part(folder, part) as file:
         try:
@@ -241,7 +241,7 @@ def _unpacked(folder: Folder, part: Part) -> int:
 
 
 def _text_bytes(folder: Folder, part: Part) -> int:
-    """Adds up the texts of all rows. A text that several rows share counts for each of them, though it is in memory once."""
+    """The bytes of the texts of all rows. A text that several rows share counts for each of them, although it is in memory once."""
     with as_errors(folder.path), open_part(folder, part) as file:
         frame = pl.scan_parquet(file, glob=False)
         kinds = frame.collect_schema()

@@ -1,5 +1,5 @@
-"""Thrift's compact protocol, in which Parquet writes its metadata: structures as dicts of field numbers. Every length is compared with
-the remaining bytes before memory is taken for it."""
+"""Thrift's compact protocol, in which Parquet writes its metadata, read into dicts of field numbers. Every length is compared with the
+remaining bytes before memory is allocated for it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class NotThrift(ValueError):
 
 
 class Reader:
-    """Reads bytes; `at` is its place. `most_values` bounds all numbers, texts and structures together."""
+    """Reads bytes; `at` is its position. `most_values` limits the total of numbers, texts and structures."""
 
     def __init__(self, data: bytes, most_values: int) -> None:
         self._data, self.at, self._left = data, 0, most_values

@@ -1,6 +1,6 @@
-"""Looks at sleeping threads from outside, without a signal: where each stands is read from its process's memory. Standard library alone.
+"""Looks at sleeping threads from outside, without a signal: their stacks are read from their process's memory. Standard library alone.
 
-A thread that sleeps changes nothing of its stack nor of its Python frames, so they can be read while the kernel says that it has not run.
+A sleeping thread changes neither its stack nor its Python frames, so they can be read while the kernel says that the thread has not run.
 
 | module | subject |
 | --- | --- |

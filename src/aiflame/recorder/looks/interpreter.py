@@ -1,4 +1,4 @@
-"""The Python frames of a sleeping thread, by the offsets that the collector in its process publishes."""
+"""The Python frames of a sleeping thread, read with the offsets that the collector in its process publishes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from aiflame.values import dataclass
 MOST_FRAMES = 512
 _MOST_INTERPRETERS, _MOST_THREADS = 64, 1 << 14
 _AGAIN_S = 5.0
-"""Seconds after which a thread without a state is looked for again, though no interpreter has a new first one."""
+"""Seconds after which a thread without a state is looked up again, even if no interpreter has a new first state."""
 _PTHREAD_TID = 720
 """glibc's struct pthread: tid, on x86_64."""
 _LONGEST_TEXT, _LONGEST_TABLE = 4096, 64 << 10
@@ -24,10 +24,10 @@ _WIDTHS = {1: "latin-1", 2: "utf-16-le", 4: "utf-32-le"}
 class PythonFrame:
     address: int
     content: bytes
-    """The same at another look: it is still the same frame, at the same instruction."""
+    """If this is the same at another look, it is still the same frame, at the same instruction."""
     code: int
     offset: int
-    """of its instruction, in bytes; negative before the first"""
+    """offset of its instruction in bytes; negative before the first"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ def _unpacked(of: tuple[Column, ...], data: bytes) -> dict[str, int]:
 class Interpreter:
     @staticmethod
     def published(memory: Memory, address: int) -> Interpreter | None:
-        """From the collector's record at this address; None where it has no interpreter (yet)."""
+        """Reads the collector's record at this address; None if the process has no interpreter (yet)."""
         head, offsets = layout(INTERPRETER)[1], layout(PYTHON_LAYOUT)[1]
         data = memory.read(address, head + offsets)
         if data[:8] != INTERPRETER_MAGIC:
@@ -66,9 +66,11 @@ class Interpreter:
         self._next_search = 0.0
 
     def frames(self, tid: int) -> tuple[list[PythonFrame], int]:
-        """From the innermost outwards, and an address in the innermost native evaluator's frame; none for a thread without Python."""
+        """The frames from the innermost outwards, and an address in the frame of the innermost native evaluator; none for a thread without
+        Python."""
         states = self._states_of(tid)
-        # A thread that runs several interpreters has a state for each: it is in the one that was entered last, furthest down its stack.
+        # A thread that runs several interpreters has a state for each. The one in use was entered last, and is furthest down the thread's
+        # stack.
         return min((self._of_state(state) for state in states), key=lambda one: one[1] or 1 << 64, default=([], 0))
 
     def _states_of(self, tid: int) -> list[int]:
@@ -79,7 +81,7 @@ class Interpreter:
         return self._states.get(tid, [])
 
     def _is_state(self, state: int, tid: int) -> bool:
-        """It is still in the list of its interpreter."""
+        """True if the state is still in the list of its interpreter."""
         try:
             data = self._memory.read(state, self._state_bytes)
             before = self._pointer(data, "thread_previous")
@@ -102,7 +104,7 @@ class Interpreter:
                     of_thread.append(state)
 
     def _read_firsts(self) -> list[int]:
-        """The first state of each interpreter: a new one is put in front."""
+        """Reads the first state of each interpreter: new states are put first."""
         firsts: list[int] = []
         interpreter = self._memory.word(self._addresses["runtime"] + self._at["runtime_interpreters"])
         for _ in range(_MOST_INTERPRETERS):
@@ -121,7 +123,7 @@ class Interpreter:
             try:
                 data = self._memory.read(state, self._state_bytes)
                 yield state, self._tid(data)
-            except UnreadableError:  # it has just ended
+            except UnreadableError:  # the thread has just ended
                 return
             state = self._pointer(data, "thread_next")
 
@@ -170,7 +172,7 @@ class Interpreter:
         return PythonFrame(address, data, code, self._pointer(data, "frame_instruction") - code - self._at["code_instructions"])
 
     def code_key(self, code: int) -> bytes:
-        """Differs from that of another code object which had, or gets, the same address."""
+        """A key that differs from that of any other code object with the same address, before or later."""
         at = self._at
         data = self._memory.read(code, self._code_bytes)
         if self._pointer(data, "object_type") != self._addresses["code_type"]:

@@ -1,4 +1,4 @@
-"""A thread's times and system call, by the kernel (`/proc/PID/task/TID`)."""
+"""A thread's times and system call, from the kernel's files in `/proc/PID/task/TID`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from aiflame.values import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """The system call in which a thread sleeps, by its line in `syscall`."""
+    """The system call in which a thread sleeps, from its line in `syscall`."""
 
     number: int
     arguments: tuple[int, ...]
@@ -27,13 +27,13 @@ def parse_call(line: bytes) -> Call | None:
 
 
 def ready_ns(schedstat: bytes) -> int:
-    """The time for which it ran, or waited for a processor alone."""
+    """The time in which the thread ran or was ready to run."""
     on_cpu, for_cpu, _ = schedstat.split()
     return int(on_cpu) + int(for_cpu)
 
 
 def read(path: str) -> bytes:
-    """The file's first page, which is all that files of a thread have."""
+    """The first page of a file; files of a thread have no more."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         return os.read(descriptor, 4096)
@@ -42,7 +42,7 @@ def read(path: str) -> bytes:
 
 
 class Thread:
-    """Files of a thread that are read at each look. OSError when it has ended; PermissionError where its call is hidden from us."""
+    """The files of a thread that are read at each look. OSError if it has ended; PermissionError if its call is hidden from us."""
 
     def __init__(self, pid: int, tid: int) -> None:
         self._folder = f"/proc/{pid}/task/{tid}"
@@ -64,5 +64,5 @@ class Thread:
         return os.pread(self._syscall, 512, 0)
 
     def is_stopped(self) -> bool:
-        """By a signal, or a debugger."""
+        """True if a signal or a debugger has stopped it."""
         return read(f"{self._folder}/stat").rpartition(b")")[2].split(None, 1)[0] in (b"T", b"t")

@@ -1,4 +1,4 @@
-"""The memory of another process, where every address may be wrong."""
+"""Reads the memory of another process, in which every address may be wrong."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ _HIGHEST = 1 << 47
 
 
 class UnreadableError(Exception):
-    """There is no such memory, or no such process any more."""
+    """There is no such memory, or the process has ended."""
 
 
 class Memory:
     def __init__(self, pid: int) -> None:
-        """PermissionError where the system does not let us read it."""
+        """PermissionError if the system does not let us read the process."""
         self._file = os.open(f"/proc/{pid}/mem", os.O_RDONLY | os.O_CLOEXEC)
 
     def close(self) -> None:
@@ -26,7 +26,7 @@ class Memory:
         return data
 
     def read_some(self, address: int, most: int) -> bytes:
-        """Up to the end of the mapping."""
+        """Reads at most to the end of the mapping."""
         if not 4096 <= address < _HIGHEST - most:
             raise UnreadableError
         try:
@@ -39,7 +39,7 @@ class Memory:
 
 
 class Window:
-    """Reads things that lie near one another, mostly below the last one, with few calls."""
+    """Reads with few calls things that are near one another, mostly below the previous one."""
 
     BELOW, SIZE = 3 << 10, 4 << 10
 

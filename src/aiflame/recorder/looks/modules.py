@@ -13,7 +13,7 @@ from aiflame.recorder.looks.unwind_rules import Rule, Rules
 from aiflame.values import dataclass
 
 _AGAIN_S = 2.0
-"""Seconds, at least, from one reading of the map to the next."""
+"""The least number of seconds between two readings of the map."""
 _LARGEST_MAP = 8 << 20
 _MOST_RULES = 1 << 16
 _LOADED, _NOTES, _UNWIND_HEADER = 1, 4, 0x6474E550
@@ -28,11 +28,11 @@ class Module:
     inode: int
     device: int
     first: int
-    """Where its first page is mapped."""
+    """The address of its first page."""
     low: int
     high: int
     base: int = 0
-    """The distance of its addresses from those in the file."""
+    """The difference between its addresses and those in the file."""
     build_id: bytes = b""
     rules: Rules | None = None
     opened: bool = False
@@ -47,7 +47,7 @@ class Modules:
         self._rules: dict[int, Rule | None] = {}
 
     def at(self, pc: int) -> Module | None:
-        """The module with code there; None for code that was made at run time."""
+        """The module with code at this address; None for code that was made at run time."""
         module = self._find(pc)
         if module is None and time.monotonic() >= self._next_reading:
             self._read_map()
@@ -58,14 +58,14 @@ class Modules:
         return module
 
     def named(self, name: str) -> Module | None:
-        """The one whose file has this name."""
+        """The module whose file has this name."""
         if not self._ranges:
             self._read_map()
         low = next((module.low for _, module in self._ranges if module.path.rpartition("/")[2] == name), 0)
         return self.at(low) if low else None
 
     def rule(self, module: Module, pc: int) -> Rule | None:
-        """By which the caller of the frame is found that is at, or just behind, this instruction."""
+        """The rule that gives the caller of a frame at this instruction, or just behind it."""
         if pc not in self._rules:
             if len(self._rules) >= _MOST_RULES:
                 self._rules.clear()
@@ -102,7 +102,7 @@ class Modules:
         self._rules.clear()
 
     def _open(self, module: Module) -> None:
-        """Reads its headers. Without them it has no base, and its frames no callers."""
+        """Reads its headers. Without them it has no base, and its frames have no callers."""
         module.base = module.first
         try:
             head = self._memory.read(module.first, 64)
@@ -122,7 +122,7 @@ class Modules:
 
 
 def _build_id(notes: bytes) -> bytes:
-    """The content of a GNU build-id note, without its head; empty where there is none."""
+    """The content of a GNU build-id note, without its head; empty if there is none."""
     at = 0
     while at + 12 <= len(notes):
         name, size, kind = struct.unpack_from("<III", notes, at)
@@ -134,7 +134,7 @@ def _build_id(notes: bytes) -> bytes:
 
 
 def symbol_in(path: Path, name: bytes) -> int:
-    """The address of a symbol that an ELF file exports, by its section headers; 0: there is none."""
+    """The address of a symbol that an ELF file exports, from its section headers; 0: there is none."""
     data = path.read_bytes()
     try:
         sections, (size, count) = int.from_bytes(data[40:48], "little"), struct.unpack_from("<HH", data, 58)

@@ -10,22 +10,22 @@ from aiflame.values import dataclass
 MOST_FRAMES = 64
 _AT_ONCE = 8 << 10
 _DEEPEST = 256 << 10
-"""Bytes of a stack that are searched."""
+"""The most bytes of a stack that are searched."""
 
 
 @dataclass(frozen=True, slots=True)
 class NativeFrame:
     pc: int
-    """behind its call"""
+    """a return address"""
     module: Module | None
 
 
 def native_stack(memory: Memory, modules: Modules, pc: int, sp: int, evaluator: int) -> tuple[list[NativeFrame], bool]:
     """The frames from the innermost outwards, and whether the last of them is the outermost.
 
-    `evaluator`: an address in the frame of the innermost native function that evaluates Python, at which the frames end; 0: none.
-    The kernel gives two registers alone, the instruction and the stack pointer. A frame whose caller is found by another
-    register is the last one, unless a frame further in has stored that register."""
+    `evaluator`: an address in the frame of the innermost native function that evaluates Python, at which the frames end; 0: none. The
+    kernel shows only two registers, the instruction pointer and the stack pointer. If the caller of a frame depends on another register,
+    the frame is the last one, unless a frame further in has stored that register."""
     stack = _Stack(memory, sp)
     frames: list[NativeFrame] = []
     bp: int | None = None
@@ -55,7 +55,7 @@ def native_stack(memory: Memory, modules: Modules, pc: int, sp: int, evaluator: 
 
 
 class _Stack:
-    """Its words, read a piece at a time."""
+    """The words of a stack, read in pieces."""
 
     def __init__(self, memory: Memory, sp: int) -> None:
         self._memory, self._low = memory, sp

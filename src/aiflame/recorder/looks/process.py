@@ -1,4 +1,4 @@
-"""A process that is looked at: where one of its sleeping threads stands, as a stack in its tables."""
+"""A process that is looked at: writes the stacks of its sleeping threads to its tables."""
 
 from __future__ import annotations
 
@@ -23,8 +23,7 @@ _MOST_CODES, _MOST_THREADS = 1 << 16, 1 << 10
 
 class Process:
     def __init__(self, pid: int, start_ns: int, spool: Folder, page: ControlPage) -> None:
-        """PermissionError where the system does not let us read the process; UnreadableError where our collector is
-        no part of its program."""
+        """PermissionError if the system does not let us read the process; UnreadableError if its program does not contain our collector."""
         self.pid = pid
         self._memory = Memory(pid)
         self._modules = Modules(pid, self._memory)
@@ -48,14 +47,14 @@ class Process:
         self._memory.close()
 
     def is_same(self) -> bool:
-        """It has not ended, nor become another program."""
+        """True if it has neither ended nor become another program."""
         try:
             return self._memory.read(self._collector.first, 4) == b"\x7fELF"
         except UnreadableError:
             return False
 
     def stack(self, tid: int, call: Call) -> int:
-        """Where the thread stands; true if it has slept until now."""
+        """The stack of the thread, valid if the thread has slept until now."""
         python, evaluator = self._python(tid)
         native, whole = native_stack(self._memory, self._modules, call.pc, call.sp, evaluator)
         words = [] if whole or python or len(native) == MOST_FRAMES else [mark_word(self._incomplete_mark())]
@@ -114,5 +113,5 @@ class Process:
 
 @cache
 def _symbol() -> int:
-    """Where the collector publishes its interpreter, in its file."""
+    """The address, in the collector's file, of the record of its interpreter."""
     return symbol_in(collector_file(), SYMBOL)

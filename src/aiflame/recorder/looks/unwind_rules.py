@@ -1,4 +1,4 @@
-"""The rule by which a native frame's caller is found, from the unwind tables of a mapped file (`.eh_frame_hdr`, `.eh_frame`)."""
+"""Finds the rule that leads from a native frame to its caller, in the unwind tables of a mapped file (`.eh_frame_hdr`, `.eh_frame`)."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ SP, BP = 7, 6
 """DWARF's numbers of rsp and rbp."""
 _RETURN = 16
 _RELATIVE_4, _DATA_RELATIVE_4, _UNSIGNED_4 = 0x1B, 0x3B, 0x03
-"""Encodings of pointers, the only ones that linkers write here."""
+"""The encodings of pointers that linkers write here."""
 _LARGEST = 64 << 10
-"""Bytes of a table's entry."""
+"""In bytes, an entry of a table."""
 _DEEPEST = 16
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """The canonical frame address is that register and `offset`; the caller's registers lie at offsets from it."""
+    """The canonical frame address is `register` + `offset`; the caller's registers are stored at offsets from it."""
 
     register: int = SP
     offset: int = 8
     return_at: int | None = -8
     """None: there is no caller."""
     bp_at: int | None = None
-    """None: the caller's rbp is this frame's."""
+    """None: the caller's rbp equals this frame's."""
 
 
 class Rules:
-    """The rules of one file, mapped so that `base` is added to its addresses."""
+    """The rules of one file; `base` is added to the file's addresses."""
 
     def __init__(self, memory: Memory, base: int, header: int) -> None:
         """`header`: address of `.eh_frame_hdr`."""
@@ -40,7 +40,7 @@ class Rules:
             raise UnreadableError
 
     def at(self, pc: int) -> Rule | None:
-        """None where the tables have no rule, or one that needs more than two registers."""
+        """None if the tables have no rule, or one that needs more than two registers."""
         try:
             return self._search(pc)
         except (struct.error, IndexError, ValueError, UnreadableError):
@@ -74,12 +74,12 @@ class Rules:
         return first.rule if first.run(program, begin, pc) else None
 
     def _row(self, number: int) -> tuple[int, int]:
-        """Where a function begins, and its entry."""
+        """The start of a function, and the address of its entry."""
         begin, entry = struct.unpack("<ii", self._memory.read(self._header + 12 + 8 * number, 8))
         return self._header + begin, self._header + entry
 
     def _entry(self, address: int) -> tuple[bytes, int]:
-        """Its content behind the length, and the content's address."""
+        """The content of an entry after its length, and the content's address."""
         size = int.from_bytes(self._memory.read(address, 4), "little")
         if not 8 <= size <= _LARGEST:
             raise UnreadableError
@@ -151,14 +151,14 @@ class _Shared:
 
 
 class _State:
-    """A run of the instructions that make a rule."""
+    """Executes the instructions that make up a rule."""
 
     def __init__(self, frame: _Shared, rule: Rule) -> None:
         self._frame, self.rule, self.initial = frame, rule, rule
         self._kept: list[Rule] = []
 
     def run(self, program: _Bytes, location: int, pc: int) -> bool:
-        """Up to the instruction at `pc`. False: there is something in it that a `Rule` cannot say."""
+        """Executes up to the instruction at `pc`. False: an instruction does something that a `Rule` cannot express."""
         while program.more():
             operation = program.number(1)
             kind, low = operation & 0xC0, operation & 0x3F

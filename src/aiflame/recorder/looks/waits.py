@@ -1,4 +1,4 @@
-"""Chooses which waiting threads are looked at, and when."""
+"""Chooses the waiting threads that are looked at, and when."""
 
 from __future__ import annotations
 
@@ -17,40 +17,40 @@ from aiflame.recorder.looks.process import Process
 from aiflame.values import dataclass
 
 OFTEN_S, MANY, SELDOM_S = 0.1, 40, 0.33
-"""Average seconds from one look to the next: OFTEN_S for the first MANY looks, SELDOM_S after them."""
+"""Mean seconds between two looks: OFTEN_S for the first MANY looks, SELDOM_S after them."""
 FIRST_SHARE, SHARE = 0.01, 0.0015
-"""Share of a core that looks may take, for the first MANY and after them: more expensive looks are taken less often. The median of
-`_JUDGED` looks counts, since a process costs more when it is seen for the first time."""
+"""The share of a core that looks may take, for the first MANY and after them: expensive looks are made less often. The median of `_JUDGED`
+looks counts, since the first look at a process costs more."""
 _JUDGED = 9
 _PROCESSES, _OTHERS, _TRIED = 3, 1, 4
-"""The most in a look: processes, sleeping threads of each beside its main thread, and threads that are tried to find these. Each thread
-gets its turn, which stands for all the time for which it has slept since its last one."""
+"""The most in a look: processes, sleeping threads of each besides its main thread, and threads that are tried to find these. Each thread is
+looked at in turn; a look stands for all the time for which the thread has slept since the previous one."""
 _FIND_S, _FIND_SELDOM_S = 0.4, 4.0
-"""Seconds after which processes are looked for again: at first, and at most."""
+"""Seconds between two searches for processes: at first, and at most."""
 _MOST_OPEN, _MOST_THREADS = 64, 256
-"""Whose files are open."""
+"""The most processes and threads whose files are open."""
 REFUSED = "waiting threads were not looked at: the system hides their calls from us (kernel.yama.ptrace_scope): record with --wall"
 _MOST_US = (1 << 32) - 1
 
 
 @dataclass(slots=True)
 class _Seen:
-    """A thread at the last look at it."""
+    """A thread, as it was at the last look."""
 
     thread: Thread
     time_ns: int = 0
     ready_ns: int = 0
-    """Time in which it ran or could have run."""
+    """The time in which it ran or was ready to run."""
     off_ns: int = 0
-    """Time in which it waited, since it was last seen waiting."""
+    """The time for which it waited since its last row of `waits`."""
     place: tuple[bytes, bytes] = (b"", b"")
     """Its times and its system call."""
     stack: int = 0
-    """The stack at that place."""
+    """The stack in that call."""
 
 
 class Waits:
-    """Looks from `start` to `finish`. No error in it ends the recording."""
+    """Looks at threads from `start` to `finish`. No error in it ends the recording."""
 
     def __init__(self, spool: Folder, page: ControlPage) -> None:
         self._spool, self._page = spool, page
@@ -118,7 +118,7 @@ class Waits:
         self._begun.pop(pid, None)
 
     def _opened(self, pid: int) -> Process | None:
-        """None where nothing of it can be read. Such a process is left alone from then on."""
+        """None if nothing of it can be read. Such a process is not tried again."""
         if pid in self._open or pid not in self._begun or len(self._open) >= _MOST_OPEN:
             return self._open.get(pid)
         try:
@@ -158,12 +158,12 @@ class Waits:
             self._forget(process.pid)
 
     def _visit(self, process: Process, tid: int) -> bool:
-        """Whether it slept all the while."""
+        """True if it slept all the while."""
         try:
             return self._saw_asleep(process, tid)
         except PermissionError:
             self._refused = True
-        except (OSError, ValueError):  # it has ended
+        except (OSError, ValueError):  # the thread has ended
             if (seen := self._seen.pop((process.pid, tid), None)) is not None:
                 seen.thread.close()
         return False
@@ -197,7 +197,7 @@ class Waits:
                 return False  # it has run meanwhile: its stack may belong to two moments
             seen.place, seen.stack = (times, line), stack
         off_us = min(seen.off_ns // 1000, _MOST_US)
-        seen.off_ns = 0  # also where its stack cannot be read: that time is no part of other waits
+        seen.off_ns = 0  # also if its stack cannot be read: that time must not count for other waits
         if seen.stack:
             process.writer.add("waits", tid, seen.stack, now, off_us, call.number)
             self.seen += 1

@@ -1,7 +1,7 @@
-"""Writes the looks at one process, as tables of the spool in `spool/looks/PID.START_NS/`: sealing (`profile/spool/looks`) adds them to
+"""Writes the looks at one process, as tables of the spool in `spool/looks/PID.START_NS/`; sealing (`profile/spool/looks`) appends them to
 those of the process.
 
-There, `waits.thread` is a thread id of the system, and ids of stacks, code and modules count in that folder alone."""
+In these tables `waits.thread` is the system's thread id, and ids of stacks, code and modules count within the folder."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _STRINGS, _STRINGS_NUMBER = "strings", 0xFFFF
 _LONGEST = 1 << 20
 _KEPT_S = 2.0
 _NO_END = 0xFFFF_FFFF
-"""Stands in a header in place of the number of records: they reach to the end of the file."""
+"""In a header, instead of the number of records: they reach to the end of the file."""
 _SEED, _FACTOR, _MASK = 0x9E3779B97F4A7C15, 0xD6E8FEB86659FD93, (1 << 64) - 1
 _ORDER = (_STRINGS, "codes", "modules", "marks", "stacks", "waits")
 """A table is written before those that refer to it."""
@@ -30,16 +30,16 @@ class Writer:
         self._spool, self._name, self._page, self._pid = spool, f"{pid}.{start_ns}", page, pid
         self._waiting = {name: bytearray() for name in _ORDER}
         self._records = dict.fromkeys(_ORDER, 0)
-        """Their number; of texts, units of 8 bytes."""
+        """Number of records; for texts, of units of 8 bytes."""
         self._texts: dict[bytes, int] = {}
         self._nodes: dict[tuple[int, int], int] = {}
         self._begun: set[str] = set()
         self._next_writing = time.monotonic() + _KEPT_S
         self.full = False
-        """There is no room for more."""
+        """True if there is no room for more."""
 
     def text(self, content: bytes) -> int:
-        """A reference to it."""
+        """Adds a text and returns a reference to it."""
         content = content[:_LONGEST]
         if not content or content in self._texts:
             return self._texts.get(content, 0)
@@ -51,7 +51,7 @@ class Writer:
         return reference
 
     def add(self, table: str, *values: int) -> int:
-        """The id of the new record."""
+        """Adds a record and returns its id."""
         record = bytearray(_FORMATS[table].pack(0, *values))
         record[:4] = _check_word(record).to_bytes(4, "little")
         self._waiting[table] += record
@@ -74,7 +74,7 @@ class Writer:
             self.write()
 
     def write(self) -> None:
-        """OSError where it cannot be written."""
+        """Writes the new rows. OSError if they cannot be written."""
         size = sum(map(len, self._waiting.values()))
         if not size or self.full:
             return

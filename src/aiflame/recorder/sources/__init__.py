@@ -1,6 +1,6 @@
-"""Sources of telemetry, a file each. A new source is one file and one row here.
+"""Sources of telemetry, a file each. A new source is one file, and one row here.
 
-`root` is where /proc, /sys and /dev are: tests have trees of their own.
+`root` is the folder with /proc, /sys and /dev: tests use folders of their own.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from aiflame.recorder.sources.quota import Quota
 from aiflame.recorder.sources.system import Disks, Networks, Pressure
 
 SLOW = 20
-"""Intervals between looks at slowly changing values, which change in seconds."""
+"""Number of intervals between readings of values that change slowly."""
 
 
 def sources(spool: Folder | None, root: Path = Path("/"), nvml: str = LIBRARY) -> list[Source]:
-    """`spool`: folders there are named after the processes that are recorded; None: there are none yet."""
+    """`spool`: its folders are named after the recorded processes; None: there are none yet."""
     return [
         cpu.CpuTimes(root, cores=False),
         cpu.CpuTimes(root, cores=True),

@@ -1,4 +1,4 @@
-"""A source: a part of the machine that is read again and again."""
+"""A source: a part of the machine that is read at intervals."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from typing import Protocol
 from aiflame.profile.folder.telemetry_files import Header, Series
 
 Look = tuple[int, int, list[float]]
-"""Time (CLOCK_MONOTONIC), key (0 where records have none), and a value for each series."""
+"""A reading: time (CLOCK_MONOTONIC), key (0 if records have none), and a value for each series."""
 NOTHING = math.nan
 
 SysfsValue = tuple[Series, Path]
-"""A series, and the file of sysfs that holds its value."""
+"""A series, and the file of sysfs with its value."""
 
 
 class Source(Protocol):
     name: str
     every: int
-    """Intervals between two looks: sources that change slowly, or have many values, are read less often."""
+    """Number of intervals between two readings: sources that change slowly, or have many values, are read less often."""
     thread: str
-    """The thread that reads the source. Sources of one thread wait for each other, so a driver that may hang has its own thread."""
+    """The thread that reads the source. Sources of one thread wait for each other, so a source whose driver may hang has its own thread."""
 
     def begin(self) -> Header | None:
-        """Called once, in the thread that will look; None: this machine has no such values."""
+        """Called once, in the thread that will read the source; None: this machine has no such values."""
 
     def look(self) -> Iterable[Look]: ...
 
@@ -35,7 +35,7 @@ class Source(Protocol):
 
 
 class OpenFile:
-    """A file of /proc or /sys that stays open, since it is read again and again. Reading a file that is gone gives nothing."""
+    """A file of /proc or /sys that stays open, because it is read again and again. If the file is gone, reading gives nothing."""
 
     def __init__(self, path: Path, most: int = 1 << 16) -> None:
         self._most = most
@@ -59,7 +59,7 @@ class OpenFile:
 
 
 class SysfsSource:
-    """Values that each have their own file."""
+    """Values that have a file each."""
 
     def __init__(self, name: str, values: Sequence[SysfsValue], every: int = 1, thread: str = "devices") -> None:
         self.name, self.every, self.thread = name, every, thread
@@ -90,7 +90,7 @@ class SysfsSource:
 
 
 def text(path: Path) -> str:
-    """The text of a small file, "" when it cannot be read."""
+    """The text of a small file, "" if it cannot be read."""
     try:
         return path.read_text(errors="replace").strip()
     except OSError:

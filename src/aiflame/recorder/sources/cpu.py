@@ -11,17 +11,17 @@ from aiflame.recorder.sources.base import Look, OpenFile, SysfsValue, natural, t
 
 _STATES = ("user", "system", "iowait", "idle")
 _PACKAGES = ("coretemp", "k10temp", "zenpower")
-"""Drivers whose sensors are those of CPUs."""
+"""Drivers of the sensors of CPUs."""
 _PACKAGE_LABELS = ("Package", "Tctl", "Tdie")
 
 
 class CpuTimes:
-    """/proc/stat: all CPUs together, or each of them."""
+    """/proc/stat: all CPUs together, or each one."""
 
     name, thread = "cpu", "system"
 
     def __init__(self, root: Path, cores: bool) -> None:
-        self.every = 10 if cores else 2  # a tick is 10 ms: too coarse for intervals of 50 ms, and still more so for a single core
+        self.every = 10 if cores else 2  # a tick is 10 ms: too coarse for intervals of 50 ms, and even more so for a single core
         self._cores, self._path = cores, root / "proc/stat"
         self._file: OpenFile | None = None
         self._names: list[str] = []
@@ -52,7 +52,7 @@ class CpuTimes:
             user, nice, system, idle, iowait, irq, softirq = (float(one) for one in ticks[:7])
             ticks_of[name.decode()] = [user + nice, system + irq + softirq, iowait, idle]
         nothing = [float("nan")] * len(_STATES)
-        return [(now, 0, [value for name in self._names for value in ticks_of.get(name, nothing)])]  # a core may be switched off
+        return [(now, 0, [value for name in self._names for value in ticks_of.get(name, nothing)])]  # a core may have been switched off
 
     def end(self) -> None:
         if self._file is not None:
@@ -73,7 +73,7 @@ def frequencies(root: Path) -> list[SysfsValue]:
 
 
 def temperatures(root: Path) -> list[SysfsValue]:
-    """The temperature of each package, by its sensor's driver."""
+    """The temperature of each package, from its sensor's driver."""
     values: list[SysfsValue] = []
     for sensor in sorted((root / "sys/class/hwmon").glob("hwmon*"), key=natural):
         if text(sensor / "name") not in _PACKAGES:

@@ -1,5 +1,5 @@
-"""NVIDIA GPUs, by NVML. It is loaded only where the driver's device nodes exist, and called in its own threads: its calls may take long, or
-hang where a device has fallen off its bus.
+"""NVIDIA GPUs, through NVML. It is loaded only if the driver's device nodes exist, and called in its own threads: calls may take long, or
+hang if a device has fallen off its bus.
 
 Energy and power are read often, by a source of their own. Other values are read less often, and link traffic in another thread.
 """
@@ -23,12 +23,12 @@ _WRAPS = 2.0**32
 
 
 def is_there(root: Path) -> bool:
-    """Whether NVIDIA's driver is loaded; under WSL the node is Windows'."""
+    """True if NVIDIA's driver is loaded; under WSL the node belongs to Windows."""
     return any((root / "dev" / node).exists() for node in ("nvidiactl", "dxg"))
 
 
 class Shared:
-    """NVML, started once, by the first thread that needs it."""
+    """NVML, initialized once, by the first thread that needs it."""
 
     def __init__(self, library: str = LIBRARY) -> None:
         self._library, self._lock = library, Lock()
@@ -70,7 +70,7 @@ class Nvidia:
     def look(self) -> list[Look]:
         before = time.monotonic_ns()
         values = [value() for value in self._values or ()]
-        # `before` is the time of the energy counter, which is read first; reading the other values may take long.
+        # `before` is the time of the energy counter, which is read first, because reading the other values may take long.
         return [(before, 0, values)]
 
     def end(self) -> None:
@@ -78,7 +78,7 @@ class Nvidia:
 
 
 def nvidia_gpus(root: Path, library: str = LIBRARY) -> list[Nvidia]:
-    """Sources of all devices. Does not call NVML yet."""
+    """The sources of all devices. Does not call NVML yet."""
     if not is_there(root):
         return []
     nodes = [node.name.removeprefix("nvidia") for node in (root / "dev").glob("nvidia[0-9]*")]

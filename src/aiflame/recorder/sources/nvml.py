@@ -1,6 +1,6 @@
-"""The functions of NVIDIA's management library that we use, by ctypes: recording needs nothing but the driver.
+"""The functions of NVIDIA's management library that we use, through ctypes: recording needs only the driver.
 
-Numbers of functions, fields and layouts: nvml.h. Values that a device does not report are NaN.
+Numbers of functions, fields and layouts come from nvml.h. Values that a device does not report are NaN.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ class Field(IntEnum):
     """KiB of data, over all links"""
     NVLINK_RECEIVED = 139
     POWER_INSTANT = 186
-    """mW. nvmlDeviceGetPowerUsage gives the mean of a second on most devices, and takes 3 ms."""
+    """mW. On most devices nvmlDeviceGetPowerUsage gives the mean of a second, and takes 3 ms."""
     PCIE_SENT = 197
-    """bytes; answered in less than a millisecond, where nvmlDeviceGetPcieThroughput measures for 20"""
+    """bytes; read in less than a millisecond, whereas nvmlDeviceGetPcieThroughput measures for 20"""
     PCIE_RECEIVED = 198
 
 
@@ -82,7 +82,7 @@ class _FieldValue(ctypes.Structure):
 
 
 class Nvml:
-    """The library, initialized; OSError where there is none, or where it does not work."""
+    """The initialized library; OSError if it is missing or does not work."""
 
     def __init__(self, library: str = LIBRARY) -> None:
         self._library = ctypes.CDLL(library)
@@ -128,7 +128,7 @@ class Device:
         return float(self._uint.value) if self._ask("nvmlDeviceGetPowerUsage", self._uint) else math.nan
 
     def utilization(self) -> tuple[float, float]:
-        """% of the last moments in which a kernel ran, and in which memory was read or written"""
+        """Percent of the latest moments in which a kernel ran, and in which memory was read or written"""
         if not self._ask("nvmlDeviceGetUtilizationRates", self._utilization):
             return math.nan, math.nan
         return float(self._utilization.gpu), float(self._utilization.memory)

@@ -1,4 +1,4 @@
-"""The recorded processes: their memory, threads and page faults."""
+"""The memory, threads and page faults of the recorded processes."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from aiflame.recorder.sources.base import Look
 
 _MOST_PROCESSES = 256
 _MOST_THREADS = 1024
-"""The most threads that are read in all processes together: a look at one takes 15 µs."""
+"""The most threads that are read in all processes together: reading one takes 15 µs."""
 
 
 class Recorded:
-    """Finds the recorded processes: those with a folder in the spool, or with a record of `lives.table` that has no end."""
+    """Finds the recorded processes: those with a folder in the spool, or with a record in `lives.table` that has no end."""
 
     def __init__(self, spool: Folder | None) -> None:
         self._spool = spool
@@ -56,7 +56,7 @@ class Processes:
         return [(now, int(pid), [pages]) for pid, pages in resident.items()]
 
     def _resident(self, pid: str) -> float | None:
-        """None: it has ended."""
+        """None: the process has ended."""
         try:
             return float((self._proc / pid / "statm").read_bytes().split()[1])
         except (OSError, ValueError, IndexError):
@@ -67,17 +67,17 @@ class Processes:
 
 
 class Scheduling:
-    """/proc/PID/task/TID/schedstat: how many threads ran, and how many were ready and had no CPU, on average since the last look, and how
-    often one was given a CPU; and page faults (/proc/PID/stat)."""
+    """/proc/PID/task/TID/schedstat: the mean numbers of threads that ran, and that were ready but had no CPU, since the last reading, and
+    how often one was given a CPU; and page faults (/proc/PID/stat)."""
 
     name, every, thread = "process", 4, "system"
 
     def __init__(self, root: Path, spool: Folder | None) -> None:
         self._proc, self._recorded = root / "proc", Recorded(spool)
         self._seen: dict[str, dict[str, tuple[int, ...]]] = {}
-        """For each thread of a process, its time on a CPU and waiting for one, and how often it was given one."""
+        """For each thread of a process, its time on a CPU, its time waiting for one, and how often it was given one."""
         self._sums: dict[str, list[int]] = {}
-        """Sums over all threads of a process, those that have ended included."""
+        """Sums over all threads of a process, including those that have ended."""
 
     def begin(self) -> Header | None:
         if not (self._proc / "self/schedstat").exists():
@@ -111,15 +111,15 @@ class Scheduling:
             yield now, int(pid), [running, waited, cpus, minor + major, major, system, turns]
 
     def _times(self, pid: str, room: int) -> tuple[list[float], int]:
-        """Sums over its threads, and how many there are."""
+        """Sums over its threads, and the number of threads."""
         before, now = self._seen.get(pid, {}), {}
         sums = self._sums.setdefault(pid, [0, 0, 0])
         tasks = f"{self._proc}/{pid}/task"
         for thread in os.listdir(tasks)[:room]:  # noqa: PTH208
-            with suppress(OSError, ValueError):  # it has just ended
+            with suppress(OSError, ValueError):  # the thread has just ended
                 read = tuple(map(int, _read(f"{tasks}/{thread}/schedstat").split()))
                 old = before.get(thread, (0, 0, 0))
-                if any(value < then for value, then in zip(read, old, strict=True)):  # another thread has its number now
+                if any(value < then for value, then in zip(read, old, strict=True)):  # another thread has its id now
                     old = (0, 0, 0)
                 for place, (value, then) in enumerate(zip(read, old, strict=True)):
                     sums[place] += value - then

@@ -1,4 +1,4 @@
-"""The CPU time that the program's control group allows: its limit, its use, and the time for which the kernel held it up."""
+"""The CPU quota of the program's control group: its limit, its use, and the time for which the kernel throttled the group."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ _FOLDERS = ("sys/fs/cgroup", "sys/fs/cgroup/cpu,cpuacct", "sys/fs/cgroup/cpu", "
 class _Group:
     folder: Path
     cpus: float
-    """Its limit."""
+    """Its limit, in CPUs."""
 
 
 class Quota:
-    """The group with the lowest limit among the recorder's own, which the program inherits, and those above it. Both versions."""
+    """The group with the lowest limit among the recorder's own, which the program inherits, and those above it. Supports versions 1 and
+    2."""
 
     name, every, thread = "cgroup", 4, "system"
 
@@ -60,7 +61,8 @@ class Quota:
                 file.close()
 
     def _folders(self) -> list[Path]:
-        """Folders of the group and those above it. In a container the path may be its host's, and the root is the container's group."""
+        """The folders of the group and of those above it. In a container the path may be its host's, and the root is the container's
+        group."""
         folders = []
         for line in text(self._root / "proc/self/cgroup").splitlines():
             number, _, named = line.partition(":")
@@ -72,7 +74,7 @@ class Quota:
         return list(dict.fromkeys(folders))
 
     def _accounts(self, folder: Path) -> Path:
-        """Where version 1 keeps the group's use: in the same folder, or at the same path of another controller."""
+        """The folder in which version 1 keeps the group's use: the same folder, or the same path of another controller."""
         return folder if (folder / "cpuacct.usage").exists() else Path(str(folder).replace("/cgroup/cpu", "/cgroup/cpuacct", 1))
 
 

@@ -12,7 +12,7 @@ from aiflame.recorder.sources.base import NOTHING, Look, OpenFile
 _NO_DISK = re.compile(r"(loop|ram|zram|sr|fd)\d")
 _SECTOR = 512
 _MOST = 32
-"""Disks and networks: a host of containers has thousands."""
+"""The most disks and networks: a host of containers has thousands."""
 
 
 class Disks:
@@ -52,7 +52,7 @@ class Disks:
             self._file.close()
 
     def _rows(self) -> dict[bytes, list[bytes]]:
-        """The columns after the name of each disk, by its name."""
+        """The columns after the name of each disk, by that name."""
         assert self._file is not None
         lines = (line.split() for line in self._file.read().split(b"\n"))
         return {fields[2]: fields[3:] for fields in lines if len(fields) > 12}
@@ -93,7 +93,7 @@ class Networks:
 
 
 class Pressure:
-    """/proc/pressure: of the time, the share in which some task, or every one, waited for a resource."""
+    """/proc/pressure: the share of time in which some task, or every task, waited for a resource."""
 
     name, every, thread = "pressure", 4, "system"
 
@@ -108,7 +108,7 @@ class Pressure:
                 file = OpenFile(self._folder / resource)
             except OSError:
                 continue
-            if not file.read():  # switched off when the system was started
+            if not file.read():  # pressure accounting was switched off at boot
                 file.close()
                 continue
             self._files.append(file)

@@ -1,4 +1,4 @@
-"""Values that drivers show in sysfs: GPUs of Intel and AMD, the energy of CPUs (RAPL), InfiniBand and Slingshot."""
+"""Values that drivers provide in sysfs: GPUs of Intel and AMD, the energy of CPUs (RAPL), InfiniBand and Slingshot."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from aiflame.recorder.sources.base import SysfsValue, natural, text
 
 _INTEL, _AMD = "0x8086", "0x1002"
 _WORD = 4
-"""InfiniBand counts data in words of 4 bytes."""
+"""InfiniBand counts data in units of 4 bytes."""
 
 
 def intel_gpus(root: Path) -> list[SysfsValue]:
-    """i915 and xe: how long the graphics units rested (rc6), their frequency, and hwmon's energy."""
+    """i915 and xe: the time for which the graphics units rested (rc6), their frequency, and hwmon's energy."""
     values: list[SysfsValue] = []
     for card, device, identity in _cards(root, _INTEL):
         units = sorted([*card.glob("gt/gt*"), *device.glob("tile*/gt*")])
-        # The units of a GPU beyond the first have a number in their name.
+        # Units of a GPU after the first have a number in their names.
         named = [(unit, f" {unit.parent.name} {unit.name}" if place else "") for place, unit in enumerate(units)]
         rested = [(path, f"resting{of}") for unit, of in named for path in (unit / "rc6_residency_ms", unit / "gtidle/idle_residency_ms")]
         speeds = [(path, f"frequency{of}") for unit, of in named for path in (unit / "rps_act_freq_mhz", unit / "freq0/act_freq")]
@@ -60,7 +60,7 @@ def amd_gpus(root: Path) -> list[SysfsValue]:
 
 
 def rapl(root: Path) -> list[SysfsValue]:
-    """The energy of each CPU package, and of its cores and memory where reported. Since Linux 5.10 only root may read it."""
+    """The energy of each CPU package, and of its cores and memory if reported. Since Linux 5.10 only root may read it."""
     values: list[SysfsValue] = []
     zones = root / "sys/class/powercap"
     for zone in sorted(zones.glob("intel-rapl:*")):
@@ -107,7 +107,7 @@ def slingshot(root: Path) -> list[SysfsValue]:
 
 
 def _cards(root: Path, vendor: str) -> list[tuple[Path, Path, str]]:
-    """Cards of a vendor: folder, that of the device, and its PCI address."""
+    """Cards of a vendor: folder, folder of the device, and PCI address."""
     cards = sorted((root / "sys/class/drm").glob("card*"), key=natural)
     whole = [card for card in cards if card.name.removeprefix("card").isdecimal() and text(card / "device/vendor") == vendor]
     return [(card, card / "device", _address(card / "device")) for card in whole]

@@ -1,7 +1,7 @@
-"""Where each frame of a flame graph lies: depth-first columns, computed without a loop over nodes.
+"""The layout of a flame graph: its frames as columns in depth-first order, computed without a loop over nodes.
 
 Siblings are ordered by name, so that two profiles of one program look alike, numbers in names as numbers (`layers.2` before `layers.10`);
-idle time and unattributed frames come last. The report's worker (`web/report/worker/rpc_flame.js`) has the same order.
+idle time and unattributed frames come last. The report's worker (`web/report/worker/rpc_flame.js`) uses the same order.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from aiflame.attribute.arrays import nodes
 from aiflame.attribute.tree import Kind, Tree
 
 MAX_NODES = 1_000_000
-"""More nodes than these are folded into their callers, the narrowest first: a browser stays quick, nothing is lost from totals."""
+"""If there are more nodes, the narrowest are folded into their callers: the browser stays fast, and totals stay the same."""
 DIGITS = 20
 """Shorter numbers in names are compared as numbers."""
 _NUMBER = re.compile(r"[0-9]+")
@@ -25,7 +25,7 @@ _NUMBER = re.compile(r"[0-9]+")
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The kept nodes in depth-first order: a node's subtree follows it. Row 0 is the root. Values have one row a metric."""
+    """The kept nodes in depth-first order: a node's subtree follows it. Row 0 is the root. Values have one row for each metric."""
 
     depth: NDArray[np.int32]
     frame: NDArray[np.uint32]
@@ -34,20 +34,20 @@ class Layout:
     own: NDArray[np.int64]
     total: NDArray[np.int64]
     folded: NDArray[np.int64]
-    """The part of a node's total in callees that were folded away."""
+    """The part of a node's total in callees that were folded."""
     start: NDArray[np.int64]
     """Left edge, in units of the first metric."""
     name_rank: NDArray[np.int64]
-    """The place of each frame of the tree among siblings."""
+    """The rank of each frame of the tree among siblings."""
     folded_nodes: int
-    """How many nodes with a value were folded away."""
+    """The number of nodes with a value that were folded."""
 
     def __len__(self) -> int:
         return len(self.depth)
 
 
 def lay_out(tree: Tree, metrics: tuple[str, ...], max_nodes: int = MAX_NODES, min_share: float = 0.0) -> Layout:
-    """Place the nodes of `tree`; widths are the first metric's. Nodes below `min_share` of every metric's total are folded."""
+    """Lays out the nodes of `tree`; widths come from the first metric. Nodes below `min_share` of every metric's total are folded."""
     own = np.stack([tree.values[name].astype(np.int64) for name in metrics])
     total = np.stack([nodes.sum_up(tree.parent, row) for row in own])
 
@@ -82,7 +82,7 @@ def lay_out(tree: Tree, metrics: tuple[str, ...], max_nodes: int = MAX_NODES, mi
 
 
 def _kept(total: NDArray[np.int64], max_nodes: int, min_share: float) -> NDArray[np.bool_]:
-    """Nodes that matter in some metric. A callee never outweighs its caller, so the kept nodes are a tree."""
+    """Nodes that are large enough in some metric. A callee is never larger than its caller, so the kept nodes are a tree."""
     share: NDArray[np.float64] = (total / np.maximum(total[:, :1], 1)).max(axis=0)
     kept: NDArray[np.bool_] = (share > 0) & (share >= min_share)
     if np.count_nonzero(kept) > max_nodes:
@@ -93,7 +93,7 @@ def _kept(total: NDArray[np.int64], max_nodes: int, min_share: float) -> NDArray
 
 
 def _name_rank(frames: pl.DataFrame) -> NDArray[np.int64]:
-    """A distinct number a frame, in the order that siblings take."""
+    """A distinct number for each frame, in the order of siblings."""
     padded = pl.Series([_NUMBER.sub(_padded, name) for name in frames["name"].to_list()], dtype=pl.String)
     names = padded.rank("ordinal").to_numpy()
     last = np.isin(frames["kind"].to_numpy(), (int(Kind.GPU_IDLE), int(Kind.UNATTRIBUTED)))
@@ -107,10 +107,10 @@ def _padded(number: re.Match[str]) -> str:
 
 
 def _left_edges(inside: NDArray[np.int64], parent: NDArray[np.int32]) -> NDArray[np.int64]:
-    """The left edge of each node: the sum of values inside the nodes before it, except its callers', as a callee starts at its caller's
-    edge.
+    """The left edge of each node: the sum of values inside the nodes before it, without its callers' own, since a callee starts at its
+    caller's edge.
 
-    The sum over the callers goes by doubled jumps.
+    The sum over the callers uses jumps that double in length.
     """
     callers = np.where(parent >= 0, inside[np.maximum(parent, 0)], 0)
     above = np.maximum(parent, 0)

@@ -1,4 +1,4 @@
-"""The picture that shows without a script: in image viewers, in mails, in a repository's preview."""
+"""The picture that is shown without a script: in image viewers, in mails, in a repository's preview."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ FOOTER = 26
 MIN_WIDTH = 0.5
 """Narrower frames (in px of WIDTH) are only in the data."""
 MAX_ROWS = 400
-"""The still picture cuts a deeper recursion off; the script shows it whole."""
+"""The still picture cuts off deeper recursion; the script shows all of it."""
 LABEL_WIDTH = 26
 CHARACTER = 7.1
-"""Width of a character at the label's size, on the safe side for the common sans-serif fonts."""
+"""The width of a character in a label, an upper estimate for the common sans-serif fonts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,13 +68,13 @@ def draw(tree: Tree, layout: Layout, css: NDArray[np.int64], title: str, subtitl
 
 
 def shown(text: str, limit: int) -> str:
-    """Text of any origin as XML text of at most `limit` characters."""
+    """Foreign text as XML text of at most `limit` characters."""
     text = cleaned_text(text[: limit + 1])
     return escape(text if len(text) <= limit else text[: limit - 1] + "…")
 
 
 def _legend(chips: list[Chip]) -> tuple[str, int]:
-    """The chips, and how many rows they take."""
+    """The chips, and the number of rows that they take."""
     parts, x, row = [], MARGIN, 0
     for chip in chips:
         text = f"{chip.label} {chip.share}".strip()
@@ -89,14 +89,14 @@ def _legend(chips: list[Chip]) -> tuple[str, int]:
 
 
 def _silhouette(x: NDArray[np.float64], width: NDArray[np.float64], depth: NDArray[np.int32]) -> NDArray[np.int64]:
-    """Of the frames too narrow to draw, keeps one for each px of a row, so that the outline stays true."""
+    """Among frames too narrow to draw, keeps one for each px of a row, so that the outline stays right."""
     narrow = np.flatnonzero((width < MIN_WIDTH) & (width > 0) & (depth < MAX_ROWS))
     _, first = np.unique(depth[narrow] * WIDTH + x[narrow].astype(np.int64), return_index=True)
     return narrow[first]
 
 
 def _bars(x: NDArray[np.float64], y: NDArray[np.int32], width: NDArray[np.float64], css: NDArray[np.int64]) -> list[str]:
-    """One path a colour: a tenth of the size of a rect a frame."""
+    """One path for each colour: a tenth of the size of one rect for each frame."""
     shown_width = np.where(width > 2, width - 0.5, width * 0.85)
     paths: dict[int, list[str]] = defaultdict(list)
     for left, top, wide, number in zip(x.tolist(), y.tolist(), shown_width.tolist(), css.tolist(), strict=True):

@@ -1,8 +1,8 @@
-"""The flame graph as one SVG file: interactive in a browser, a still picture everywhere else, nothing fetched from anywhere.
+"""The flame graph as one SVG file: interactive in a browser, a still picture elsewhere, and it loads nothing from the network.
 
-Its data is a block (`render/blocks.py`) in base64. It has the columns of `render/frame_columns.py`, its frames in the order of siblings,
-with `frame.approximate` if any is, and of the nodes, in depth-first order, `node.depth` (smaller than their parents),
-`node.frame`, and for the head's metric N `node.own.N` and `node.folded.N`. `web/flame_svg/file.js` reads it.
+Its data is a block (`render/blocks.py`) in base64. The block has the columns of `render/frame_columns.py` (frames in the order of siblings,
+with `frame.approximate` if any frame is), and for the nodes, in depth-first order, `node.depth` (smaller than their parents), `node.frame`,
+and for the head's metric N `node.own.N` and `node.folded.N`. `web/flame_svg/file.js` reads it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def write(
     max_nodes: int = MAX_NODES,
     min_share: float = 0.0,
 ) -> None:
-    """Draw `tree`, widths by `metric`. Frames below `min_share` (0…1) of the total are folded into their callers."""
+    """Draws `tree`, with widths from `metric`. Frames below `min_share` (0…1) of the total are folded into their callers."""
     layout = lay_out(tree, (metric,), max_nodes, min_share)
     kinds = tree.frames["kind"].to_numpy()
     shades = np.asarray(shade_of(tree.frames["name"].to_list()), dtype=np.int64)
@@ -56,9 +56,9 @@ def write_diff(
     max_nodes: int = MAX_NODES,
     min_share: float = 0.0,
 ) -> None:
-    """Draw a tree with the metrics `base` and `new`: red grew, blue shrank, widths by `new`.
+    """Draws a tree with the metrics `base` and `new`: red frames grew, blue ones shrank; widths come from `new`.
 
-    Frames that are only in the base have no width; the file gives their total, and shows them when widths are switched to the base.
+    Frames that are only in the base have no width; the file has their total, and shows them when widths are switched to the base.
     """
     layout = lay_out(tree, ("new", "base"), max_nodes, min_share)
     css = diff_steps(layout.total[1], layout.total[0]) + len(DIFF_STEPS)
@@ -66,7 +66,7 @@ def write_diff(
 
 
 def diff_steps(base: NDArray[np.int64], new: NDArray[np.int64]) -> NDArray[np.int64]:
-    """How much each node changed, as a step of `DIFF_STEPS`: its difference over the larger of both values."""
+    """How much each node changed, as a step of `DIFF_STEPS`: its difference relative to the larger of both values."""
     change = (new - base) / np.maximum(np.maximum(new, base), 1)
     steps = np.searchsorted(np.asarray(DIFF_STEPS), np.abs(change), side="right")
     return np.where(change < 0, -steps, steps).astype(np.int64)
@@ -99,7 +99,7 @@ def _write(
     web = Path(__file__).parents[1] / "web"
     script = bundle(web, "flame_svg/main.js")
     style = (web / "flame_svg" / "style.css").read_text(encoding="utf-8").replace("LABEL_COLOR", LABEL)
-    # A media rule, not a media attribute: librsvg heeds neither and would apply the guarded rules.
+    # A media rule, not a media attribute: librsvg supports neither, and would apply the rules inside.
     dark_rules = (web / "flame_svg" / "dark.css").read_text(encoding="utf-8") + palette_css("dark", kinds)
     dark = f"@media (prefers-color-scheme: dark) {{\n{dark_rules}\n}}"
     text = "\n".join(
@@ -124,7 +124,7 @@ def _write(
 
 
 def _data(tree: Tree, layout: Layout, head: Mapping[str, object]) -> str:
-    """Nodes and their frames, for the script."""
+    """The nodes and their frames, for the script."""
     used = np.unique(layout.frame).astype(np.int64)
     used[1:] = used[1:][np.argsort(layout.name_rank[used[1:]])]  # the root's frame comes first
     number = np.empty(len(tree.frames), dtype=np.int64)
@@ -170,5 +170,5 @@ def _diff_chips() -> list[still.Chip]:
 
 
 def _cdata(text: str) -> str:
-    """Our own script and style: they hold no `]]>`, which `tests/unit/render/test_svg.py` checks."""
+    """Our own script and style: they contain no `]]>`, which `tests/unit/render/test_svg.py` checks."""
     return f"<![CDATA[\n{text}\n]]>"

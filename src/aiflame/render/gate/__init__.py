@@ -1,1 +1,1 @@
-"""The answer of a gate for CI systems: Markdown for people, JUnit XML for lists of tests."""
+"""The result of a gate for CI systems: Markdown for people, JUnit XML for lists of tests."""

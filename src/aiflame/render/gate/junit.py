@@ -1,4 +1,4 @@
-"""The answer of a gate as JUnit XML: a test case for each measure; those that got slower have failed."""
+"""The result of a gate as JUnit XML: a test case for each measure; measures that got slower are failures."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from aiflame.render.clean_text import cleaned_text
 
 
 def junit(answer: Gate) -> str:
-    """A document with one suite. Machines and code stand in the failures too, as many systems show nothing else."""
+    """A document with one suite. Failures also name machines and code, since many systems show nothing else."""
     counts = f'tests="{len(answer.verdicts)}" failures="{answer.regressions}" errors="0" skipped="0"'
     evidence = [("machine", line) for line in answer.machines] + [("code", line) for line in answer.code]
     properties = [

@@ -1,4 +1,5 @@
-"""The answer of a gate as GitHub-flavoured Markdown. Names from profiles are code that no renderer takes for markup, links or mentions."""
+"""The result of a gate as GitHub-flavoured Markdown. Names from profiles are code, which no renderer takes for markup, links or
+mentions."""
 
 from __future__ import annotations
 
@@ -62,8 +63,8 @@ def _names(names: Iterable[str]) -> str:
 
 
 def escaped(sentence: Sentence) -> str:
-    """Names as code whose punctuation is written as references to characters: CommonMark gives these no meaning in its syntax, and GitHub
-    looks for no mentions within code."""
+    """Names as code, with punctuation written as character references: CommonMark gives these no meaning in its syntax, and GitHub finds no
+    mentions within code."""
     return "".join(f"<code>{_references(piece)}</code>" if isinstance(piece, Name) else piece for piece in sentence)
 
 

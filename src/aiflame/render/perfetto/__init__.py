@@ -1,1 +1,1 @@
-"""The timeline as a file that Perfetto reads."""
+"""The timeline as a Perfetto trace."""

@@ -28,14 +28,14 @@ from aiflame.profile.tables.interface import Tables
 from aiflame.render.perfetto.wire import Chosen, Fixed64, Message, Part, Runs, Same, Some, Varint, encode, number, text
 
 ROWS = 1 << 16
-"""Slices that are written at a time."""
+"""The number of slices that are written at a time."""
 MOST_WITH_STEPS = 2_000_000
-"""Slices of a trace in which each kernel says its step. A viewer keeps the facts of slices once where they are the same; with the step,
-each kernel has a set of its own, which makes a viewer need half as much memory again. The track above says it too."""
+"""The most slices of a trace in which each kernel has its step as a fact. A viewer stores equal sets of facts once; with the step, each
+kernel has a set of its own, and the viewer needs half as much memory again. The track above shows the step, too."""
 SLICES_A_RECORD = 2
 """The usual number of slices for each kernel, copy and launch: its own, and those around it."""
 LONGEST_NAME = 4096
-"""Letters of a name or of a fact; the viewer measures and draws each of them."""
+"""Characters of a name or fact; the viewer measures and draws each of them."""
 
 _WAITING = 4
 _SEQUENCE = 1
@@ -103,12 +103,12 @@ _TAIL = number(_Packet.SEQUENCE, _SEQUENCE) + number(_Packet.FLAGS, _NEEDED)
 
 
 def write(timeline: Timeline, clocks: Clocks, file: BinaryIO) -> None:
-    """Writes the whole trace. `clocks`: the same moment on three clocks."""
+    """Writes the whole trace. `clocks`: one moment on three clocks."""
     Trace(clocks, file, steps=len(timeline.slices) <= MOST_WITH_STEPS).add(timeline)
 
 
 def write_profile(profile: Tables, clocks: Clocks, file: BinaryIO, *, samples: bool = True) -> int:
-    """Writes the timeline of a profile while it is made, so that it never is in memory as a whole; how many slices it has."""
+    """Writes the timeline of a profile while it is made, so that it is never completely in memory; returns the number of slices."""
     records = sum(count(profile.scan(name)) for name in ("launches", "kernels", "copies"))
     trace = Trace(clocks, file, steps=records * SLICES_A_RECORD <= MOST_WITH_STEPS)
     trace.add(timeline_of(profile, samples=samples, taker=trace.add))
@@ -116,7 +116,7 @@ def write_profile(profile: Tables, clocks: Clocks, file: BinaryIO, *, samples: b
 
 
 class Trace:
-    """A trace that grows by parts of a timeline, as `Making` gives them. With `steps`, each kernel says its step."""
+    """A trace to which parts of a timeline are added, as `Making` gives them. With `steps`, each kernel has its step as a fact."""
 
     def __init__(self, clocks: Clocks, file: BinaryIO, *, steps: bool) -> None:
         self.slices = 0
@@ -132,7 +132,7 @@ class Trace:
         self.slices += len(part.slices)
 
     def _packets(self, part: Timeline) -> Iterator[bytes]:
-        """Some at a time."""
+        """The packets of a part, in pieces."""
         yield from self._texts.packets(part)
         for begin in range(0, len(part.slices), ROWS):
             yield _slices(part.slices[begin : begin + ROWS], self._texts, steps=self._steps)
@@ -141,7 +141,8 @@ class Trace:
 
 
 def _packed(parts: Iterator[bytes]) -> Iterator[bytes]:
-    """Each part as one packet. Packing takes as long as making: it goes on beside it, and a few parts wait at most."""
+    """Each part as one compressed packet. Compressing takes as long as building parts, so both run at the same time, and only a few parts
+    wait."""
     with ThreadPoolExecutor(1) as packer:
         waiting: deque[Future[bytes]] = deque()
         for part in parts:
@@ -157,7 +158,7 @@ def _packet(body: bytes) -> bytes:
 
 
 def _first_packets(clocks: Clocks) -> bytes:
-    """All times use CLOCK_MONOTONIC: nothing needs to be converted, and traces of the system line up by their own snapshots."""
+    """All times use CLOCK_MONOTONIC: nothing needs to be converted, and traces of the system are aligned by their own snapshots."""
     clocks_read = [(_MONOTONIC, clocks.monotonic_ns), (_RAW, clocks.raw_ns), (_REALTIME, clocks.realtime_ns)]
     snapshot = b"".join(text(1, number(1, clock) + number(2, moment)) for clock, moment in clocks_read if moment > 0)
     sequence = number(_Packet.SEQUENCE, _SEQUENCE)
@@ -168,14 +169,14 @@ def _first_packets(clocks: Clocks) -> bytes:
 
 
 def _tracks(tracks: pl.DataFrame, pids: dict[int, int]) -> bytes:
-    """`pids`: of each track of a process that was written, its number."""
+    """`pids`: the process id of each track of a process that was written."""
     packets = []
     for row in tracks.iter_rows(named=True):
         kind = TrackKind(row["kind"])
         name = _shown(row["name"])
         body = number(_Track.UUID, row["track"] + 1) + number(_Track.ORDERING, _EXPLICIT) + number(_Track.RANK, row["track"])
         if kind == TrackKind.PROCESS:
-            # Every process needs a number of its own to stand by itself.
+            # Every process needs a number of its own to be shown separately.
             pid = row["number"] or (1 << 30) + row["process"]
             pids[row["track"]] = pid
             arguments = [_shown(one) for one in row["full_name"].split("\0") if one]
@@ -195,20 +196,20 @@ def _tracks(tracks: pl.DataFrame, pids: dict[int, int]) -> bytes:
 
 
 def _shown(name: str) -> str:
-    """A text that a viewer can show: NUL would end it there, and lone surrogates are not characters."""
+    """A text that a viewer can show: NUL would end it, and lone surrogates are not characters."""
     clean = name.encode("utf-8", "replace").decode().replace("\0", "\u2400")
     return clean if len(clean) <= LONGEST_NAME else clean[:LONGEST_NAME] + "…"
 
 
 class _Texts:
-    """Names, categories, facts: written once, and meant by their numbers from then on."""
+    """Names, categories and facts: each is written once, and later referred to by number."""
 
     def __init__(self) -> None:
         self._names = 0
         self._keys: dict[str, int] = {}
         self._texts: dict[str, int] = {}
         self._annotations = [b""]
-        """By set; 0 is none."""
+        """By set; 0 means none."""
 
     def packets(self, part: Timeline) -> Iterator[bytes]:
         """The new rows of a part of a timeline, in pieces: a viewer refuses a packet of hundreds of megabytes."""
@@ -238,7 +239,7 @@ def _new_texts(numbers: dict[str, int], texts: Sequence[str]) -> tuple[list[str]
 
 
 def _interned(field: int, texts: Sequence[str], before: int) -> Iterator[bytes]:
-    """The texts, numbered on from those before."""
+    """The texts, with numbers that continue those before."""
     for begin in range(0, len(texts), 1 << 12):
         part = texts[begin : begin + (1 << 12)]
         entries = (number(_Interned.IID, before + 1 + begin + at) + text(_Interned.TEXT, _shown(one)) for at, one in enumerate(part))
@@ -282,12 +283,12 @@ def _annotations(rows: pl.DataFrame) -> list[bytes]:
 
 
 def _slices(slices: pl.DataFrame, texts: _Texts, *, steps: bool) -> bytes:
-    """Each slice's begin and end beside each other: the viewer sorts by time, and keeps the order of simultaneous events."""
+    """The begin and end of each slice, one after the other: the viewer sorts by time, and keeps the order of simultaneous events."""
     count = len(slices)
     track = slices["track"].to_numpy() + np.uint32(1)
     kind = slices["kind"].to_numpy()
     ending = np.isin(kind, (SliceKind.KERNEL, SliceKind.COPY))
-    step = np.where(ending & steps, slices["step"].to_numpy(), -1)  # calls lie in their step
+    step = np.where(ending & steps, slices["step"].to_numpy(), -1)  # calls are inside their step
     flow, flows = slices["flow"].to_numpy().astype(np.int64), slices["flows"].to_numpy().astype(np.int64)
     lasting, stepping = np.flatnonzero(kind != SliceKind.MARK), np.flatnonzero(step >= 0)
     begin: list[Part] = [
@@ -295,7 +296,7 @@ def _slices(slices: pl.DataFrame, texts: _Texts, *, steps: bool) -> bytes:
         Varint(_Event.NAME_IID, slices["name"].to_numpy().astype(np.int64) + 1),
         Varint(_Event.TRACK, track),
         texts.annotations(slices["facts"].to_numpy()),
-        # Not among the facts that slices share: of a set for each step there would be as many as slices.
+        # Not among the facts that slices share: with the step, there would be as many sets as slices.
         Some(
             stepping,
             Message(_Event.ANNOTATIONS, [Same(number(_Annotation.KEY_IID, 1)), Varint(_Annotation.INT, step[stepping])], len(stepping)),
@@ -315,7 +316,7 @@ _KINDS = [
         for place, kind in enumerate(SliceKind)
     ),
 ]
-"""By SliceKind, whose numbers follow each other from 1."""
+"""By SliceKind, whose numbers are consecutive from 1."""
 
 
 def _points(points: pl.DataFrame) -> bytes:

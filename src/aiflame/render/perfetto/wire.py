@@ -23,14 +23,14 @@ _WORD = 8
 
 
 class Part(Protocol):
-    """Some bytes of every message."""
+    """The same field of every message, as bytes."""
 
     def sizes(self, count: int) -> Ints:
         """The number of bytes in each of `count` messages."""
         ...
 
     def put(self, into: Bytes, at: Ints) -> None:
-        """Writes the bytes of each message to its place."""
+        """Writes the bytes for each message at its place."""
         ...
 
 
@@ -86,7 +86,7 @@ class Same:
 
 
 class Varint:
-    """A field with a number, not negative."""
+    """A field with a non-negative number."""
 
     def __init__(self, field: int, values: Numbers) -> None:
         self._key = key(field, _VARINT)
@@ -103,7 +103,7 @@ class Varint:
 
 @dataclass(frozen=True, slots=True)
 class Fixed64:
-    """A field of eight bytes: doubles by their bits."""
+    """A field of eight bytes: a double as its bits."""
 
     field: int
     values: NDArray[np.uint64] | NDArray[np.float64]
@@ -139,7 +139,7 @@ class Runs:
 
 
 class Chosen:
-    """A part whose bytes are, in each message, one of a few pieces of data."""
+    """A part whose bytes are, in each message, one of a few pieces."""
 
     def __init__(self, pieces: Sequence[bytes], which: Numbers) -> None:
         self._pool = np.frombuffer(b"".join(pieces), dtype=np.uint8)

@@ -1,1 +1,1 @@
-"""The report: the page, its blocks of data, and the server that hands them out."""
+"""The report: its page, its blocks of data, and the server for both."""

@@ -1,4 +1,5 @@
-"""Source code as blocks: a list of kernels, a block for each that has a page, the lines that took CPU time, and texts that pages show."""
+"""Source code as blocks: a list of kernels, a block for each kernel with a page, the lines that took CPU time, and texts that pages
+show."""
 
 from __future__ import annotations
 
@@ -23,9 +24,9 @@ from aiflame.render.report.source import listed, source_block
 from aiflame.resolve.device.stall_reasons import meaning
 
 MOST_IN_A_FILE = 50
-"""Pages of kernels in one HTML file."""
+"""The most pages of kernels in one HTML file."""
 MOST_TEXT_IN_A_FILE = 12 << 20
-"""Bytes of sources and kept files in one HTML file; a server has all."""
+"""Bytes of sources and kept files in one HTML file; a server has all of them."""
 LARGEST_TEXT = 16 << 20
 MOST_LISTED = 5000
 MOST_SHAPES = 20
@@ -82,7 +83,7 @@ class Code:
 
     @cached_property
     def _texts(self) -> dict[str, int]:
-        """Path of each text that there is a block of → its number: sources as recorded, and kept files as `kept/NAME`."""
+        """The number of the block for each text, by path: sources as recorded, and kept files as `kept/NAME`."""
         sources = [(path, len(text.encode("utf-8", "replace"))) for path, text in self._sources.items() if path in self._shown]
         files = self._profile.table("kept_files")["file"].unique(maintain_order=True).to_list()
         kept = [(f"kept/{file}", size) for file in files if (size := self._profile.kept_size(file)) is not None]
@@ -101,12 +102,12 @@ class Code:
     @cached_property
     def _lines(self) -> dict[str, SourceLines]:
         lines = {clock: source_lines(self._analysis, clock) for clock in self._clocks}
-        self._analysis.release(functions_and_lines)  # nobody needs it later
+        self._analysis.release(functions_and_lines)  # not needed later
         return lines
 
     @cached_property
     def _shown(self) -> Container[str]:
-        """The sources that pages show. A server has all, which takes it no time."""
+        """The sources that pages show. A server has all, which costs nothing."""
         if not self._in_a_file:
             return self._sources.keys()
         of_kernels = self._profile.table("gpu_lines")["file"].unique().to_list() if self._profile.has("gpu_lines") else []
@@ -128,8 +129,8 @@ class Code:
 
 
 def annotation_block(answer: Annotation, texts: dict[str, int]) -> bytes:
-    """Columns: instructions in the order of the code, `at` their innermost source place; `place`: a forest of places, row 0 for none, above
-    each the place that it was inlined into; `count`: samples of an instruction for a reason."""
+    """Columns: instructions in the order of the code, with `at`, their innermost source place; `place`: a forest of places, row 0 for none,
+    in which a place is below that into which it was inlined; `count`: samples of an instruction for a reason."""
     files = _Rows("")
     functions = _Rows("")
     chains = _Rows((0, 0, 0, 0))

@@ -34,15 +34,15 @@ from aiflame.render.report.timeline_block import of_profile as timeline_block_of
 from aiflame.render.report.timeline_block import timeline_block
 
 OTHER_SCREEN, OTHER_TABLES, OTHER_LIMITS = "scope.other", "tables.other", "limits.other"
-"""Blocks of the scope that the page does not begin with."""
+"""Blocks for the scope that the page does not show first."""
 WHOLE = 1 << 30
 """More pages of kernels than any profile has."""
 MOST_AT_ONCE = 400_000
-"""Kernels, launches and samples that are read for a closer look at the timeline: a second or two."""
+"""The most kernels, launches and samples that are read for a zoomed stretch of the timeline: a second or two."""
 
 
 class Report:
-    """The contents of a report. Each part is made on request: a person sees the first screen before the other parts exist."""
+    """The contents of a report. Each part is made on request: the user sees the first screen before the other parts exist."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class Report:
 
     @cached_property
     def names(self) -> list[str]:
-        """Names of all blocks; those that the first screen's links lead to come first."""
+        """Names of all blocks; those to which the first screen links come first."""
         return [*self._makers, *self.code.names]
 
     def block(self, name: str) -> bytes:
@@ -79,12 +79,12 @@ class Report:
         return make() if make is not None else self.code.block(name)
 
     def closer(self, begin: int, end: int) -> bytes:
-        """The block of a stretch of the timeline (ns), with all its slices."""
+        """The block for a stretch of the timeline (ns), with all its slices."""
         return timeline_block(self._windows.timeline(begin, end, MOST_AT_ONCE), window=(begin, end), counted=self._windows.counters)
 
     def blocks(self) -> Iterator[tuple[str, bytes]]:
-        """All, one after another. Shared parts of the first ones are freed before the large ones are made: there may be millions of
-        launches."""
+        """All blocks, one after the other. Data that only the first blocks need is freed before the large ones are made: there may be
+        millions of launches."""
         for name in self.names:
             self.analysis.shared = name != "timeline"  # the last block that needs the context of launches
             yield name, self.block(name)
@@ -116,7 +116,7 @@ class Report:
 
     @cached_property
     def _other(self) -> dict[str, bytes]:
-        """The blocks of the scope that the page does not begin with."""
+        """The blocks for the scope that the page does not show first."""
         analysis = analysis_of(self.profile, whole_run=not self._whole_run)
         listed = tables(analysis)
         shown = first_screen(self.profile, analysis, listed, self.baseline, lambda: self.ranks.comparison)
@@ -140,7 +140,7 @@ class Report:
 
     @cached_property
     def ranks(self) -> RankPage:
-        """The comparison of the profile's ranks: the first screen shows a part, the page of ranks all."""
+        """The comparison of the profile's ranks: the first screen shows a part of it, the page of ranks everything."""
         partial = facts_of_ranks(self.profile)
         return rank_page(partial, answer(partial))
 
@@ -170,7 +170,7 @@ def write(
     *,
     whole_run: bool = False,
 ) -> int:
-    """Writes the report as one file, whole or not at all; returns its size in bytes."""
+    """Writes the report as one file, completely or not at all; returns its size in bytes."""
     report = Report(profile, baseline, title, MOST_IN_A_FILE, sources, whole_run=whole_run)
     return _write(path, page(report.title, report.first_screen(), report.blocks()))
 

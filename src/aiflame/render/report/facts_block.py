@@ -20,7 +20,7 @@ from aiflame.render.frame_columns import IN_ORDER, frame_columns, kind_labels
 
 
 def facts_makers(profile: Tables) -> dict[str, Callable[[], bytes]]:
-    """For each domain that the profile has values of (`device`, `cpu`, `wall`), a function that makes its block."""
+    """For each domain with values in the profile (`device`, `cpu`, `wall`), a function that makes its block."""
     there = set(metrics(profile))
 
     makers: dict[str, tuple[bool, Callable[[], bytes]]] = {
@@ -38,7 +38,7 @@ def facts_block(facts: SiteTable) -> bytes:
 
 
 def _packages(facts: SiteTable) -> dict[str, Values]:
-    """For each frame the package whose code it is, as a row of `package`; row 0 is the program's own code."""
+    """For each frame the package of its code, as a row of `package`; row 0 is the program's own code."""
     names = packages(facts.frames)
     distinct = pl.concat([pl.Series("package", [""]), names.filter(names != "").unique().sort()])
     return {"package": distinct, "frame.package": names.replace_strict(distinct, range(len(distinct)), return_dtype=pl.Int64).to_numpy()}
@@ -61,8 +61,8 @@ def _head(facts: SiteTable) -> Mapping[str, object]:
 
 
 def _groupings(facts: SiteTable) -> list[Grouping]:
-    """Those of the facts; where there are steps, also as by layer with steps around. Slots hold the part of each step in a site, so that
-    steps need no segment of their own."""
+    """The groupings of the facts; if there are steps, also the grouping by layer with steps around it. Slots have the part of each step in
+    a site, so steps need no segment."""
     groupings = list(facts.groupings)
     layer = next((one for one in groupings if one.name == "layer"), None)
     if len(facts.steps) and layer is not None:

@@ -26,7 +26,7 @@ _BASE64 = 4 / 3
 _BASE = '<base href="about:srcdoc">'
 """Without it, links within the framed report lead to the notebook's own address."""
 _SANDBOX = "allow-scripts allow-downloads allow-modals"
-"""The report may run its script; it is an origin of its own, and cannot read the notebook or act for its user."""
+"""The report may run its script, but has an origin of its own: it cannot read the notebook or act for its user."""
 
 _LINE = re.compile(r"(?:[^\s:]*/)?([^\s/:]+\.py):(\d+)")
 
@@ -42,20 +42,20 @@ def first_findings(profile: OpenedProfile) -> Listing:
 
 
 def inline(profile: OpenedProfile, answer: Listing, most: int, cells: Mapping[str, str]) -> str:
-    """HTML for one output of a notebook. The report is left out where it would take more than `most` bytes of the notebook's file.
-    `cells`: names of cells, by the files that IPython compiled them as."""
+    """HTML for one output of a notebook. The report is left out if it would take more than `most` bytes of the notebook's file. `cells`:
+    names of cells, by the files as which IPython compiled them."""
     return f'<div class="aiflame">{_first(answer, cells)}{_report(profile, most)}</div>'
 
 
 def plain(profile: OpenedProfile, answer: Listing, cells: Mapping[str, str]) -> str:
-    """The same without a report, for a terminal."""
+    """The same without a report, as text for a terminal."""
     findings = [f"{number}. {' '.join(_words(one, cells))}" for number, one in enumerate(answer.findings, 1)]
     lines = [f"{answer.profile}{_measured(answer)}", *findings, *answer.missing, *answer.notes, f"Next: aiflame open {profile.path}"]
     return "\n".join(map(cleaned_text, lines))
 
 
 def _first(answer: Listing, cells: Mapping[str, str]) -> str:
-    """It also shows where frames and scripts are removed, as on the pages of repositories."""
+    """The first findings, which are visible even where frames and scripts are removed, as on the pages of repositories."""
     items = "".join(f"<li>{'<br>'.join(map(_text, _words(one, cells)))}</li>" for one in answer.findings)
     notes = "".join(f"<p>{_text(note)}</p>" for note in (*answer.missing, *answer.notes))
     return f"<p><b>{_text(answer.profile)}</b>{_text(_measured(answer))}</p>{f'<ol>{items}</ol>' if items else ''}{notes}"
@@ -95,7 +95,7 @@ def _report(profile: OpenedProfile, most: int) -> str:
 
 
 def _packed(profile: OpenedProfile, most: int) -> bytes | None:
-    """The report's page, compressed; None where it is larger than `most` as base64."""
+    """The report's page, compressed; None if it is larger than `most` as base64."""
     packer = zlib.compressobj(_LEVEL, zlib.DEFLATED, _GZIP)
     packed = b""
     for piece in _pieces(profile):

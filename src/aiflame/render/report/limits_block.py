@@ -11,5 +11,5 @@ from aiflame.render.report.page import harmless
 
 
 def limits_block(page: LimitsPage) -> bytes:
-    """All of it is in the head: a few hundred rows."""
+    """All data is in the head: a few hundred rows."""
     return block(cast(Mapping[str, object], harmless(page.to_json())), {})

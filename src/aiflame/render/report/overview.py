@@ -22,17 +22,17 @@ from aiflame.profile.tables.interface import OpenedProfile
 from aiflame.render.blocks import Values, block
 
 SHARE = 10**9
-"""A share of 1, as blocks have it: whole numbers."""
+"""A share of 1 as a whole number, as in blocks."""
 THOUSANDTHS = 1000
 MOMENT = "begin_ns"
-"""The column of tables that has a moment, of the clock CLOCK_MONOTONIC."""
+"""The column of tables with a moment on the clock CLOCK_MONOTONIC."""
 NOTHING = 0
-"""An unknown number; other numbers are stored one higher."""
+"""The value for an unknown number; other numbers are stored plus one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """A few rows of a table on the first screen; each leads to the flame graph that is grouped so, and searched for it."""
+    """A few rows of a table on the first screen; each links to the flame graph with that grouping, and searches for the row's name."""
 
     table: str
     title: str
@@ -59,7 +59,7 @@ PANELS: tuple[tuple[Panel, ...], ...] = (
         Panel("functions", "By function", "name", "self", "self_share", "code", _exactly),
     ),
 )
-"""The panels of the first screen: of each group, the first that has rows."""
+"""The panels of the first screen: the first of each group that has rows."""
 MOST_ROWS = 8
 
 
@@ -71,7 +71,7 @@ def first_screen(
     ranks: Callable[[], Ranks] | None = None,
 ) -> dict[str, object]:
     summary = summarize(analysis, profile.meta)
-    # The page has a switch: it need not say why this is the whole run.
+    # The page has a switch, so it need not explain why this is the whole run.
     scope = dataclasses.replace(summary.scope, why="") if has_steady_steps(analysis) else summary.scope
     by_name = {table.name: table for table in tables}
     chosen = (next((panel for panel in group if panel.table in by_name), None) for group in PANELS)
@@ -108,7 +108,7 @@ def tables_block(tables: Sequence[TableOf], started_ns: int = 0) -> bytes:
 
 
 def stored_tables(tables: Sequence[TableOf], started_ns: int = 0) -> tuple[list[dict[str, object]], dict[str, Values]]:
-    """For the head each table's title, columns and how many rows; and the column `TABLE.COLUMN` with its values. Moments count from
+    """For the head, each table's title, columns and number of rows; and the columns `TABLE.COLUMN` with their values. Moments count from
     `started_ns`, when the recording began."""
     listed: list[dict[str, object]] = []
     columns: dict[str, Values] = {}
@@ -124,7 +124,7 @@ def stored_tables(tables: Sequence[TableOf], started_ns: int = 0) -> tuple[list[
 
 
 def _stored(column: Column, values: pl.Series) -> tuple[Values, int]:
-    """Texts, or numbers times the scale and one higher."""
+    """Texts, or numbers times the scale, plus one."""
     if column.kind in ("text", "place"):
         return values.cast(pl.String), 0
     scale = SHARE if column.kind == "share" else THOUSANDTHS if values.dtype.is_float() else 1

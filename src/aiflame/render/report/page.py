@@ -1,4 +1,4 @@
-"""The report's page: style, scripts and data in one HTML text that asks the network for nothing."""
+"""The report's page: style, scripts and data in one HTML text that requests nothing from the network."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _MAIN, _WORKER = "report/page/main.js", "report/worker/worker.js"
 
 
 def page(title: str, summary: Mapping[str, object] | None, blocks: Iterable[tuple[str, bytes]] = ()) -> Iterator[str]:
-    """The page in pieces, to be written one after another. `summary` names its `blocks`, which lie in the page; without a summary, the page
-    asks its server for that, and for each block."""
+    """The page in pieces, to be written one after the other. `summary` names its `blocks`, which are in the page; without a summary, the
+    page requests that and each block from its server."""
     script, worker, style = bundle(WEB, _MAIN), bundle(WEB, _WORKER), _style()
     before, after = (_PAGE / "page.html").read_text(encoding="utf-8").split("{blocks}\n")
     yield _filled(
@@ -47,7 +47,7 @@ def served_policy() -> str:
 
 
 def policy(script: str, style: str, *, served: bool) -> str:
-    """Nothing but our own script and style runs; a served page may ask its own server alone."""
+    """Only our own script and style may run; a served page may send requests only to its own server."""
     return (
         f"default-src 'none'; script-src '{_hash(script)}'; worker-src blob:; style-src '{_hash(style)}'; img-src data:; "
         f"connect-src {chr(39)}{'self' if served else 'none'}{chr(39)}; base-uri 'none'; form-action 'none'"
@@ -55,7 +55,7 @@ def policy(script: str, style: str, *, served: bool) -> str:
 
 
 def palette() -> dict[str, dict[int | str, list[str]]]:
-    """theme → kind → the colours of its shades; also the colours of labels, search matches, and changes from gone to new."""
+    """theme → kind → the colours of its shades; also the colours of labels, of search matches, and of changes from removed to new."""
     return {theme: {**_kinds(theme), **_others(theme)} for theme in ("light", "dark")}
 
 
@@ -78,7 +78,7 @@ def _style() -> str:
 
 
 def harmless(value: object) -> object:
-    """A value for JSON, all texts in it cleaned."""
+    """A value for JSON, with all its texts cleaned."""
     if isinstance(value, str):
         return cleaned_text(value)
     if isinstance(value, Mapping):
@@ -93,7 +93,7 @@ def _hash(text: str) -> str:
 
 
 def _json(value: object) -> str:
-    """JSON that no HTML can hide in."""
+    """JSON that cannot contain HTML."""
     return (
         json.dumps(harmless(value), ensure_ascii=False, separators=(",", ":"))
         .replace("<", "\\u003c")

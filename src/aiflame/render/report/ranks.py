@@ -18,9 +18,9 @@ WORK, COMMUNICATION, DECIDES = 0, 1, 2
 
 
 def ranks_block(page: RankPage, started_ns: int = 0) -> bytes:
-    """The head has the tables as the block `tables` has them, the sentences, and other single values. Columns: those of the tables,
-    `map.first` and `map.NAME` (ranks × columns, µs + 1, 0: none), `path.*` (a row for each step), `stretch.*` and `work.*` (of all
-    paths, `path.stretches` and `path.ranks` of each)."""
+    """The head has the tables (as in the block `tables`), the sentences, and other single values. Columns: those of the tables, `map.first`
+    and `map.NAME` (ranks × columns, µs + 1, 0: none), `path.*` (a row for each step), `stretch.*` and `work.*` (of all paths,
+    `path.stretches` and `path.ranks` of each)."""
     listed, columns = stored_tables(page.tables, started_ns)
     comparison = page.comparison
     head = {

@@ -28,7 +28,7 @@ from aiflame.render.report.page import harmless, page, served_policy
 
 HERE = "127.0.0.1"
 NAMES = (HERE, "localhost")
-"""Names of this machine that a request's `Host` may have, with any port: tunnels change the port."""
+"""Names of this machine that a request's `Host` may have, with any port, because tunnels change the port."""
 PATIENCE_S = 60
 """A connection without a request is closed after this time."""
 MOST_CONNECTIONS = 100
@@ -47,7 +47,7 @@ _Request = socket.socket | tuple[bytes, socket.socket]
 
 
 class Server:
-    """Listens as soon as it is made."""
+    """Listens as soon as it is constructed."""
 
     def __init__(self, report: Report, port: int = 0) -> None:
         self._token = secrets.token_urlsafe(18)
@@ -67,7 +67,7 @@ class Server:
         self._http.serve_forever()
 
     def stop(self) -> None:
-        """From another thread than the serving one."""
+        """Stops the server. Call it from another thread than the serving one."""
         self._http.shutdown()
 
     def __enter__(self) -> Server:
@@ -98,12 +98,12 @@ class _Http(ThreadingHTTPServer):
             self._room.release()
 
     def handle_error(self, request: object, client_address: object) -> None:
-        if not isinstance(sys.exc_info()[1], OSError):  # a browser that leaves is no error
+        if not isinstance(sys.exc_info()[1], OSError):  # a browser that leaves is not an error
             super().handle_error(request, client_address)  # type: ignore[arg-type]
 
 
 class _Made:
-    """Keeps each part once it was made. Parts are made one at a time, so that several requests share one."""
+    """Keeps each part after it was made. Parts are made one at a time, so that several requests share one."""
 
     def __init__(self, report: Report) -> None:
         self._report = report
@@ -125,7 +125,8 @@ class _Made:
             return self._known[name]
 
     def closer(self, begin: int, end: int, wanted: Callable[[], bool]) -> bytes | None:
-        """A stretch of the timeline, not kept: a page asks for another with the next movement of a hand. None: nobody waits for it now."""
+        """A stretch of the timeline, which is not kept: a page requests another one with the next gesture. None: the page no longer waits
+        for it."""
         with self._lock:
             return self._report.closer(begin, end) if wanted() else None
 
@@ -136,7 +137,7 @@ def _handler(token: str, title: str, parts: _Made) -> type[BaseHTTPRequestHandle
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
-        default_request_version = "HTTP/1.0"  # of 0.9 answers have no headers
+        default_request_version = "HTTP/1.0"  # answers to HTTP 0.9 have no headers
         server_version = "aiflame"
         sys_version = ""
         timeout = PATIENCE_S
@@ -159,7 +160,8 @@ def _handler(token: str, title: str, parts: _Made) -> type[BaseHTTPRequestHandle
             return False
 
         def _from_its_own_page(self, host: str) -> bool:
-            """Or from a person: an address that is typed, or followed from elsewhere, is a navigation to the page as a whole."""
+            """True for requests from this page, or from a person: an address that is typed, or followed from elsewhere, is a navigation to
+            the page."""
             origin, site = self.headers.get("Origin"), self.headers.get("Sec-Fetch-Site", "none")
             whole = self.headers.get("Sec-Fetch-Mode") == "navigate" and self.headers.get("Sec-Fetch-Dest") == "document"
             page = self.path.count("/") == 2 and self.path.endswith("/")
@@ -193,7 +195,7 @@ def _handler(token: str, title: str, parts: _Made) -> type[BaseHTTPRequestHandle
                 self._refuse(HTTPStatus.NOT_FOUND, "the report has no such part")
 
         def _closer(self, query: str) -> None:
-            """A page that looks elsewhere by now has closed its connection."""
+            """A page that has moved on has closed its connection."""
             stretch = _stretch(query)
             if stretch is None:
                 self._refuse(HTTPStatus.BAD_REQUEST, "closer?begin=NS&end=NS: two whole numbers, the second the larger")
@@ -258,7 +260,7 @@ def _tried(make: Callable[[], bytes | None]) -> tuple[bytes | None, str]:
 
 
 def _stretch(query: str) -> tuple[int, int] | None:
-    """begin and end, each given once, in digits."""
+    """begin and end, each given once, as digits."""
     pairs = parse_qsl(query, keep_blank_values=True, max_num_fields=8) if query.count("&") < 8 else []
     values = dict(pairs)
     if len(pairs) != 2 or set(values) != {"begin", "end"} or not all(value.isascii() and value.isdigit() for value in values.values()):

@@ -12,7 +12,7 @@ from aiflame.render.blocks import block
 
 MOST_FILES = 300
 _LEAST = 0.001
-"""Share of the time from which on a file of a package is listed."""
+"""The smallest share of the time with which a file of a package is listed."""
 
 
 def listed(source: SourceLines) -> pl.DataFrame:
@@ -22,7 +22,7 @@ def listed(source: SourceLines) -> pl.DataFrame:
 
 
 def source_block(source: SourceLines, texts: Mapping[str, int], origins: Mapping[str, Origin]) -> bytes:
-    """`texts`: number of the block `text.N` of each file that has one."""
+    """`texts`: the number of the block `text.N` for each file that has one."""
     files = listed(source)
     lines = source.lines.join(
         files.with_row_index("number").select(pl.col("row").cast(pl.Int64), pl.col("number").cast(pl.Int64)), left_on="file", right_on="row"

@@ -1,6 +1,6 @@
-"""The block `timeline`: the data of the report's timeline, small enough to lie in the page.
+"""The block `timeline`: the data of the report's timeline, small enough for the page.
 
-Slices lie in lanes, and each begins where the one before it ended, or a little later: gaps and lengths are stored.
+Slices are in lanes, and each begins where the one before it ended, or a little later: gaps and lengths are stored.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from aiflame.render.blocks import Values, block
 from aiflame.render.colors import shade_of
 from aiflame.render.report.timeline_counters import counters
 from aiflame.render.report.timeline_lanes import Lanes, lanes
-from aiflame.render.report.timeline_merge import Spans, merged_apart
+from aiflame.render.report.timeline_merge import Spans, merged_details_first
 
 MOST = 1_100_000
-"""Slices in a page, with a quarter more for layers: about 6 MB."""
+"""The most slices in a page, with a quarter more for layers: about 6 MB."""
 SMALL = (SliceKind.CALL, SliceKind.OP)
-"""Kinds left out where there are more slices."""
+"""Kinds that are left out if there are more slices."""
 OF_FEW = (*SMALL, SliceKind.LAYER)
-"""Kinds not even made where there are more kernels than that."""
+"""Kinds that are not even made if there are more kernels than that."""
 DETAIL = (SliceKind.LAYER, SliceKind.FUNCTION, SliceKind.WAITING)
-"""Kinds merged first where there still are more."""
+"""Kinds that are merged first if there are still too many."""
 LONGEST_NAME = 400
 
 SHOWN: Mapping[SliceKind, tuple[str, Kind]] = {
@@ -50,17 +50,17 @@ SHOWN: Mapping[SliceKind, tuple[str, Kind]] = {
     SliceKind.TRACED: ("traced calls", Kind.CPP),
     SliceKind.SCOPE: ("inside kernels", Kind.GPU_SCOPE),
 }
-"""How the page calls a kind of slices, and whose colours they have."""
+"""The page's name for a kind of slices, and the kind of frame whose colours they have."""
 
 
 def of_profile(profile: Tables) -> bytes:
-    """The block of a profile. With very many kernels, slices that would be left out or merged beyond recognition are not made."""
+    """The block of a profile. If there are very many kernels, slices that would be left out or merged completely are not made."""
     kernels = profile.scan("kernels").select(pl.len()).collect().item()
     return timeline_block(timeline_of(profile, without=frozenset(OF_FEW if kernels > MOST else ())))
 
 
 def _sampled(slices: pl.DataFrame) -> list[tuple[int, int]]:
-    """The time of sampled threads by kind of slice, for the legend: running and waiting, which add up to the whole."""
+    """The time of sampled threads by kind of slice, for the legend: running and waiting add up to the whole."""
     kind, length = slices["kind"].to_numpy(), (slices["end_ns"] - slices["begin_ns"]).to_numpy()
     waiting = kind == SliceKind.WAITING
     outermost = (waiting | (kind == SliceKind.FUNCTION)) & (slices["depth"].to_numpy() == 0)
@@ -69,13 +69,13 @@ def _sampled(slices: pl.DataFrame) -> list[tuple[int, int]]:
 
 
 def timeline_block(timeline: Timeline, most: int = MOST, window: tuple[int, int] | None = None, counted: Timeline | None = None) -> bytes:
-    """`window`: only slices in that time (ns), for a page that asks its server again, finer. `counted`: where counters are, if they are
-    not in the timeline."""
+    """`window`: only slices in that time (ns), for a page that requests a zoomed stretch. `counted`: a timeline with the counters, if
+    `timeline` has none."""
     slices, left_out = _fitting(_within(timeline, window), most)
     laid = lanes(timeline.tracks, slices)
     spans = _spans(laid, slices)
     detail = np.isin(laid.slices["kind"].to_numpy(), DETAIL)
-    spans, detail_ns, bin_ns = merged_apart(spans, detail, most) if len(slices) > most else (spans, 0, 0)
+    spans, detail_ns, bin_ns = merged_details_first(spans, detail, most) if len(slices) > most else (spans, 0, 0)
     if window is None:
         window = (int(spans.begin.min()), int(spans.end.max())) if len(spans.begin) else (0, 0)
     origin, end = window
@@ -123,12 +123,12 @@ def timeline_block(timeline: Timeline, most: int = MOST, window: tuple[int, int]
 
 
 def _within(timeline: Timeline, window: tuple[int, int] | None) -> pl.DataFrame:
-    """The slices, with the time from call to kernel as `delay` (1 and more; 0: not known). One from before its program is damaged."""
+    """The slices, with the time from call to kernel as `delay` (1 and more; 0: unknown). A slice from before its program is damaged."""
     slices = timeline.slices
     slices = slices.with_columns(delay=pl.Series(_delays(slices), dtype=pl.Int64))
     begins = timeline.tracks.filter(pl.col("begin_ns") > 0)["begin_ns"]
     first = begins.min() if len(begins) else None
-    # A filter copies all that it keeps, and there may be ten million.
+    # A filter copies everything that it keeps, and there may be ten million slices.
     if isinstance(first, int) and (slices["begin_ns"] < first).any():
         slices = slices.filter(pl.col("begin_ns") >= first)
     if window is not None:
@@ -167,7 +167,7 @@ def _spans(laid: Lanes, slices: pl.DataFrame) -> Spans:
 
 
 def _gaps(spans: Spans, origin: int) -> Ints:
-    """From the end of the one before it in its lane, or from the origin; folded, since it may lie before that."""
+    """From the end of the one before it in its lane, or from the origin; encoded, since it may be negative."""
     new = np.append(True, spans.lane[1:] != spans.lane[:-1])[: len(spans.lane)]
     gap = spans.begin - np.where(new, origin, np.append(0, spans.end[:-1])[: len(spans.lane)])
     return np.asarray((gap << 1) ^ (gap >> 63), dtype=np.int64)
@@ -187,7 +187,7 @@ class _Facts:
     keys: list[str]
     columns: dict[str, Values]
     set_of: Ints
-    """For each slice; 0: none."""
+    """The set of each slice; 0: none."""
 
 
 def _facts(facts: pl.DataFrame, wanted: NDArray[np.integer]) -> _Facts:

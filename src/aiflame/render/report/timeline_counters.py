@@ -1,7 +1,7 @@
 """Counters in the block `timeline`: power, utilization, memory …, as points that hold until the next one.
 
-There may be millions of points. Of a counter with many, each stretch of time keeps its first and last, its lowest and its highest: the
-picture is as high and as low as the values.
+There may be millions of points. If a counter has many, each stretch of time keeps its first and last, its lowest and its highest point, so
+that the picture has the same height as the values.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ PROCESSES = "Processes"
 _BELOW = " › "
 _OF_A_BIN = 4
 _FROM_LEAST = ("°C", "MHz")
-"""Units whose 0 is far from all real values."""
+"""Units in which 0 is far from all real values."""
 _FULL_PERCENT = 20.0
-"""Percent that reach this have a scale up to 100."""
+"""Percentages that reach this have a scale up to 100."""
 
 
 @dataclass(frozen=True, slots=True)
 class Counters:
     head: list[dict[str, object]]
-    """group, label, whether it belongs to the machine, unit, floor, top, count (of points) of each, in the order of the timeline's
+    """group, label, whether it belongs to the machine, unit, floor, top, number of points for each, in the order of the timeline's
     tracks."""
     columns: Mapping[str, Values]
-    """`point.gap` (ns from the point before, or from the origin) and `point.value` (level), counter by counter."""
+    """`point.gap` (ns from the previous point, or from the origin) and `point.value` (level), counter by counter."""
     thinned: bool
-    """A shorter stretch would show more."""
+    """True if points were left out; a shorter stretch would show more."""
 
 
 def counters(timeline: Timeline, begin: int, end: int) -> Counters:
@@ -85,14 +85,14 @@ def _path(names: list[str], parents: list[int], track: int) -> str:
 
 
 def _within(time: Ints, value: Floats, begin: int, end: int) -> tuple[Ints, Floats]:
-    """The points in a stretch; the value that holds at its beginning is one."""
+    """The points in a stretch, including the value that holds at its begin."""
     first, last = np.searchsorted(time, [begin, end])
     first = max(int(np.searchsorted(time, begin, side="right")) - 1, 0) if len(time) else first
     return np.maximum(time[first:last], begin).astype(np.int64), value[first:last]
 
 
 def _kept(time: Ints, value: Floats, begin: int, end: int, most: int) -> Ints:
-    """Rows: all, or of each of some bins four."""
+    """All rows, or four in each of some bins."""
     if len(time) <= most:
         return np.arange(len(time))
     bins = most // _OF_A_BIN
@@ -104,7 +104,7 @@ def _kept(time: Ints, value: Floats, begin: int, end: int, most: int) -> Ints:
 
 
 def _scale(value: Floats, unit: str) -> tuple[float, float]:
-    """The scale of all values that were counted, so that each stretch has the same."""
+    """A scale for all recorded values, so that each stretch has the same scale."""
     least, most = float(value.min()), float(value.max())
     if unit == "%" and least >= 0 and _FULL_PERCENT <= most <= 100:
         return 0.0, 100.0

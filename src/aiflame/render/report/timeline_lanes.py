@@ -1,4 +1,4 @@
-"""Lanes: the rows in which a timeline's slices are drawn. A lane shows one kind of slices of a track, at one level."""
+"""Lanes: the rows in which a timeline's slices are drawn. A lane has one kind of slices of a track, at one level."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ _PLACE = {
     SliceKind.COPY: 8,
     SliceKind.SCOPE: 9,
 }
-"""From the top of a track; kinds with one number share lanes."""
+"""Positions from the top of a track; kinds with the same number share lanes."""
 _LAST = max(TrackKind) + 1
-"""Place of sampled stacks: behind all others."""
+"""The position of sampled stacks: after all others."""
 _NESTED = (SliceKind.REGION, SliceKind.MARK, SliceKind.FUNCTION, SliceKind.WAITING, SliceKind.TRACED, SliceKind.SCOPE)
 
 
 @dataclass(frozen=True, slots=True)
 class Lanes:
     tracks: pl.DataFrame
-    """Tracks that have slices or stand above such tracks, from the top: parent (row here, -1: none), kind, number, name."""
+    """Tracks that have slices, or are above such tracks, from the top: parent (row here, -1: none), kind, number, name."""
     rows: pl.DataFrame
     """Each lane, from the top: track (row of `tracks`), kind (of its first slice), level."""
     slices: pl.DataFrame
@@ -55,7 +55,7 @@ def lanes(tracks: pl.DataFrame, slices: pl.DataFrame) -> Lanes:
     key = (place_of[slices["track"].to_numpy()] << 32) | (place[kind] << 16) | _levels(slices)
     distinct = pl.Series(key).unique().sort().to_numpy()
     lane = np.searchsorted(distinct, key)
-    # The slices of a track are in the order of their begins already.
+    # The slices of a track are already in the order of their begins.
     by_lane = np.argsort(lane.astype(np.uint16 if len(distinct) < 1 << 16 else np.int64), kind="stable")
     lane = lane[by_lane]
     first = by_lane[np.searchsorted(lane, np.arange(len(distinct)))]
@@ -68,7 +68,7 @@ def lanes(tracks: pl.DataFrame, slices: pl.DataFrame) -> Lanes:
 
 
 def _order(tracks: pl.DataFrame, slices: pl.DataFrame) -> list[int]:
-    """The tracks that are shown, each before those that stand below it."""
+    """The tracks that are shown, each before those below it."""
     parent, kind, number = (tracks[name].to_list() for name in ("parent", "kind", "number"))
     shown: set[int] = set()
     for track in slices["track"].unique().to_list():
@@ -91,12 +91,12 @@ def _order(tracks: pl.DataFrame, slices: pl.DataFrame) -> list[int]:
 
 
 def _stream(number: list[int], kind: list[int], track: int) -> int:
-    """The number by which a stream and its track of purposes are sorted together."""
+    """A number by which a stream and the track of its purposes are sorted together."""
     return number[track] if kind[track] in (TrackKind.PURPOSE, TrackKind.STREAM) else 0
 
 
 def _sampled(slices: pl.DataFrame) -> dict[int, int]:
-    """How long each track of sampled functions shows some: the busiest come first."""
+    """The time that each track of sampled functions shows: the busiest come first."""
     # There may be ten million others.
     at = np.flatnonzero((slices["kind"].to_numpy() == SliceKind.FUNCTION) & (slices["depth"].to_numpy() == 0))
     outer = slices.select("track", "begin_ns", "end_ns")[at]
@@ -104,7 +104,7 @@ def _sampled(slices: pl.DataFrame) -> dict[int, int]:
 
 
 def _levels(slices: pl.DataFrame) -> Ints:
-    """How deep a slice lies among those of its kind. Layers lie within steps and phases, where there are some."""
+    """The level of a slice among those of its kind. Layers are inside of steps and phases, if there are some."""
     kind, depth = slices["kind"].to_numpy(), slices["depth"].to_numpy().astype(np.int64)
     level = np.where(np.isin(kind, _NESTED), depth, 0)
     layer = kind == SliceKind.LAYER
@@ -115,7 +115,7 @@ def _levels(slices: pl.DataFrame) -> Ints:
 
 
 def _is_around(slices: pl.DataFrame, outer: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """1 where one of the `outer` slices, which do not overlap, lies around a slice. Slices are by track and begin, outer ones first."""
+    """1 if one of the `outer` slices, which do not overlap, is around a slice. Slices are sorted by track and begin, outer ones first."""
     track, end = slices["track"].to_numpy(), slices["end_ns"].to_numpy()
     last = np.maximum.accumulate(np.where(outer, np.arange(len(slices)), -1))
     near = np.maximum(last, 0)

@@ -1,4 +1,4 @@
-"""Merging short slices that lie beside each other, where there are more than a page can hold."""
+"""Merges neighbouring short slices, if there are more than a page can hold."""
 
 from __future__ import annotations
 
@@ -10,26 +10,27 @@ from numpy.typing import NDArray
 from aiflame.attribute.arrays.types import Ints
 
 FINER = 7
-"""Powers of two by which the first bin that is tried is shorter than a span would be if there were one after another."""
+"""The first bin that is tried is shorter, by this power of two, than the mean length of a span would be if there were no gaps."""
 
 
 @dataclass(frozen=True, slots=True)
 class Spans:
-    """By lane and begin."""
+    """Spans by lane and begin."""
 
     lane: Ints
     begin: Ints
     end: Ints
     row: NDArray[np.integer]
-    """The slice that it is; of several merged ones, the longest."""
+    """Its slice; for several merged slices, the longest."""
     count: NDArray[np.integer]
     """The number of slices merged into each."""
     busy: Ints
-    """How long they took together."""
+    """The time that they took together."""
 
 
-def merged_apart(spans: Spans, detail: NDArray[np.bool_], most: int) -> tuple[Spans, int, int]:
-    """Merges spans of `detail` first, to at most `most` spans and a quarter more, down to that quarter. Returns the bins of both, too."""
+def merged_details_first(spans: Spans, detail: NDArray[np.bool_], most: int) -> tuple[Spans, int, int]:
+    """Merges spans of `detail` first, to at most `most` spans and a quarter more, at least to that quarter. Also returns the bins of
+    both."""
     others_count = len(detail) - int(detail.sum())
     if others_count == len(detail):
         all_merged, bin_ns = merged(spans, most)
@@ -45,8 +46,8 @@ def _chosen(spans: Spans, rows: Ints) -> Spans:
 
 
 def merged(spans: Spans, most: int) -> tuple[Spans, int]:
-    """At most `most` spans, but all long ones: slices shorter than a bin that begin in the same bin become one span. And the bin's length,
-    0: none was merged."""
+    """Merges to about `most` spans, but keeps all long ones: slices shorter than a bin that begin in the same bin become one span. Also
+    returns the bin's length, 0: none was merged."""
     if len(spans.lane) <= most:
         return spans, 0
     reach = int(spans.end.max() - spans.begin.min())
@@ -60,7 +61,7 @@ def merged(spans: Spans, most: int) -> tuple[Spans, int]:
 
 
 def _firsts(spans: Spans, bin_ns: int) -> Ints:
-    """The rows at which a span begins that others may be merged with."""
+    """The rows that begin a span into which others may be merged."""
     long = spans.end - spans.begin >= bin_ns
     place = spans.begin // bin_ns
     new = long.copy()

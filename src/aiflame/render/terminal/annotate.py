@@ -19,7 +19,7 @@ LEAST_PERCENT = 0.1
 _REASONS = 8
 _RANK, _PERCENT, _SAMPLES = 3, 6, 11
 _MEDIUM = 100
-"""Columns from which on the digest has the samples without issue too."""
+"""From this width on, the digest also has the samples without issue."""
 _FOLDED = "⋮: instructions with few samples; --least 0 shows all"
 _WHERE = "samples stand at the instruction that waits to be issued; the load or barrier that it waits for lies before it"
 _MEANS = "not issued: no other warp could go on either, so the time was lost"
@@ -59,7 +59,7 @@ def annotation_lines(answer: Annotation, width: int, least_percent: float = LEAS
 
 
 def _stalls(answer: Annotation, width: int) -> Iterator[Text]:
-    """The stall reasons of the whole kernel."""
+    """The kernel's stall reasons."""
     yield Text()
     whole = answer.count.samples
     names = max(len("Waited for"), *map(len, answer.reasons))
@@ -71,7 +71,7 @@ def _stalls(answer: Annotation, width: int) -> Iterator[Text]:
         return row([*numbers, *([Cell(comment, left, comment_style)] if left >= 20 else [])])
 
     yield line(("%", "Samples", "Not issued", "Waited for"), "", "bold", "")
-    most = _REASONS if len(answer.reasons) > _REASONS + 1 else _REASONS + 1  # a row that says `1 more` could as well be that one
+    most = _REASONS if len(answer.reasons) > _REASONS + 1 else _REASONS + 1  # a row `1 more` could as well be that one row
     shown = list(answer.reasons.items())[:most]
     for reason, count in shown:
         cells = (share(count.samples, whole), number(count.samples), number(count.not_issued), harmless(reason))
@@ -83,7 +83,7 @@ def _stalls(answer: Annotation, width: int) -> Iterator[Text]:
 
 
 def _digest(answer: Annotation, width: int) -> Iterator[Text]:
-    """The hottest lines; their numbers are found again in the margin of the listing."""
+    """The hottest lines; the margin of the listing repeats their numbers."""
     rows: list[tuple[str, str, Count, Reasons]]
     if lines := hottest_lines(answer):
         title = "Hottest lines"

@@ -1,4 +1,4 @@
-"""The cells of an annotated kernel: texts from other people, fitted into columns of a terminal."""
+"""The cells of an annotated kernel: foreign texts, fitted into columns of a terminal."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from aiflame.resolve.names.readable import clean
 
 TAB = 4
 _LONGEST = 2000
-"""Characters of a text that are looked at: no terminal is wider."""
+"""The number of characters of a text that are examined: no terminal is wider."""
 _HOT, _WARM = 0.10, 0.03
 _SHOWN_REASONS, _LEAST_REASON = 3, 0.05
-# Characters that would turn the direction of a line's text around.
+# Characters that would change the direction of a line's text.
 _TURNS = dict.fromkeys([*range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x200E, 0x200F, 0x061C], "?")
 
 
@@ -32,7 +32,7 @@ class Cell:
 
 
 def row(cells: Sequence[Cell], *, keep: bool = False) -> Text:
-    """The cells beside each other, each cut or padded to its width. `keep`: blanks at the end, too, for the text behind."""
+    """The cells beside each other, each cut or padded to its width. `keep`: keeps blanks at the end, for text that follows."""
     line = Text(" ").join(fitted(cell.text, cell.width, cell.style, right=cell.right) for cell in cells)
     if not keep:
         line.rstrip()
@@ -60,12 +60,12 @@ def wrapped(text: str, width: int, style: str = "") -> Iterator[Text]:
 
 
 def harmless(text: str) -> str:
-    """Nothing that moves a cursor, breaks a line or turns it around; tabs as wide as they look."""
+    """Removes characters that move the cursor, break a line or change its direction; tabs become blanks of their width."""
     return clean(text[:_LONGEST].expandtabs(TAB)).translate(_TURNS)
 
 
 def number(value: int) -> str:
-    """Empty for 0, so that the eye finds the values."""
+    """The number; empty for 0, so that values are easy to see."""
     return f"{value:,}" if value else ""
 
 
@@ -83,7 +83,7 @@ def heat(part: int, whole: int, reason: str = "") -> str:
 
 
 def reasons_text(reasons: Reasons, width: int) -> str:
-    """`long_scoreboard 62%, barrier 20%`: shares of this row's samples, as many reasons as have room."""
+    """`long_scoreboard 62%, barrier 20%`: shares of this row's samples, as many reasons as fit."""
     whole = sum(count.samples for count in reasons.values())
     ordered = sorted(reasons.items(), key=lambda item: (-item[1].samples, item[0]))
     text = ""
@@ -100,5 +100,5 @@ def place_name(file: str, line: int) -> str:
 
 
 def chain_text(callers: Sequence[CodeLine]) -> str:
-    """`← attn.py:88 ← model.py:12`: the places that the code was inlined into."""
+    """`← attn.py:88 ← model.py:12`: the lines into which the code was inlined."""
     return harmless(" ".join(f"← {place_name(place.file, place.line)}" for place in callers))

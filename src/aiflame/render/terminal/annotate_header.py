@@ -1,4 +1,4 @@
-"""The head of an annotated kernel: its name, its launches, its use of the device, its sampling."""
+"""The head of an annotated kernel: its name, launches, resources and sampling."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def _by(sizes: tuple[int, int, int]) -> str:
 
 
 def _resources(shape: Shape) -> str:
-    """Zero registers are unknown ones."""
+    """0 registers means unknown."""
     shared = shape.static_shared + shape.dynamic_shared
     parts = [f"{shape.registers} registers a thread"] if shape.registers else []
     if shape.static_shared and shape.dynamic_shared:
@@ -109,7 +109,7 @@ def _others(answer: Annotation) -> str:
     def part(kernel: Kernel) -> str:
         sampled = answer.total_samples and answer.kernel.samples
         of = share(kernel.samples, answer.total_samples) if sampled else share(kernel.gpu_time_ns, answer.total_gpu_time_ns)
-        name = kernel.full if kernel.short == answer.kernel.short else kernel.short  # a name to ask for it by
+        name = kernel.full if kernel.short == answer.kernel.short else kernel.short  # a name by which the kernel can be given
         return f"{cut(harmless(name), _OTHER_WIDTH)} {of}"
 
     parts = [part(kernel) for kernel in answer.others[:_OTHERS]]

@@ -14,19 +14,19 @@ from aiflame.analyze.kernel.source_text import Origin
 from aiflame.render.terminal.annotate_cells import Cell, chain_text, harmless, heat, number, percent, place_name, reasons_text, row
 
 SIDE_BY_SIDE = 140
-"""Columns of the terminal from which on source and SASS stand beside each other."""
+"""From this width on, source and SASS are shown side by side."""
 HOTTEST = 8
 _MARKED = 0.01
-"""Share of the samples from which on one of the hottest instructions is marked."""
+"""The smallest share of the samples with which one of the hottest instructions is marked."""
 _NOT_ISSUED = 100
-"""Columns from which on the samples without issue have a column of their own; beside each other, there is less room."""
+"""From this width on, samples without issue have a column of their own; side by side, there is less room."""
 _NOT_ISSUED_BESIDE = 170
 _SMALL_GAP = 4
-"""Up to this many lines without code between two with code are shown; a mark stands for more."""
+"""Between two lines with code, up to this many lines without code are shown; a mark stands for more."""
 _SMALL_FOLD = 2
 """Runs of up to this many cold instructions are listed; longer ones become one row."""
 _CONTEXT = 2
-"""Instructions shown around a hot one where there are no source lines to read."""
+"""Instructions shown around a hot one if there are no source lines."""
 _INDENT = 4
 _MARK, _PERCENT, _SAMPLES, _NUMBER = 3, 6, 9, 5
 _SASS_MOST, _SASS_LEAST, _SOURCE_LEAST = 60, 20, 24
@@ -49,10 +49,10 @@ def hottest_instructions(answer: Annotation) -> list[Instruction]:
 
 @dataclass(frozen=True, slots=True)
 class _Widths:
-    """How a terminal's columns are divided; a column without any is not there."""
+    """The widths of a terminal's columns; 0: the column is not shown."""
 
     source: int
-    """Width of the rows of source lines: all columns where the instructions stand below."""
+    """Width of the rows of source lines: the whole width if the instructions are below them."""
     beside: bool
     not_issued: bool
     inclusive: bool
@@ -61,7 +61,7 @@ class _Widths:
     digits: int
     """Digits of an offset."""
     place: int
-    """Width of the source line beside an instruction; 0 where it stands with its line."""
+    """Width of the source line beside an instruction; 0 if the instruction is below its line."""
     sass: int
     waits: int
 
@@ -77,7 +77,7 @@ class Listing:
         self._ranks = {(line.file, line.number): f"#{rank}" for rank, line in enumerate(hottest_lines(answer), 1)}
         self._hot = {one.offset for one in hottest_instructions(answer) if one.count.samples >= _MARKED * self._whole}
         self.folded = False
-        """Whether instructions became such a row; complete at the end."""
+        """True if instructions were folded into such a row; complete at the end."""
         self._widths = _code_alone(answer, width) if code_alone else _side_by_side(answer, width)
 
     def in_order_of_code(self) -> Iterator[Text]:
@@ -113,7 +113,7 @@ class Listing:
             before = line.number
 
     def _between(self, file: SourceFile, before: int, after: int) -> Iterator[Text]:
-        """The lines without code between two that have some, so that the source can be read."""
+        """The lines without code between two that have some, so that the source is readable."""
         if not before or not file.source.lines or after == before + 1:
             return
         far = after - before - 1 > _SMALL_GAP
@@ -139,7 +139,7 @@ class Listing:
         numbers = (*self._numbers(line.count), inclusive)
         mark = self._ranks.get((line.file, line.number), "")
         text = harmless(line.text) if line.text is not None else ""
-        # The colour of the numbers says how hot a line is; its text is to be read.
+        # The colour of the numbers shows how hot a line is; its text stays readable.
         text_style = "" if line.inclusive.samples else "dim"
         return self._source_row(mark, numbers, str(line.number), text, heat(line.count.samples, self._whole), text_style)
 
@@ -170,7 +170,7 @@ class Listing:
             yield from self._folded(block.instructions, 0)
 
     def _folded(self, instructions: Sequence[Instruction], context: int) -> Iterator[Text]:
-        """Runs of cold instructions become one row with their number."""
+        """Folds runs of cold instructions into one row with their number."""
         warm = [place for place, one in enumerate(instructions) if one.count.samples >= self._least]
         shown = {near for place in warm for near in range(place - context, place + context + 1)}
         for is_shown, run in groupby(range(len(instructions)), key=shown.__contains__):

@@ -1,4 +1,4 @@
-"""The terminal that every table and line is printed on: names in a profile may be a stranger's, and control it no more than other text."""
+"""The terminal on which tables and lines are printed. Names in a profile may come from a stranger, and must not control it."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from aiflame.errors import harmless
 
 
 class Terminal(Console):
-    """Shows control characters, and those that turn the direction of writing, as question marks. Its own lines still end. A text is shown
-    as it is: `[red]` is no colour, `:smile:` no picture; styled text is a `rich.text.Text`."""
+    """Shows control characters, and those that change the direction of writing, as question marks; line ends of our own stay. Texts have no
+    markup: `[red]` is no colour, `:smile:` no picture; styled text is a `rich.text.Text`."""
 
     def __init__(self, *, file: IO[str] | None = None, stderr: bool = False, force_terminal: bool | None = None, width: int | None = None):
         super().__init__(file=file, stderr=stderr, force_terminal=force_terminal, width=width, markup=False, emoji=False, highlight=False)

@@ -14,11 +14,11 @@ from aiflame.render.terminal.top_table import GAP, MEDIUM
 
 SLOWER, FASTER = "red", "green"
 NAME_WIDTH = 20
-"""Columns that a name has at least."""
+"""The least width of a name, in columns."""
 
 
 def print_comparison(comparison: Comparison, rows: int, *, everything: bool = False, console: Console | None = None) -> None:
-    """Print the step, then a table for each grouping; without `everything`, differences that are noise are only counted."""
+    """Prints the step, then a table for each grouping; without `everything`, differences within noise are only counted."""
     console = console or Terminal()
     if comparison.step is not None:
         console.print(_step_line(comparison.step))
@@ -67,7 +67,7 @@ def _print(difference: Difference, rows: int, everything: bool, console: Console
 
 
 def _amount(value: float, unit: str) -> str:
-    """An amount; a step may have less than one sample."""
+    """An amount; in a step it may be less than one sample."""
     return f"{value:.3g} {unit}" if unit == "samples" and value < 100 else amount(round(value), unit)
 
 

@@ -16,7 +16,7 @@ from aiflame.render.terminal.console import Terminal
 from aiflame.resolve.device.stall_reasons import meaning
 
 WIDEST = 110
-"""Columns. Longer sentences are hard to read."""
+"""In columns: longer sentences are hard to read."""
 
 
 def print_findings(listing: Listing, profile: str, console: Console | None = None) -> None:
@@ -42,8 +42,8 @@ def print_findings(listing: Listing, profile: str, console: Console | None = Non
 
 
 def look(finding: Finding, profile: str, *, whole_run: bool = False) -> str:
-    """The command that shows a finding's evidence; it never runs a program that a profile names. `whole_run`: all findings are about the
-    whole run."""
+    """The command that shows a finding's evidence; it never runs a program that a profile names. `whole_run`: all findings cover the whole
+    run."""
     view, of = finding.view, shlex.quote(profile)
     every = " --whole-run" if whole_run or finding.of_whole_run else ""
     if view.view == "kernels" and view.kernel:

@@ -1,4 +1,4 @@
-"""The answer of a gate on the terminal."""
+"""The result of a gate on the terminal."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from aiflame.render.terminal.top_table import GAP, MEDIUM
 
 SHORTEST_NAME = 20
 MARK = "~ "
-"""Before the name of work that goes on while the warp does other things."""
+"""Precedes the name of work that continues while the warp does other things."""
 
 
 def print_intra(kernels: list[IntraKernel], rows: int, console: Console | None = None) -> None:

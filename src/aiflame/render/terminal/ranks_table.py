@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from aiflame.analyze.amounts import amount, share
-from aiflame.analyze.ranks.comparison import Ranks, telling
+from aiflame.analyze.ranks.comparison import Ranks, median_and_longest
 from aiflame.analyze.ranks.critical_path import Path
 from aiflame.analyze.ranks.row import Row
 from aiflame.analyze.ranks.stragglers import Late, where
@@ -16,11 +16,11 @@ from aiflame.render.terminal.console import Terminal
 from aiflame.render.terminal.top_table import GAP, MEDIUM, WIDE, shared_widths
 
 PARTS = 12
-"""Stretches of a critical path that are shown, the longest ones."""
+"""The number of stretches of a critical path that are shown, the longest ones."""
 
 
 def print_ranks(comparison: Ranks, rows: int, console: Console | None = None) -> None:
-    """Findings; a row for each rank; phases; collectives with a late rank; the path of the median and the longest step."""
+    """Prints findings; a row for each rank; phases; collectives with a late rank; the paths of the median and the longest step."""
     console = console or Terminal()
     for finding in comparison.findings[:rows]:
         console.print(Text.assemble(("• ", "bold"), finding.sentence))
@@ -49,7 +49,7 @@ def print_ranks(comparison: Ranks, rows: int, console: Console | None = None) ->
                 "dim",
             )
         )
-    for path in telling(comparison.paths) if len(comparison.rows) > 1 else ():
+    for path in median_and_longest(comparison.paths) if len(comparison.rows) > 1 else ():
         console.print()
         console.print(_path(path, console.width))
     for note in comparison.notes:
@@ -72,7 +72,7 @@ def _table(*headings: str, left: tuple[str, ...] = ()) -> Table:
 
 
 def _fitted(table: Table, width: int) -> Table:
-    """rich would narrow all columns alike; numbers must stay whole, so that texts share the remaining width."""
+    """rich would narrow all columns alike; numbers must stay whole, so the texts share the remaining width."""
     texts, left = [], width
     for column in table.columns:
         needed = max(cell_len(str(cell)) for cell in (column.header, *column.cells))
@@ -125,7 +125,7 @@ def _phases(comparison: Ranks, width: int) -> Table:
 
 
 def _lates(lates: list[Late], rows: int, width: int) -> Table:
-    """A row for late arrivals with the same rank, place and reason: the worst one, and how many there were."""
+    """A row for late arrivals with the same rank, place and reason: the worst one, and their number."""
     alike: dict[object, list[Late]] = {}
     for late in lates:
         alike.setdefault((late.rank, late.name, late.phase, late.layer, late.why), []).append(late)

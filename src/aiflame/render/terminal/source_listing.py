@@ -1,4 +1,4 @@
-"""A source file in the terminal, each line with its share of the time: its own, and with its callees."""
+"""A source file in the terminal; each line has its share of the time: its own, and with its callees."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from aiflame.render.terminal.annotate_cells import Cell, harmless, heat, percent
 from aiflame.render.terminal.console import Terminal
 
 AROUND = 3
-"""Lines without time that are shown before and after one with time."""
+"""The number of lines without time that are shown before and after one with time."""
 _PERCENT, _BAR, _WIDE = 6, 16, 90
 _NO_TEXT = "the text of this file is not in the profile: it was gone, has changed since, or lies elsewhere: --source-path DIR"
 
 
 def print_source(source: SourceLines, path: str, text: SourceText, *, whole_file: bool = False, console: Console | None = None) -> None:
-    """`whole_file`: also the lines far from any that took time."""
+    """`whole_file`: includes the lines far from any that took time."""
     console = console or Terminal()
     for line in source_listing(source, path, text, console.width, whole_file=whole_file):
         console.print(line, no_wrap=True, overflow="crop", crop=True)
@@ -70,6 +70,6 @@ def _shown(times: list[int], count: int, *, whole_file: bool) -> list[int]:
 
 
 def _bar(own: int, total: int, most: int, width: int) -> str:
-    """The line's own time dark, that of its callees light."""
+    """The line's own time is dark, that of its callees light."""
     whole, dark = (round(width * value / max(most, 1)) for value in (total, own))
     return "█" * dark + "░" * max(0, whole - dark)

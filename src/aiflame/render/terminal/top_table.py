@@ -1,4 +1,4 @@
-"""Answers as tables for the terminal: aligned, with bars where there is room for them, plain in a pipe."""
+"""Lists as tables for the terminal: aligned, with bars if there is room for them, plain in a pipe."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from aiflame.resolve.device.stall_reasons import meaning
 
 BAR, GAP = 16, 2
 LIMIT = "limit_percent"
-"""A column that answers have where hardware counters were recorded."""
+"""A column that lists have if hardware counters were recorded."""
 NAMES = 28
-"""Columns that names get at least, where limits stand beside them."""
+"""The least width of names, in columns, if limits are shown."""
 SMALL_ERROR = 1.0
-"""Percentage points: a smaller error is not worth its letters."""
+"""In percentage points: smaller errors are not shown."""
 NARROW, MEDIUM, WIDE = 40, 72, 100
-"""Columns of the terminal from which on the table also has the share with callees, its amount and the place, and bars."""
+"""Terminal widths from which on the table also has the share with callees, its amount and the place, and bars."""
 STYLES = {
     Kind.PYTHON: "magenta",
     Kind.C: "red",
@@ -53,7 +53,7 @@ STYLES = {
 
 
 def print_top(answer: pl.DataFrame, tree: Tree, metric: str, by: str = "function", console: Console | None = None) -> None:
-    """Print the rows of `analyze.top`, heaviest first."""
+    """Prints the rows of `analyze.top`, heaviest first."""
     console = console or Terminal()
     console.print(top_table(answer, tree, metric, by, console.width))
     kind = tree.metric(metric)
@@ -71,8 +71,8 @@ def print_scope(
     empty: str = "",
     console: Console | None = None,
 ) -> None:
-    """Print the scope of the table below, its inference, how idle devices were meanwhile, other things `beside` the table, and the times of
-    steps by the clock. `empty`: why there is no table."""
+    """Prints the scope of the table below, its inference, how idle devices were, other things `beside` the table, and the wall-clock times
+    of steps. `empty`: why there is no table."""
     console = console or Terminal()
     lines = [line.with_switch(), line.inference_text, line.idle_text if idle else "", *beside]
     if steps is not None:
@@ -85,7 +85,7 @@ def print_scope(
 
 
 def print_steps(steps: pl.DataFrame, metric: Metric, console: Console | None = None, *, sampled: bool = False) -> None:
-    """Print the times of steps, and of each of their phases (`analyze.phases.over_steps`). `sampled`: a step may have no sample."""
+    """Prints the times of steps, and of each of their phases (`analyze.phases.over_steps`). `sampled`: a step may have no sample."""
     console = console or Terminal()
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, GAP, 0, 0))
     for heading in ("Total", "Shortest", "Median", "Longest"):
@@ -103,7 +103,7 @@ def print_steps(steps: pl.DataFrame, metric: Metric, console: Console | None = N
 
 
 def idle_note(tree: Tree, metric: str) -> str:
-    """Says how to leave idle time out, where it takes more than half of the table."""
+    """How to leave idle time out, if it takes more than half of the table."""
     part = idle_share(tree, metric)
     return f"The GPU was idle in {100 * part:.1f}% of it: --no-idle leaves that out" if part > 0.5 else ""
 
@@ -117,7 +117,7 @@ def top_table(answer: pl.DataFrame, tree: Tree, metric: str, by: str, width: int
     if width >= WIDE and not of_counters:
         longest = max([*own, 1])
         numbers[""] = [bar(value / longest, BAR) for value in own]
-    # Kernels and stalls call nothing: their totals are their own values.
+    # Kernels and stalls have no callees: their totals are their own values.
     if width >= MEDIUM and own != total:
         numbers["Total"] = [amount(value, unit) for value in total]
     if width >= NARROW and own != total:
@@ -151,7 +151,7 @@ def top_table(answer: pl.DataFrame, tree: Tree, metric: str, by: str, width: int
     # rich would narrow all columns alike; numbers must stay whole, so the texts share the remaining width.
     wanted = [max([len(heading), *(text.cell_len for text in cells)]) for heading, cells in texts.items()]
     for heading, needed in zip(texts, shared_widths(wanted, left - GAP * len(texts)), strict=True):
-        if by == "layer":  # the end of a path says which layer it is
+        if by == "layer":  # the end of a path names the layer
             texts[heading] = [Text(cut_middle(text.plain, needed), text.style) for text in texts[heading]]
         table.add_column(heading, no_wrap=True, overflow="ellipsis", width=needed)
     for row in zip(*numbers.values(), *texts.values(), strict=True):
@@ -175,7 +175,7 @@ def _needed(heading: str, cells: Sequence[str]) -> int:
 
 
 def _leave_room(numbers: dict[str, list[str]], width: int, names: int) -> None:
-    """Removes columns of numbers until names have so much room, the least useful beside a limit first."""
+    """Removes columns of numbers until names have this much room, beginning with the least useful beside a limit."""
     for heading in ("", "Total", "Mean", "SMs", "Launches", "Bound by", "Tensor", "Memory", "% total", "Could win"):
         if sum(_needed(*column) + GAP for column in numbers.items()) + names + GAP <= width:
             return
@@ -183,20 +183,20 @@ def _leave_room(numbers: dict[str, list[str]], width: int, names: int) -> None:
 
 
 def _percent(part: float | None, error: float | None) -> str:
-    """`71%`, and of an estimate its error: `71±4%`."""
+    """`71%`, or for an estimate with its error: `71±4%`."""
     if part is None:
         return ""
     return f"{part:.0f}±{error:.0f}%" if error and error >= SMALL_ERROR else f"{part:.0f}%"
 
 
 def shared_widths(wanted: Sequence[int], width: int) -> list[int]:
-    """Widths within `width`: the first text may take three fifths, and more where the second leaves some."""
+    """Widths within `width`: the first text may take three fifths, and more if the second needs less."""
     first = max(1, min(wanted[0], width - sum(min(other, width * 2 // 5) for other in wanted[1:])))
     return [first, *(max(1, min(other, width - first)) for other in wanted[1:])]
 
 
 def cut_middle(text: str, width: int) -> str:
-    """The text with an ellipsis in place of its middle, where it is longer; the end keeps the larger half."""
+    """The text with an ellipsis instead of its middle, if it is too long; more of the end is kept."""
     if len(text) <= width:
         return text
     last = width // 2
@@ -211,7 +211,7 @@ def bar(part: float, width: int) -> str:
 
 
 def where(file: str, line: int, module: str) -> str:
-    """Where a function is: its file's last two parts and line, else its library."""
+    """The place of a function: the last two parts of its file and its line, otherwise its library."""
     if not file:
         return module
     short = "/".join(file.rsplit("/", 2)[-2:])

@@ -1,7 +1,7 @@
-"""Device code of CUDA: a cubin is an ELF with a section of code for each kernel, `.text.NAME`.
+"""Device code of CUDA: a cubin is an ELF file with a section of code for each kernel, `.text.NAME`.
 
-Functions that a kernel calls lie behind it in the same section, with symbols of their own; the kernel's symbol spans both.
-Addresses are offsets in a section: a cubin has no address space.
+Functions that a kernel calls follow it in the same section, with symbols of their own; the kernel's symbol covers both. Addresses are
+offsets in a section: a cubin has no address space.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ MACHINE = 190
 """EM_CUDA"""
 LARGEST = 1 << 30
 IN_MEMORY = 4 << 20
-"""A larger file (a library's) stays open and is read in parts: a few of its thousands of functions are wanted."""
+"""A larger file (a library's) stays open and is read in parts, since only a few of its thousands of functions are needed."""
 
 _CODE = ".text."
 _FUNCTION = 2
@@ -31,7 +31,7 @@ class Function:
     """The name as compiled."""
     section: int
     start: int
-    """Offset in its section."""
+    """Its offset in its section."""
     size: int
 
     def covers(self, address: int) -> bool:
@@ -41,24 +41,24 @@ class Function:
 @dataclass(frozen=True, slots=True)
 class Relocation:
     offset: int
-    """Offset of the place that the loader fills in."""
+    """The offset that the loader patches."""
     section: int
-    """Where it shall point: a section and an offset in it."""
+    """Its target: a section and an offset in it."""
     value: int
 
 
 class Cubin:
-    """Inconsistent parts are left out: a file may be cut short or damaged."""
+    """A cubin file. Inconsistent parts are ignored: a file may be cut short or damaged."""
 
     def __init__(self, source: bytes | ElfFile) -> None:
-        """NotElf when it is no cubin at all."""
+        """NotElf if it is not a cubin."""
         self.elf = ElfFile(source) if isinstance(source, bytes) else source
         if self.elf.machine != MACHINE:
             raise NotElf
 
     @classmethod
     def of(cls, file: BinaryIO) -> Cubin | None:
-        """None when it is no cubin. The file may be closed then."""
+        """None if it is not a cubin. The file may be closed afterwards."""
         try:
             size = file.seek(0, 2)
             if size <= IN_MEMORY:
@@ -81,22 +81,22 @@ class Cubin:
         return self.elf.read(0, 64)
 
     def find(self, name: str) -> Function | None:
-        """A function by the name that samples carry. Without a symbol (a stripped cubin) it is its whole section."""
+        """A function by the name in samples. Without a symbol (in a stripped cubin) it is its whole section."""
         return self._functions.get(name) or self._sections.get(name)
 
     def code(self, section: int) -> bytes:
         return self.elf.section_data(self.elf.sections[section])
 
     def inside(self, section: int) -> tuple[Function, ...]:
-        """The functions of a section, outermost first."""
+        """The functions in a section, outermost first."""
         return self._inside.get(section, ())
 
     def name_at(self, place: Relocation) -> str:
-        """The function that a relocation leads to."""
+        """The function to which a relocation points."""
         return next((function.name for function in self.inside(place.section) if function.start == place.value), "")
 
     def relocations(self, name: str) -> list[Relocation]:
-        """Those of a section, by offset."""
+        """The relocations of a section, by offset."""
         for prefix, layout in ((".rela", RELOCATION), (".rel", _PLAIN_RELOCATION)):
             data = self.elf.section_data(self.elf.section(prefix + name))
             if len(data) >= layout.itemsize:
@@ -107,13 +107,13 @@ class Cubin:
         return self.elf.section_data(self.elf.section(name))
 
     def only_code(self) -> int | None:
-        """The section of code, when there is one alone."""
+        """The section of code, if there is only one."""
         sections = [index for index, section in enumerate(self.elf.sections) if section.name.startswith(_CODE)]
         return sections[0] if len(sections) == 1 else None
 
     @cached_property
     def _functions(self) -> dict[str, Function]:
-        """The first of each name."""
+        """The first function of each name."""
         by_name: dict[str, Function] = {}
         for functions in self._inside.values():
             for function in functions:

@@ -1,7 +1,7 @@
-"""Makes a small cubin from a few functions of large ones, for a disassembler that always reads a whole file.
+"""Makes a small cubin from a few functions of large ones, because nvdisasm always reads a whole file.
 
-A library's cubin has thousands of functions and tens of megabytes; a profile needs a few. And the tool takes half a second to
-start, so functions of many cubins go into one file if their headers agree about the code (architecture, ABI).
+A library's cubin has thousands of functions and tens of megabytes, of which a profile needs a few. The tool takes half a second to start,
+so functions of many cubins go into one file if their headers agree about the code (architecture, ABI).
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ _OWN_SECTIONS = 4
 
 
 def identity(header: bytes) -> bytes:
-    """The part that cubins must share so that their code may stand in one file: the header without the places of its tables."""
+    """The part of the header that must be equal in cubins whose code goes into one file: all but the offsets of its tables."""
     return header[:24] + header[48:52]
 
 
 def name_of(number: int) -> str:
-    """The function's name in the small cubin."""
+    """A function's name in the small cubin."""
     return f"f{number}"
 
 

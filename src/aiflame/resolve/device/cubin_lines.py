@@ -22,7 +22,7 @@ from aiflame.resolve.device.cubin import Cubin
 
 DEBUG_LINE = ".debug_line"
 DEEPEST = 200
-"""A longer chain of inlined calls is damage: only so much of it is followed."""
+"""The most levels of inlined calls that are followed; a longer chain is damage."""
 
 _MOST_FILES = 1 << 16
 _END_SEQUENCE, _SET_ADDRESS, _INLINED_CALL, _FUNCTION_NAME = 1, 2, 0x90, 0x91
@@ -33,12 +33,12 @@ _COPY, _ADVANCE_PC, _ADVANCE_LINE, _SET_FILE, _SET_COLUMN, _CONST_ADD_PC, _FIXED
 class File:
     path: str
     bytes: int
-    """Its size when it was compiled, 0 when unknown."""
+    """The file's size when it was compiled, 0 if unknown."""
 
 
 class DeviceLine(NamedTuple):
     function: str
-    """The name as compiled; "" for the function that the code belongs to."""
+    """The name as compiled; "" for the function itself, in which the code is not inlined."""
     file: File
     line: int
 
@@ -60,14 +60,14 @@ class Sequence:
 
     def __init__(self, unit: _Unit, rows: list[_Row], end: int, names: bytes) -> None:
         self._unit, self._rows, self._names = unit, rows, names
-        # Of rows with the same address the last one counts.
+        # Of several rows with the same address, the last one counts.
         self._order = sorted(range(len(rows)), key=lambda row: (rows[row].address, row))
         self._addresses = [rows[row].address for row in self._order]
         self._chains: dict[int, Chain] = {}
         self.start, self.end = self._addresses[0], end
 
     def chain(self, address: int) -> Chain:
-        """Empty where there is no line."""
+        """The chain at an address; empty if there is no line."""
         at = bisect_right(self._addresses, address)
         if at == 0 or address >= self.end:
             return ()
@@ -80,7 +80,7 @@ class Sequence:
         chain: list[DeviceLine] = []
         while True:
             one = self._rows[row]
-            inlined = 0 < one.context <= row  # a context must come before its row
+            inlined = 0 < one.context <= row  # a context must come before the row that refers to it
             chain.append(DeviceLine(self._name(one.name) if inlined else "", self._unit.file(one.file), one.line))
             if not inlined or len(chain) == DEEPEST:
                 return tuple(place for place in reversed(chain) if place.line > 0)
@@ -106,7 +106,7 @@ class CubinLines:
         return next((chain for sequence in self._known[section] if (chain := sequence.chain(address))), ())
 
     def files(self) -> dict[str, File]:
-        """All that the table names, by path."""
+        """All files that the table names, by path."""
         return {file.path: file for unit in self._units for file in unit.files}
 
     def _sequences(self, section: int) -> list[Sequence]:
@@ -138,7 +138,7 @@ class CubinLines:
 
     @cached_property
     def _starts(self) -> dict[int, list[int]]:
-        """Section of code → where its sequences begin: at the opcode that sets the address, which is relocated."""
+        """Section of code → the offsets at which its sequences begin: at the opcode that sets the address, which is relocated."""
         starts: dict[int, list[int]] = {}
         opcode = bytes((0, 9, _SET_ADDRESS))
         for one in self._cubin.relocations(self._name):
@@ -158,7 +158,7 @@ class _Unit:
     line_base: int
     line_range: int
     lengths: bytes
-    """Operands of the standard opcodes, from opcode 1."""
+    """The number of operands of each standard opcode, from opcode 1."""
     files: tuple[File, ...]
     names_at: int
 
@@ -167,7 +167,7 @@ class _Unit:
 
 
 def _unit(data: bytes, at: int) -> _Unit | None:
-    """The header at `at`; None when there is none that we read."""
+    """The header at `at`; None if it is missing or of an unknown version."""
     if at + 16 > len(data):
         return None
     length, version, header = struct.unpack_from("<IHI", data, at)
@@ -176,7 +176,7 @@ def _unit(data: bytes, at: int) -> _Unit | None:
         return None
     at += 10
     step = data[at]
-    at += 3 if version >= 4 else 2  # version 4 has the operations of an instruction, too
+    at += 3 if version >= 4 else 2  # version 4 has the number of operations in an instruction, too
     line_base, line_range, opcodes = struct.unpack_from("<bBB", data, at)
     at += 3 + max(opcodes - 1, 0)
     lengths = data[at - max(opcodes - 1, 0) : at]
@@ -194,7 +194,7 @@ def _files(data: bytes, at: int, end: int) -> tuple[tuple[File, ...], int]:
     at += 1
     while (text := _string(data, at, end)) and len(files) < _MOST_FILES:
         folder, at = _uleb(data, at + len(text) + 1)
-        _, at = _uleb(data, at)  # time of change
+        _, at = _uleb(data, at)  # time of modification
         size, at = _uleb(data, at)
         name = text.decode("utf-8", "replace")
         has_folder = 0 < folder < len(folders) and not name.startswith("/")
@@ -203,7 +203,7 @@ def _files(data: bytes, at: int, end: int) -> tuple[tuple[File, ...], int]:
 
 
 def _run(data: bytes, at: int, unit: _Unit) -> tuple[list[_Row], int, int]:
-    """One sequence: its rows, the address where it ends, and the place behind it in the program."""
+    """Runs one sequence: its rows, the address where it ends, and the offset behind it in the program."""
     rows: list[_Row] = []
     address, file, line, context, name = 0, 1, 1, 0, 0
     base, span, step, lengths = unit.line_base, unit.line_range, unit.step, unit.lengths
@@ -257,7 +257,7 @@ def _string(data: bytes, at: int, end: int) -> bytes:
 
 
 def _uleb(data: bytes, at: int) -> tuple[int, int]:
-    """A number of any length; one beyond 64 bits is damage, and only its low part is kept."""
+    """A LEB128 number of any length; above 64 bits it is damage, and only the low part is kept."""
     value = shift = 0
     while at < len(data):
         byte = data[at]

@@ -13,16 +13,16 @@ from aiflame.resolve.device.cubin import Cubin
 
 FOLDER = "cubins"
 LEVEL = 3
-"""A sixth of torch's is left, in a third of the time that level 6 takes for an eighth."""
+"""It leaves a sixth of torch's code, in a third of the time that level 6 takes to leave an eighth."""
 LARGEST = 256 << 20
-"""Larger files are not packed: they are read in place."""
+"""Larger files are not compressed: they are read in place."""
 LARGEST_IN_PLACE = 1 << 30
 _MOST_PACKED = 200
-"""The most that a packed file may grow when it is unpacked. Device code is packed to a twentieth at best."""
+"""The most times that a compressed file may grow when it is unpacked. Device code compresses to a twentieth at best."""
 
 
 def binary(folder: Folder, crc: int) -> bytes | None:
-    """None: it was not kept, or cannot be read."""
+    """None if it was not stored, or cannot be read."""
     name = _name(crc)
     with contextlib.suppress(OSError, EOFError, zlib.error):
         with folder.file(name) as file:
@@ -46,7 +46,8 @@ def cubin(folder: Folder, crc: int) -> Cubin | None:
 
 
 def keep(profile: Folder, crcs: set[int]) -> None:
-    """Keeps these files of the profile, packed, and no others. Device code without samples is not needed, and a library's is large."""
+    """Keeps these files of the profile, compressed, and removes all others. Device code without samples is not needed, and a library's is
+    large."""
     folder = profile.folder(FOLDER)
     wanted = {name: plain for plain in map(_name, crcs) for name in (plain, _packed(plain))}
     with contextlib.suppress(OSError):
@@ -55,12 +56,12 @@ def keep(profile: Folder, crcs: set[int]) -> None:
                 folder.remove(entry.name)
         if not folder.entries():
             profile.remove_tree(FOLDER)
-    with ThreadPoolExecutor(os.cpu_count()) as pool:  # zlib works without the interpreter's lock
+    with ThreadPoolExecutor(os.cpu_count()) as pool:  # zlib runs without the interpreter's lock
         list(pool.map(lambda name: _pack(folder, name), sorted(set(wanted.values()))))
 
 
 def _pack(folder: Folder, name: str) -> None:
-    """Where there is no room for it, it stays as it is."""
+    """Compresses a file. If there is no room for it, the file stays as it is."""
     with contextlib.suppress(OSError):
         entry = folder.entry(name)
         if entry is None or not entry.is_file or entry.size > LARGEST:

@@ -1,8 +1,8 @@
-"""Short names of matrix products and convolutions whose whole story is in one word: `gemm bf16 256x128x64 TNT (nvjet)`.
+"""Short names of matrix products and convolutions that encode all properties in one word: `gemm bf16 256x128x64 TNT (nvjet)`.
 
 cuBLAS's nvjet, CUTLASS's library, the older SASS kernels of cuBLAS and cuDNN, and xmma write type, tile and layout into the name, each in
-its own way. Kept: operation, type of the inputs, tile with its depth, layout, split-K and fused operations; left out: clusters, stages,
-alignment, swizzles.
+its own way. The short name has the operation, the type of the inputs, the tile with its depth, layout, split-K and fused operations; it
+leaves out clusters, stages, alignment and swizzles.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import re
 
 _NVJET = re.compile(r"^nvjet_(?:sm\d+_)?([a-z]+)_(?:mma_)?(\d+x\d+)_(\d+)x\d+_(\w+)$")
 _NVJET_TYPES = {"t": "bf16", "h": "fp16", "s": "fp32", "d": "fp64", "q": "fp8", "r": "fp8", "o": "fp4", "i": "int8"}
-"""By the first letter, the type of A."""
+"""The type of A, by the first letter."""
 _CUTLASS = re.compile(r"^cutlass(?:3x)?_(?:(?:sm)?\d+_)?(?:wmma_)?(?:tensorop|simt)_(\w+)$")
 _SASS = re.compile(r"^(?:maxwell|volta|turing|ampere|hopper|gv100|sm\d+)_(?!xmma)(\w*(?:gemm|cudnn)\w*)$")
 _XMMA = re.compile(r"^sm\d+_xmma_(\w+)$")
@@ -32,7 +32,7 @@ _FUSED = re.compile(r"_(relu|gelu|bias|silu|grouped|splitk|splitK|stridedB)(?=_|
 
 
 def short_gemm(name: str) -> str:
-    """The short name of a kernel as compiled; "" when it is none of these."""
+    """The short name of a kernel as compiled; "" if it is none of these kinds."""
     if match := _NVJET.match(name):
         types, tile, depth, suffix = match.groups()
         layout = suffix.rpartition("_")[2]
@@ -58,7 +58,7 @@ def _described(text: str, library: str) -> str:
 
 
 def _with_depth(text: str, tile: str) -> str:
-    """The depth stands beside the number of stages, behind the tile."""
+    """The tile with its depth, which the name has behind the tile, beside the number of stages."""
     if tile.count("x") == 2:
         return tile
     depth = _STAGES.search(text) or _DEPTH.search(text, text.index(tile) + len(tile))
@@ -66,7 +66,7 @@ def _with_depth(text: str, tile: str) -> str:
 
 
 def _type(text: str, operation: str) -> str:
-    """The type of the inputs: written in front, or by the letter that BLAS gives it. A product of fp32 on tensor cores has tf32."""
+    """The type of the inputs: written at the front, or BLAS's letter for it. A product of fp32 on tensor cores has tf32."""
     if "tf32" in operation:
         return "tf32"
     if match := _TYPE.search(text):

@@ -1,5 +1,4 @@
-"""Names, lines and instructions for a sample's function and offset: the tables `gpu_instructions`, `gpu_lines`, `sources`,
-`kernel_names`."""
+"""Derives the tables about device code: names, lines and instructions (`kernel_names`, `gpu_lines`, `gpu_instructions`, `sources`)."""
 
 from __future__ import annotations
 
@@ -46,8 +45,8 @@ def write_gpu_tables(
     made_from: Mapping[str, str] = MappingProxyType({}),
     outside: Outside = NOTHING,
 ) -> list[str]:
-    """Writes the tables that the profile has data for; packs cubins with samples, removes the others. Returns notes on missing parts.
-    `made_from`: of compiled kernels (name) their ops, for the full name."""
+    """Writes the tables for which the profile has data; compresses cubins with samples, removes the others. Returns notes on missing parts.
+    `made_from`: the source ops of compiled kernels by name, for the full name."""
     names = pl.concat([profile.table("kernel_shapes")["name"], profile.table("gpu_functions")["name"]]).unique().sort().to_list()
     if names:
         profile.write_table(
@@ -70,7 +69,7 @@ def _full(name: str, made_from: Mapping[str, str]) -> str:
 
 
 def add_instructions(profile: Profile) -> None:
-    """For a profile that was sealed where nvdisasm was missing (`NO_TOOL`): once more, when it is there now."""
+    """Adds the instructions to a profile that was sealed without nvdisasm (`NO_TOOL`), if the tool is available now."""
     if not (nvdisasm := tools()):
         return
     functions, codes, _ = _find(profile.folder.folder(device_code.FOLDER), _sampled(profile), NOTHING)
@@ -80,7 +79,7 @@ def add_instructions(profile: Profile) -> None:
         kept = tuple(note for note in profile.meta.degraded if note != NO_TOOL)
         profile.write_meta(dataclasses.replace(profile.meta, degraded=kept).with_notes(*_failures(codes, listings, nvdisasm)))
     except (AiflameError, OSError):
-        pass  # a profile that cannot be written to is read as it is
+        pass  # a profile that we cannot write to is read as it is
 
 
 def _sampled(profile: Profile) -> list[tuple[int, str]]:
@@ -93,7 +92,7 @@ def _sampled(profile: Profile) -> list[tuple[int, str]]:
 
 @dataclass(slots=True)
 class _Sampled:
-    """A sampled function that was found."""
+    """A sampled function whose code was found."""
 
     crc: int
     name: str
@@ -101,7 +100,7 @@ class _Sampled:
     function: Function
     lines: TritonLines
     code: int
-    """Place of its section among those to disassemble."""
+    """The place of its section among those to disassemble."""
 
 
 def _write_code(
@@ -183,7 +182,7 @@ def _instructions(functions: list[_Sampled], listings: dict[int, Listing]) -> pl
 
 
 def _texts(one: _Sampled, listing: Listing) -> Iterator[tuple[int, str]]:
-    """Offset and SASS of a function's instructions. The target of a jump or call is a function by its name, else the offset."""
+    """Offset and SASS of a function's instructions. The target of a jump or call is the name of a function, otherwise the offset."""
     inside = {function.start: function.name for function in one.cubin.inside(one.function.section) if function != one.function}
     outside = one.cubin.relocations(one.cubin.elf.sections[one.function.section].name)
     called = {place.offset - place.offset % INSTRUCTION_BYTES: name for place in outside if (name := one.cubin.name_at(place))}
@@ -202,7 +201,7 @@ def _texts(one: _Sampled, listing: Listing) -> Iterator[tuple[int, str]]:
 
 @dataclass(slots=True)
 class _Lines:
-    """The table `gpu_lines`: chains are few beside instructions."""
+    """The rows of `gpu_lines`: there are few different chains for many instructions."""
 
     files: set[File] = field(default_factory=set)
     _chains: dict[tuple[str, str, Chain], int] = field(default_factory=dict)

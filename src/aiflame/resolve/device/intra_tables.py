@@ -21,11 +21,11 @@ from aiflame.resolve.names.readable import clean
 _TEXTS = ("name", "file", "op", "pass", "arch", "triton")
 _LATEST = 1 << 62
 NEAR = 1000
-"""Launches of a name among which one that was taken is looked for."""
+"""A captured launch is looked for among this many launches of its name."""
 
 
 def write_intra_tables(profile: Profile, progress: Callable[[float], None] = lambda share: None) -> list[str]:
-    """Writes nothing where nothing was captured. Returns notes on missing parts, a line each."""
+    """Writes nothing if nothing was captured. Returns notes on missing parts, a line each."""
     captured = pids(profile.folder.folder(FOLDER))
     if not captured:
         return []
@@ -56,7 +56,7 @@ def write_intra_tables(profile: Profile, progress: Callable[[float], None] = lam
 
 
 def _remove(profile: Folder, pids: list[int]) -> None:
-    """The files of these processes; the folder stays with files that could not be read."""
+    """Removes the files of these processes; if some could not be read, the folder stays with them."""
     with suppress(OSError):
         for pid in pids:
             profile.folder(FOLDER).remove(f"{pid}{SUFFIX}")
@@ -65,12 +65,13 @@ def _remove(profile: Folder, pids: list[int]) -> None:
 
 
 def _readable(frame: pl.DataFrame) -> pl.DataFrame:
-    """Texts that a program chose: a terminal and a viewer must survive them."""
+    """Cleans texts that a program chose, for terminals and viewers."""
     return frame.with_columns(pl.col(name).map_elements(clean, pl.String) for name in _TEXTS if name in frame.columns and len(frame))
 
 
 def _process(profile: Profile, captures: Captures) -> int:
-    """The row of the process: of those with its number (a program that calls exec keeps it) the last that began before the first launch."""
+    """The row of the process: among those with its process id (a program that calls exec keeps it), the last that began before the first
+    launch."""
     rows = profile.table("processes").select("process", "pid", "start_ns").filter(pl.col("pid") == captures.pid).sort("start_ns")
     if rows.is_empty():
         return 0
@@ -81,7 +82,7 @@ def _process(profile: Profile, captures: Captures) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Runs:
-    """The runs of one kernel's name, in the order of their launches: an array for each column."""
+    """The executions of all kernels with one name, in the order of their launches: an array for each column."""
 
     launched: NDArray[np.int64]
     correlation: NDArray[np.uint64]
@@ -95,7 +96,8 @@ class _Runs:
         return int(rows[0]) if len(rows) else None
 
     def launched_from(self, begin_ns: int, build: tuple[int, int], assigned: set[int]) -> int | None:
-        """The first execution not yet assigned, from `begin_ns` on; one of the same build, if any is near: kernels may share a name."""
+        """The first execution from `begin_ns` on that is not assigned yet; one of the same build, if any is near: kernels may share a
+        name."""
         start = int(np.searchsorted(self.launched, begin_ns))
         of_build = (self.registers[start:] == build[0]) & (self.shared[start:] == build[1])
         if not of_build[:NEAR].any():

@@ -1,8 +1,8 @@
-"""The kind of work of a kernel, by its name: `gemm`, `attention`, `norm`, `elementwise` …
+"""Finds the kind of work of a kernel from its name: `gemm`, `attention`, `norm`, `elementwise` …
 
-Three steps, the first that knows decides: kernels of compilers, whose prefix says how they are made and whose words are ops (Inductor,
-XLA); loops of torch and CUB, by the operation that they loop over; and words in the name, from the most specific to the least.
-A wrong answer is worse than `other`: words that many kernels have (add, mul, max) count last.
+The first of three steps that gives an answer decides: kernels of compilers, whose prefix says how they are made and whose words are ops
+(Inductor, XLA); loops of torch and CUB, by the operation that they loop over; and words in the name, from the most specific to the least. A
+wrong answer is worse than `other`: words that many kernels have (add, mul, max) count last.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ FAMILIES = (
     "collective", "copy", "other",
 )  # fmt: skip
 COPY = "copy"
-"""Also for copies and fills by the driver, which are no kernels."""
+"""Includes copies and fills by the driver, which are not kernels."""
 
 _INDUCTOR = re.compile(r"^triton_(?:(?:unk|mm|red|poi|per|tem|spl|for|helion)_)?fused_?")
 _XLA = re.compile(r"^(?:loop|input|wrapped|fusion|gemm_fusion|triton_gemm|triton_softmax|transpose_fusion|\w*_fusion)(?:_|$|\.)")
@@ -92,12 +92,12 @@ _WORDS: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
         ),
     )
 )
-"""From the most specific to the least; in small letters, without spaces."""
+"""From the most specific to the least; in lower case, without spaces."""
 
 
 @lru_cache(maxsize=1 << 14)
 def family(name: str) -> str:
-    """One of `FAMILIES`, of a kernel as compiled or demangled."""
+    """One of `FAMILIES`, from a kernel's name as compiled or demangled."""
     short = short_name(name)
     if match := _INDUCTOR.match(name):
         return _of_ops(name[: match.end()], name[match.end() :])
@@ -113,7 +113,7 @@ def family(name: str) -> str:
 
 
 def _of_ops(prefix: str, text: str) -> str:
-    """Inductor: `poi` is pointwise, `red` and `per` reduce, `tem` is a template, `for` a loop over tensors."""
+    """Inductor's prefixes: `poi` is pointwise, `red` and `per` reduce, `tem` is a template, `for` a loop over tensors."""
     text = text.lower()
     if "_tem_" in prefix or "_mm_" in prefix:
         return "attention" if "attention" in text or "sdpa" in text else "convolution" if "conv" in text else "gemm"
@@ -144,5 +144,5 @@ def _of_words(text: str, without: tuple[str, ...] = ()) -> str:
 
 
 def _function(name: str) -> str:
-    """The demangled name without its parameters: namespaces help, too; types of parameters do not."""
+    """The demangled name without its parameters: namespaces show the kind of work, types of parameters do not."""
     return full_name(name).partition("(")[0][:4096]

@@ -21,24 +21,24 @@ from aiflame.resolve.names.readable import LONGEST_FULL, clean, cut, demangle
 
 LONGEST = 60
 LONGEST_PLAIN = 80
-"""The longest name that is one word: its parts are all that it says."""
+"""The longest name that is a single word, of which every part may matter."""
 
 _DEEPEST = 4
 _MOST_WRAPPERS = 6
 _ROOM = 36
-"""For the arguments of an argument."""
+"""Room for the arguments of an argument."""
 _LIBRARIES = frozenset({"cub", "cudnn", "cutlass", "thrust", "cublasLt", "cufft", "cusparse", "cusolver", "nvfuser"})
-"""Their namespace is kept: the rest of the name says too little alone."""
+"""Their namespace is kept, since the rest of the name alone is not informative."""
 _SUFFIX = re.compile(r"(?<=.)_kernel(?:_impl|_cuda)*$|(?<=.)(?:_cuda|_impl)+$")
 _DROPPED = re.compile(
     r"^(?:array|Array|(?:Trivial)?OffsetCalculator|(?:Load|Store)With(?:out)?Cast|TensorIteratorBase|.*Polic(?:y|ies)\w*|.*Metadata|void"
     r"|Params|integral_constant|true_type|false_type)$"
 )
-"""Arguments that describe a kernel's way through memory, not its operation."""
+"""Arguments that describe how a kernel accesses memory, not its operation."""
 _GENERIC = frozenset({"Kernel", "Kernel2", "device_kernel"})
-"""CUTLASS's: a function around a type that does all."""
+"""CUTLASS's functions that only wrap a type, which does all the work."""
 _BY_FUNCTOR = re.compile(r"elementwise|^reduce_kernel|multi_tensor_apply|^(?:static|for_each)_kernel|_kernel_agent")
-"""Kernels that are nothing but a loop around their functor."""
+"""Kernels that only loop over their functor."""
 _WRAPPERS = {
     "ReduceOp": 1,
     "func_wrapper_t": 1,
@@ -49,9 +49,9 @@ _WRAPPERS = {
     "enable_sm90_or_later": 0,
     "enable_sm80_to_sm89": 0,
 }
-"""Types that only carry a functor → which argument it is."""
+"""Types that only wrap a functor → which of their arguments it is."""
 _PASSING_ON = re.compile(r"^(?:opmath_(?:symmetric_)?)?gpu_\w*kernel\w*$")
-"""Functions whose lambda only calls the functor that they were given."""
+"""Functions whose lambda only calls the functor that was passed to them."""
 _TAG = re.compile(r"^__nv_(?:hdl_|dl_)?(?:wrapper_t|tag)")
 _NUMBER = re.compile(r"^(?:\((?:unsigned )?(?:char|short|int|long|long long)\))?(-?\d+)(?:u|l|ul|ll|ull)?$")
 _BUILTIN = re.compile(r"^(?:(?:unsigned|signed|long|short|char|int|float|double|bool|half|__int128|const) ?)+[*&]*$")
@@ -64,15 +64,15 @@ _PLAIN = frozenset(
 _FLAG = re.compile(r"^(?:true|false|\(.*|nullptr|-?[\d.]+f?|&.*)$", re.S)
 _WORD = re.compile(r"\w+$")
 _CARRIER = re.compile(r"^(?:Collective\w*|[A-Z]|S\w{0,3}_|.*_GLOBAL__N_.*)$")
-"""Words of mangled names that come before the important ones."""
+"""Words in mangled names that come before the important ones."""
 _LENGTH = re.compile(r"\d{1,4}")
 _MANGLED_PART = re.compile(r"IL[a-z](\d+)EE|L[a-z]n?\d+E|[ST][0-9A-Z]*_|(\d{1,4})(?=[A-Za-z_])")
-"""A number that is a template's only argument (sizes of tiles are `cute::C<128>`), or the length of a word.
-Between them: other literals, and references to earlier parts."""
+"""A number that is the only argument of a template (sizes of tiles are `cute::C<128>`), or the length of a word. Between them: other
+literals, and references to earlier parts."""
 
 
 class _Level(NamedTuple):
-    """How many levels inside an argument are still to be shown, and how many wrappers around it may be taken off."""
+    """The number of levels inside an argument that may still be shown, and of wrappers that may be removed around it."""
 
     depth: int
     wrappers: int = _MOST_WRAPPERS
@@ -94,7 +94,7 @@ def short_name(name: str) -> str:
     if not path:
         return cut(text, LONGEST)
     if path[-1].name == "device_kernel" and name.startswith("_Z"):
-        return _from_mangled(name)  # the distinguishing part lies deep inside
+        return _from_mangled(name)  # the distinguishing part is nested deeply
     for depth in range(_DEEPEST, -1, -1):
         short = _kernel(path, _Level(depth))
         if len(short) <= LONGEST or (depth == 0 and _WORD.match(short) and len(short) <= LONGEST_PLAIN):
@@ -103,12 +103,12 @@ def short_name(name: str) -> str:
 
 
 def full_name(name: str) -> str:
-    """Demangled."""
+    """The demangled name."""
     return cut(clean(demangle(own_name(name))), LONGEST_FULL)
 
 
 def own_name(name: str) -> str:
-    """The name of a function that lies in a kernel's section: NVIDIA's compiler calls it `$KERNEL$NAME`."""
+    """The name of a function in a kernel's section: NVIDIA's compiler calls it `$KERNEL$NAME`."""
     return name.rpartition("$")[2] or name if name.startswith("$") else name
 
 
@@ -130,7 +130,7 @@ def _kernel(path: list[Component], level: _Level) -> str:
 
 
 def _joined(name: str, arguments: list[str], longest: int = LONGEST) -> str:
-    """The name with as many arguments as there is room for."""
+    """The name with as many arguments as fit."""
     if not arguments:
         return name
     whole = f"{name}<{','.join(arguments)}>"
@@ -147,7 +147,7 @@ def _joined(name: str, arguments: list[str], longest: int = LONGEST) -> str:
 
 
 def _arguments(component: Component, level: _Level) -> list[str]:
-    """The readable part of template arguments, types once each."""
+    """The readable part of template arguments, each type once."""
     if level.depth < 0:
         return []
     arguments: list[str] = []
@@ -191,7 +191,7 @@ def _type(path: list[Component], level: _Level) -> str:
 
 
 def _lambda(path: list[Component], level: _Level) -> str:
-    """By the function that it is written in, and the type that it works on."""
+    """Names a lambda by the function in which it is written, and the type with which it works."""
     holder = next((one for one in path if one.called or one.name == "operator()"), path[0])
     place = path.index(holder)
     if holder.name == "operator()" and place > 0:
@@ -207,14 +207,15 @@ def _lambda(path: list[Component], level: _Level) -> str:
 
 
 def _parameter(lambda_name: str, level: _Level) -> list[str]:
-    """The type of the last parameter: `{lambda(bool, c10::BFloat16)#1}`; a first one may be a condition."""
+    """The type of the last parameter: in `{lambda(bool, c10::BFloat16)#1}` the first one is a condition."""
     parameters = list(split(lambda_name.partition("(")[2].rpartition(")")[0]))
     short = _argument(parameters[-1], level.deeper().unwrapped()) if parameters else ""
     return [short] if short else []
 
 
 def _extended_lambda(component: Component, level: _Level) -> str:
-    """`__nv_hdl_wrapper_t<…, __nv_dl_tag<void (*)(…), &at::native::silu_kernel, 2u>, float (float)>`: by the function after the `&`."""
+    """`__nv_hdl_wrapper_t<…, __nv_dl_tag<void (*)(…), &at::native::silu_kernel, 2u>, float (float)>`: named by the function after the
+    `&`."""
     for text in component.arguments if level.wrappers > 0 else ():
         if text.startswith("&") and (path := path_of(text[1:])):
             return _SUFFIX.sub("", path[-1].name)
@@ -226,13 +227,13 @@ def _extended_lambda(component: Component, level: _Level) -> str:
 
 
 def _is_plain(short: str) -> bool:
-    """A number or a type of the language: no functor."""
+    """True for a number or a basic type: it is not a functor."""
     word = short.rstrip("*")
     return not word or word.lstrip("-").isdigit() or word in _PLAIN
 
 
 def _from_mangled(symbol: str) -> str:
-    """For names that the demangler gives up on (see long_names.py): the function's name and the most specific words of its arguments."""
+    """For names on which the demangler gives up (see long_names.py): the function's name and the most specific words of its arguments."""
     parts = (outline(symbol) or _leading(symbol)).split("::")
     if not parts[-1]:
         return cut(symbol, LONGEST)
@@ -245,7 +246,7 @@ def _from_mangled(symbol: str) -> str:
 
 
 def _leading(symbol: str) -> str:
-    """The name of a symbol that cannot be read to its end: it may be cut."""
+    """The name at the front of a symbol that cannot be parsed to its end: it may be cut."""
     parts, at = [], 3
     while (match := _LENGTH.match(symbol, at)) and (end := match.end() + int(match[0])) <= len(symbol):
         parts.append(symbol[match.end() : end])
@@ -254,7 +255,7 @@ def _leading(symbol: str) -> str:
 
 
 def _telling(symbol: str, at: int) -> Iterator[str]:
-    """Types and sizes in a mangled name, in their order: as many as there may be room for."""
+    """Types and sizes in a mangled name, in their order: as many as may fit."""
     seen: set[str] = set()
     room = LONGEST
     while room > 0 and (match := _MANGLED_PART.search(symbol, at)):

@@ -1,4 +1,4 @@
-"""SASS, by NVIDIA's disassembler: no other program knows the instructions of its GPUs."""
+"""SASS from NVIDIA's disassembler: no other program knows the instructions of its GPUs."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from aiflame.resolve.device.cubin_cut import cut, identity, name_of
 _WHOLE_RUN_S = 600.0
 _ONE_RUN_S = 30.0
 _BYTES_A_SECOND = 16 << 10
-"""Least speed in bytes of code: measured 400 KB a second and a start of 0.5 s."""
+"""The lowest speed in bytes of code a second: 400 KB a second were measured, with a start of 0.5 s."""
 _BATCH_BYTES = (64 << 10, 512 << 10)
 _BATCH_FUNCTIONS = 200
 _RETRIES = 32
-"""Runs a tool gets to find the functions on which it fails."""
+"""How many more times a tool is run to find the functions on which it fails."""
 _KEPT_BYTES = 256 << 10
-"""Most code whose listings are kept: some ten megabytes of memory."""
+"""The most code whose listings are cached, in some ten megabytes of memory."""
 
 _SECTION = re.compile(r"\s*\.section\s+\.text\.(f\d+)\b")
 _INSTRUCTION = re.compile(r"\s*/\*([0-9a-f]{4,8})\*/\s+(.*?)\s*;?\s*$")
@@ -49,10 +49,10 @@ class Code:
 @dataclass(frozen=True, slots=True)
 class Instruction:
     offset: int
-    """The offset in its section."""
+    """Its offset in its section."""
     _text: str
     target: int | None = None
-    """The offset that it names, to jump or to call."""
+    """The offset of the place to which it jumps, or that it calls."""
 
     def text(self, target: str) -> str:
         """The readable text, with `target` as its target."""
@@ -63,8 +63,8 @@ Listing = list[Instruction]
 
 
 class _Kept:
-    """The listings of the sections that were read last, for the next profile: ranks of a job, and runs before and after a change, have most
-    kernels in common, and a start of the tool takes longer than to read a kernel."""
+    """A cache of the last listings, for the next profile: ranks of a job, and runs before and after a change, have most kernels in common,
+    and starting the tool takes longer than disassembling a kernel."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -97,7 +97,7 @@ NO_TOOL = (
 
 
 def tools() -> list[Path]:
-    """Every nvdisasm of this machine, in the order to be tried: the wheel's, the toolkit's, Triton's."""
+    """All copies of nvdisasm on this machine, in the order in which they are tried: the wheel's, the toolkit's, Triton's."""
     paths = {path.resolve(): path for path in reversed(list(_candidates())) if path.is_file() and os.access(path, os.X_OK)}
     return list(reversed(paths.values()))
 
@@ -144,7 +144,7 @@ def _candidates() -> Iterator[Path]:
 
 
 def _batches(codes: Sequence[Code], numbers: Sequence[int], workers: int) -> Iterator[list[int]]:
-    """Sections that go into one file: enough to be worth a start of the tool, few enough for every core to have some."""
+    """Sections that go into one file: enough to be worth a start of the tool, but few enough that every core has some."""
     total = sum(len(codes[number].code) for number in numbers)
     most = min(max(total // (2 * workers), _BATCH_BYTES[0]), _BATCH_BYTES[1])
     batch: list[int] = []
@@ -161,7 +161,7 @@ def _batches(codes: Sequence[Code], numbers: Sequence[int], workers: int) -> Ite
 
 
 class _Tool:
-    """One nvdisasm, run on batches from several threads."""
+    """One copy of nvdisasm, run on batches from several threads."""
 
     def __init__(self, path: Path, folder: Path, codes: Sequence[Code], deadline: float) -> None:
         self._path, self._folder, self._codes, self._deadline = path, folder, codes, deadline
@@ -170,7 +170,7 @@ class _Tool:
         self._environment = {name: value for name, value in os.environ.items() if name not in ("LD_PRELOAD", "AIFLAME_PROFILE")}
 
     def __call__(self, batch: list[int]) -> dict[int, Listing]:
-        """One function on which the tool fails takes those behind it along: then each half is tried alone."""
+        """If the tool fails on a function, those behind it fail, too: then each half is tried alone."""
         whole, text = self._run(batch)
         by_name = _read(text, whole or len(batch) == 1)
         listings = {number: by_name[name_of(place)] for place, number in enumerate(batch) if by_name.get(name_of(place))}
@@ -183,7 +183,7 @@ class _Tool:
         return listings
 
     def _run(self, batch: list[int]) -> tuple[bool, str]:
-        """Whether all went well, and its output."""
+        """True if it succeeded, and its output."""
         size = sum(len(self._codes[number].code) for number in batch)
         limit = min(_ONE_RUN_S + size / _BYTES_A_SECOND, self._deadline - time.monotonic())
         file = self._folder / f"{self._path.parent.parent.name}-{batch[0]}-{len(batch)}.cubin"
@@ -202,7 +202,7 @@ class _Tool:
 
 
 def _read(text: str, whole: bool) -> dict[str, Listing]:
-    """Name → instructions. Of a listing that broke off, the last section is left out."""
+    """Name → instructions. If a listing broke off, its last section is left out."""
     listings: dict[str, Listing] = {}
     labels: dict[tuple[str, str], int] = {}
     waiting: list[str] = []
@@ -226,7 +226,7 @@ def _read(text: str, whole: bool) -> dict[str, Listing]:
 
 
 def _aimed(one: Instruction, name: str, labels: dict[tuple[str, str], int]) -> Instruction:
-    """With the offset that its label stands for: labels are the tool's own invention."""
+    """The instruction with the offset for its label, which the tool made up."""
     text = one.text("")
     if "  " in text:
         text = _SPACES.sub(" ", text)

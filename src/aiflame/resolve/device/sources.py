@@ -1,4 +1,5 @@
-"""The text of source files, kept in the profile when it is completed: generated ones are gone soon, and nobody reads others later."""
+"""The texts of source files, stored in the profile when it is completed: generated files are soon removed, and later readers must not read
+others."""
 
 from __future__ import annotations
 
@@ -17,12 +18,12 @@ ALL = 64 << 20
 @dataclass(slots=True)
 class Sources:
     text: dict[str, str] = field(default_factory=dict)
-    """By path, as the lines name it."""
+    """By path, as in the tables of lines."""
     notes: list[str] = field(default_factory=list)
 
 
 def sources(files: Iterable[File], folders: Sequence[str], outside: Outside) -> Sources:
-    """The texts of those that can be read; `folders`: where a relative path may start."""
+    """The texts of the files that can be read; `folders`: folders to which relative paths may refer."""
     texts = Sources()
     changed, room = [], ALL
     for file in sorted(files, key=lambda file: (file.path, file.bytes)):
@@ -45,7 +46,7 @@ def sources(files: Iterable[File], folders: Sequence[str], outside: Outside) -> 
 def _read(file: File, folders: Sequence[str], outside: Outside) -> Source:
     path = Path(file.path)
     if not path.is_absolute() and not file.bytes:
-        return Source()  # too little to be sure which one it is
+        return Source()  # not enough to be certain that it is the right file
     candidates = [path] if path.is_absolute() else [Path(folder) / path for folder in folders if folder.startswith("/")]
     contents = [outside.source(candidate, file.bytes, LARGEST) for candidate in candidates]
     return next(
@@ -54,7 +55,7 @@ def _read(file: File, folders: Sequence[str], outside: Outside) -> Source:
 
 
 def text_of(data: bytes) -> str | None:
-    """None for data that is no text."""
+    """None if the data is not text."""
     if b"\0" in data:
         return None
     try:

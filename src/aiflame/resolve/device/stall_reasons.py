@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 
 NOT_ISSUED = "_not_issued"
-"""CUPTI has two counters a reason: all samples, and those in whose cycle the scheduler issued nothing: a part of the first."""
+"""CUPTI has two counters for each reason: all samples, and the part in whose cycle the scheduler issued nothing."""
 SELECTED = "selected"
-"""The one reason that is no stall: the warp issued its instruction."""
+"""The only reason that is not a stall: the warp issued its instruction."""
 
 _VENDOR = re.compile(r"^(?:smsp?__pcsamp_)?(?:warps_issue_stalled_)?")
 
@@ -33,7 +33,7 @@ MEANINGS = {
     "wait": "waits the fixed latency of the instruction before",
     "warpgroup_arrive": "waits for the warps of its group to arrive at a WGMMA",
 }
-"""From the vendor's description of its counters, by their short names."""
+"""By short name, from the vendor's descriptions of its counters."""
 
 
 def short(vendor_name: str) -> str:

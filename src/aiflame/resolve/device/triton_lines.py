@@ -75,7 +75,7 @@ class TritonCache:
         self._functions: dict[File, list[tuple[int, int, str]]] = {}
 
     def lines(self, cubin: Cubin, name: str) -> TritonLines:
-        """The lines of a cubin whose kernel has this name; without its PTX, its own alone."""
+        """The lines of a cubin whose kernel has this name; without its PTX, only the cubin's own."""
         own = CubinLines(cubin)
         if not cubin.data(PTX_LINES) or not re.fullmatch(r"\w{1,200}", name):
             return TritonLines(own)
@@ -87,7 +87,7 @@ class TritonCache:
         return TritonLines(own)
 
     def function_at(self, file: File, line: int) -> str:
-        """The Python function that a line is in; "" when it is unknown."""
+        """The Python function that contains a line; "" if unknown."""
         if file not in self._functions:
             self._functions[file] = _functions(file, self._outside)
         return next((name for first, last, name in self._functions[file] if first <= line <= last), "")
@@ -117,7 +117,7 @@ def _is_same(cubin: Cubin, other: Cubin | None) -> bool:
 
 
 def _chains(text: str, files: dict[str, File], function_at: FunctionAt) -> Iterator[Chain]:
-    """For each line of a PTX where it comes from; `files`: the files of the cubin's own table, with their sizes."""
+    """The chain of calls for each line of a PTX; `files`: the files in the cubin's own table, with their sizes."""
     lines = text.split("\n")
     paths = {int(match[1]): match[2] for line in lines if (match := _FILE.match(line))}
     by_name: dict[str, set[str]] = {}
@@ -136,7 +136,7 @@ def _chains(text: str, files: dict[str, File], function_at: FunctionAt) -> Itera
 def _chain(
     match: re.Match[str], paths: dict[int, str], by_name: dict[str, set[str]], known_files: dict[str, File], function_at: FunctionAt
 ) -> Chain:
-    """Comments name files without folders: where two have the same name, nothing is said."""
+    """Comments name files without folders: if two files have the same name, no chain is returned."""
     innermost = paths.get(int(match[1]), "")
     places = [(innermost, int(match[2]))]
     for name, number in _PLACE.findall(match[3] or "")[1 : DEEPEST + 1]:
@@ -149,7 +149,7 @@ def _chain(
 
 
 def _functions(file: File, outside: Outside) -> list[tuple[int, int, str]]:
-    """First line, last line, name: inner ones first. Empty when the file has changed since it was compiled."""
+    """First line, last line, name: inner functions first. Empty if the file has changed since it was compiled."""
     path = Path(file.path)
     text = outside.source(path, file.bytes).content if path.suffix == ".py" else None
     if not text:

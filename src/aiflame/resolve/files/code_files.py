@@ -1,7 +1,7 @@
-"""Which files on this machine are the code that ran: a library may be gone, replaced or stripped since.
+"""Finds the files on this machine that contain the code that ran: a library may have been removed, replaced or stripped since.
 
-In this order: the path as recorded, if it is still the same file; the file that the recorder held open; the copy that it kept in
-PROFILE/binaries; and, for names and lines, its debug file. Files outside the profile are read through `outside.py` alone.
+They are tried in this order: the path as recorded, if it is still the same file; the file that the recorder held open; the copy in
+PROFILE/binaries; and, for names and lines, its debug file. Files outside of the profile are read only through `outside.py`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Module:
     inode: int
     device: int
     seen: float
-    """When it was mapped, seconds since 1970; 0 when unknown."""
+    """When it was mapped, in seconds since 1970; 0 if unknown."""
 
     @property
     def name(self) -> str:
@@ -38,7 +38,7 @@ class Module:
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """The files of a module: either may be missing."""
+    """The files of a module; either may be missing."""
 
     binary: ElfFile | None
     debug: ElfFile | None
@@ -62,12 +62,12 @@ def find_code(module: Module, profile: Folder, outside: Outside) -> Code:
 
 
 def is_missing(module: Module, code: Code) -> bool:
-    """Whether no code of a file was found here."""
+    """True if no code of a file was found here."""
     return not code.binary and not code.debug and module.path.startswith("/")
 
 
 def why_missing(module: Module) -> str:
-    """One line for a person, of a file that was looked for."""
+    """One line for people, about a file that was looked for."""
     path = module.path.removesuffix(_DELETED)
     why = "has changed since it was recorded" if Path(path).exists() else "is gone"
     return f"{path} {why}: its functions have no names"
@@ -93,7 +93,7 @@ def _binaries(module: Module, profile: Folder, outside: Outside) -> Iterator[Elf
 
 
 def _unchanged(elf: ElfFile, module: Module) -> bool:
-    """Without a build-id: the same inode, not written to since it was mapped."""
+    """Without a build-id: true if it has the same inode, and was not written to since it was mapped."""
     status = elf.status()
     return status is not None and status.st_ino == module.inode and (not module.seen or status.st_mtime <= module.seen)
 
@@ -118,7 +118,7 @@ def _debug_files(module: Module, binary: ElfFile | None, outside: Outside) -> It
 
 
 def _belongs(debug: ElfFile, binary: ElfFile) -> bool:
-    """By build-id, or by the checksum that the link carries."""
+    """By build-id, or by the checksum in the link."""
     if binary.build_id:
         return debug.build_id == binary.build_id
     data = binary.section_data(binary.section(".gnu_debuglink"))
@@ -131,7 +131,7 @@ def _belongs(debug: ElfFile, binary: ElfFile) -> bool:
 
 
 def _downloaded(build_id: str) -> Iterator[Path]:
-    """Files that debuginfod's clients have fetched before; we fetch nothing."""
+    """Files that debuginfod's clients have downloaded earlier; we download nothing."""
     home = Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()) / "debuginfod_client"
     for folder in (os.environ.get("DEBUGINFOD_CACHE_PATH"), home):
         if folder:

@@ -1,6 +1,6 @@
-"""Reading ELF files: sections, segments, notes, symbol tables. Bytes come by pread, so a file cut short meanwhile is no fault.
+"""Reads ELF files: sections, segments, notes, symbol tables. Bytes come by pread, so a file that is cut short meanwhile is no fault.
 
-Only the parts needed to name addresses, for 64-bit little-endian files. Every offset in a file is taken for a lie until it fits.
+It reads only the parts that are needed to name addresses, in 64-bit little-endian files. Every offset is checked before it is used.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 LARGEST_TABLE = 256 << 20
-"""No section that we read whole is larger: eleven million symbols. More is a broken header."""
+"""The largest section that we read completely: eleven million symbols. A larger one has a broken header."""
 LONGEST_NAME = 256 << 10
-"""Bytes of a symbol's name that are read: C++ has some of a hundred thousand."""
+"""Bytes of a symbol's name that are read: some C++ names have a hundred thousand."""
 _LONGEST_SECTION_NAME, _LARGEST_SECTION_NAMES = 256, 4 << 20
 
 LOAD, NOTE = 1, 4
@@ -33,7 +33,7 @@ RELOCATION = np.dtype([("offset", "<u8"), ("type", "<u4"), ("symbol", "<u4"), ("
 
 
 class NotElf(Exception):
-    """The file is no ELF that we read."""
+    """The file is not an ELF file that we can read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +66,10 @@ class ElfFile:
     def __init__(self, source: int | bytes, *, of_profile: bool = False) -> None:
         self._source = source
         self.of_profile = of_profile
-        """It lies in a profile, and may be a stranger's."""
+        """True if it is in a profile, and may come from a stranger."""
         header = self.read(0, 64)
         if len(header) < 64 or header[:6] != b"\x7fELF\x02\x01":
-            self._source = b""  # not ours to close
+            self._source = b""  # the caller closes it
             raise NotElf
         (self.type, self.machine) = struct.unpack_from("<HH", header, 16)
         (self._segments_at, self._sections_at) = struct.unpack_from("<QQ", header, 32)
@@ -79,7 +79,7 @@ class ElfFile:
 
     @classmethod
     def open(cls, path: Path) -> ElfFile | None:
-        """None when there is no such regular file, or it is no ELF. A pipe or device of that name is not waited for."""
+        """None if there is no such regular file, or it is not ELF. Does not wait for a pipe or device of that name."""
         try:
             descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         except (OSError, ValueError):
@@ -98,18 +98,18 @@ class ElfFile:
 
     @classmethod
     def of(cls, file: BinaryIO | None) -> ElfFile | None:
-        """The same for a file of a profile that is open; it may be closed then."""
+        """The same for an open file of a profile; the caller may close it afterwards."""
         try:
             return cls(os.dup(file.fileno()), of_profile=True) if file is not None else None
         except NotElf:
             return None
 
     def status(self) -> os.stat_result | None:
-        """The status of the file; None for the bytes of one."""
+        """The status of the file; None for bytes."""
         return os.fstat(self._source) if isinstance(self._source, int) and self._source >= 0 else None
 
     def content(self) -> int | bytes:
-        """The descriptor, or the bytes, for a library that reads ELF files itself."""
+        """The descriptor, or the bytes, for libraries that read ELF files themselves."""
         return self._source
 
     def close(self) -> None:
@@ -121,7 +121,7 @@ class ElfFile:
         self.close()
 
     def read(self, offset: int, size: int) -> bytes:
-        """Reads at most `size` bytes: fewer where the file ends."""
+        """Reads at most `size` bytes: fewer at the end of the file."""
         if isinstance(self._source, bytes):
             return self._source[offset : offset + size]
         try:
@@ -168,7 +168,7 @@ class ElfFile:
         return next((segment.address for segment in self.segments if segment.type == LOAD), 0)
 
     def at_address(self, address: int, size: int) -> bytes:
-        """The bytes that the loader puts at `address`."""
+        """The bytes that the loader maps at `address`."""
         for segment in self.segments:
             if segment.type == LOAD and segment.address <= address < segment.address + segment.file_bytes:
                 start = address - segment.address
@@ -177,7 +177,7 @@ class ElfFile:
 
     @cached_property
     def build_id(self) -> bytes:
-        """The GNU build-id note, empty when there is none."""
+        """The GNU build-id note, empty if there is none."""
         for segment in self.segments:
             if segment.type == NOTE:
                 for name, kind, content in _notes(self.read(segment.offset, min(segment.file_bytes, 1 << 16))):
@@ -193,13 +193,13 @@ class ElfFile:
 
     @property
     def line_bytes(self) -> int:
-        """Size of its debug information once unpacked; 0 when it has none."""
+        """Size of its debug information when unpacked; 0 if it has none."""
         section = self.section(".debug_info")
         return 0 if section is None or section.type == NOBITS else self._unpacked(section)
 
     @property
     def debug_bytes(self) -> tuple[int, int]:
-        """The size of all its debug sections, in the file and unpacked, as their headers say."""
+        """The size of all its debug sections, in the file and unpacked, from their headers."""
         sections = [each for each in self.sections if each.name.startswith((".debug_", ".zdebug_")) and each.type != NOBITS]
         return sum(each.size for each in sections), sum(map(self._unpacked, sections))
 
@@ -210,7 +210,7 @@ class ElfFile:
         return int.from_bytes(header[4:12], "big") if header.startswith(b"ZLIB") else section.size
 
     def symbols(self, name: str) -> tuple[NDArray[np.void], Section] | None:
-        """A symbol table and its strings' section."""
+        """A symbol table and the section of its strings."""
         section = self.section(name)
         if section is None or section.type == NOBITS or section.link >= len(self.sections):
             return None
@@ -218,7 +218,7 @@ class ElfFile:
         return np.frombuffer(data, SYMBOL, count=len(data) // SYMBOL.itemsize), self.sections[section.link]
 
     def text(self, strings: Section, at: int) -> str:
-        """The NUL-terminated string at `at` of a string section, or its beginning."""
+        """The NUL-terminated string at `at` of a string section; a long one is cut."""
         room = 256
         while True:
             data = self.read(strings.offset + at, min(room, max(strings.size - at, 0)))
@@ -228,7 +228,7 @@ class ElfFile:
             room = min(room * 8, LONGEST_NAME)
 
     def small_debug(self) -> ElfFile | None:
-        """The ELF inside `.gnu_debugdata`: symbols that Fedora's tools keep when stripping (the torch wheel's libgomp has one)."""
+        """The ELF file in `.gnu_debugdata`: symbols that Fedora's tools keep when they strip (the torch wheel's libgomp has one)."""
         data = self.section_data(self.section(".gnu_debugdata"))
         if not data:
             return None

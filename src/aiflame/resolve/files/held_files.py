@@ -1,4 +1,4 @@
-"""Libraries in temporary folders that the recorder held open, and left to the process that seals: they may be gone by then."""
+"""Libraries in temporary folders that the recorder held open and passed to the sealer, since they may be removed by then."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _held: dict[str, int] = {}
 
 
 def take(held: Mapping[str, str]) -> None:
-    """INODE-DEVICE → descriptor, as the recorder names them."""
+    """INODE-DEVICE → descriptor, with the recorder's names."""
     _held.update((name, int(descriptor)) for name, descriptor in held.items() if descriptor.isdecimal())
 
 

@@ -1,8 +1,8 @@
-"""The one place that knows which files beside a profile may be read, and that opens them.
+"""Decides which files outside of a profile may be read, and opens them. No other code does.
 
-A profile names files: binaries, their debug files, source files, files of run-time compilers. One that came from a stranger could name
-the reader's private ones. So they are read only while a profile is completed that this user recorded on this machine
-(`profile/folder/claims.py`), and only when they are surely the files that ran. Later readers get the data that was stored then.
+A profile names files: binaries, their debug files, source files, files of run-time compilers. A stranger's profile could name the reader's
+private files. So they are read only while a profile is completed that this user recorded on this machine (`profile/folder/claims.py`), and
+only if they are certainly the files that ran. Later readers get the data that was stored then.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from aiflame.resolve.files.elf_file import ElfFile
 
 DEBUG_ROOTS = (Path("/usr/lib/debug"),)
 LARGEST_SOURCE = 64 << 20
-"""The largest source or PTX file that is read; larger ones are made by generators and read by nobody."""
+"""The largest source or PTX file that is read; larger ones are written by generators, not for people."""
 
 _SOURCES = frozenset(
     {
@@ -30,26 +30,26 @@ _SOURCES = frozenset(
     }
 )  # fmt: skip
 _SLACK_S = 0.01
-"""File systems stamp files with the last tick of a coarse clock."""
+"""File systems set times of files by the last tick of a coarse clock."""
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
     content: bytes | None = None
     changed: bool = False
-    """It is there, but has changed since it was compiled."""
+    """The file exists, but has changed since it was compiled."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outside:
-    """Permission to read files beside a profile while its names are looked up."""
+    """Permission to read files outside of a profile while its names are looked up."""
 
     allowed: bool = False
     began: float = 0
-    """When the recording began, seconds since 1970; 0: unknown, and nothing is old enough."""
+    """When the recording began, in seconds since 1970; 0: unknown, and no file counts as old enough."""
     ended: float = 0
     keeps_sources: bool = True
-    """The texts of source files may be kept in the profile."""
+    """The texts of source files may be stored in the profile."""
     generated: tuple[Path, ...] = ()
     """Folders into which the program's compilers write sources while it runs."""
     debug_roots: tuple[Path, ...] = DEBUG_ROOTS
@@ -59,12 +59,12 @@ class Outside:
         return ElfFile.open(path) if self.allowed else None
 
     def held(self, inode: int, device: int) -> ElfFile | None:
-        """A binary that the recorder left to us, open."""
+        """A binary that the recorder passed to us, open."""
         return held_files.elf(inode, device) if self.allowed else None
 
     def source(self, path: Path, size: int, largest: int = LARGEST_SOURCE) -> Source:
-        """A source file, as it was when its code was compiled. `size`: in bytes, as the compiler wrote it down; 0: unknown, and then the
-        file's name must be one of a source file."""
+        """A source file, if it is unchanged since its code was compiled. `size`: in bytes, as the compiler recorded it; 0: unknown, and
+        then the file's name must look like a source file's."""
         if not self.allowed or not path.is_absolute():
             return Source()
         try:
@@ -85,7 +85,7 @@ class Outside:
         return _regular(path, largest)[0] if self.allowed else None
 
     def written_by_process(self, paths: Iterable[Path], since: float, largest: int) -> bytes | None:
-        """The first of `paths` that is a regular file of this user's, not a link, and not older than the process (`since`)."""
+        """The first of `paths` that is a regular file of this user, not a link, and not older than the process (`since`)."""
         if not self.allowed or not since:
             return None
         for path in paths:
@@ -106,14 +106,14 @@ NOTHING = Outside()
 
 
 def outside_of(profile: Profile, debug_roots: Sequence[Path] = DEBUG_ROOTS) -> Outside:
-    """All that may be read if this user recorded the profile on this machine; else nothing."""
+    """Permission to read files if this user recorded the profile on this machine; otherwise none."""
     if not claims.proven(profile.folder, profile.meta.id):
         return NOTHING
     began, ended = profile.meta.started, profile.meta.ended
     return Outside(
         allowed=True,
         began=began.realtime_ns / 1e9,
-        ended=ended.realtime_ns / 1e9 if ended else time.time(),  # unknown when the recorder died
+        ended=ended.realtime_ns / 1e9 if ended else time.time(),  # unknown if the recorder was killed
         keeps_sources=profile.meta.options.get("sources") is not False,
         generated=tuple(generated_folders()),
         debug_roots=tuple(debug_roots),
@@ -121,7 +121,7 @@ def outside_of(profile: Profile, debug_roots: Sequence[Path] = DEBUG_ROOTS) -> O
 
 
 def generated_folders() -> Iterator[Path]:
-    """Folders where compilers keep generated files, links on the way to them resolved."""
+    """Folders where compilers keep generated files, with links resolved."""
     for text in ("~/.triton", os.environ.get("TRITON_HOME"), os.environ.get("TRITON_CACHE_DIR"), os.environ.get("TORCHINDUCTOR_CACHE_DIR"),
                  os.environ.get("TMPDIR"), "/tmp", "/var/tmp", "/dev/shm", "~/.cache"):  # fmt: skip
         if text:
@@ -129,9 +129,9 @@ def generated_folders() -> Iterator[Path]:
 
 
 def _regular(path: Path, largest: int) -> tuple[bytes, os.stat_result] | tuple[None, None]:
-    """The content of a regular file of at most `largest` bytes; its last component is not followed, and a pipe not waited for."""
+    """The content of a regular file of at most `largest` bytes. Its last component may not be a link, and a pipe is not waited for."""
     try:
-        if not stat.S_ISREG(path.lstat().st_mode):  # to open a device may do something
+        if not stat.S_ISREG(path.lstat().st_mode):  # opening a device may have effects
             return None, None
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_NOCTTY | os.O_CLOEXEC)
     except (OSError, ValueError):

@@ -1,6 +1,6 @@
-"""Names of code that a run-time compiler wrote down itself: perf maps (`perf-PID.map`) and jitdumps (`jit-PID.dump`).
+"""Names of code from files that a run-time compiler wrote: perf maps (`perf-PID.map`) and jitdumps (`jit-PID.dump`).
 
-Both are files that other programs wrote, often in /tmp, and maybe not for us: lines and records that do not parse are ignored.
+Other programs wrote these files, often in /tmp, and perhaps not for us: lines and records that cannot be parsed are ignored.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ class Method:
 class Answer:
     method: Method
     certain: bool
-    """False when other code lay at the address at another time."""
+    """False if other code was at the address at another time."""
 
 
 class JitNames:
-    """Methods by address, the newest first where several lay at one place."""
+    """Methods by address, the newest first if several were at one address."""
 
     def __init__(self, methods: Iterable[Method]) -> None:
         listed = list(methods)
@@ -73,8 +73,8 @@ class JitNames:
 
 
 def jit_names(pid: int, started: float, cwd: str, profile: Folder, outside: Outside) -> JitNames:
-    """The run-time compiled code of a process: the recorder's copies; else files of this user that are not older than the process, since
-    ids of processes are used again. `started`: seconds since 1970, 0 when unknown: files outside the profile are then not believed."""
+    """The run-time compiled code of a process, from the recorder's copies; otherwise from files of this user that are not older than the
+    process, since process ids are used again. `started`: seconds since 1970; 0: unknown, and then only the copies are used."""
     methods: list[Method] = []
     name = f"perf-{pid}.map"
     methods += perf_map(_kept(profile, name) or outside.written_by_process([Path("/tmp") / name], started, LARGEST) or b"")
@@ -98,7 +98,7 @@ def perf_map(data: bytes) -> Iterator[Method]:
 
 
 def jitdump(data: bytes) -> Iterator[Method]:
-    """The records of a jitdump file that load and move code; lines come in a record before the code's own."""
+    """The records of a jitdump file that load and move code; the record with its lines comes before the code's own."""
     if len(data) < 40 or struct.unpack_from("<I", data)[0] != _MAGIC:
         return
     at = max(struct.unpack_from("<I", data, 8)[0], 40)
@@ -133,14 +133,14 @@ def _lines(body: bytes, count: int) -> Iterator[tuple[int, int, str]]:
         if end < 0:
             return
         address, line, _ = struct.unpack_from("<QII", body, at)
-        if body[at + 16 : end] != b"\xff":  # the same file as before
+        if body[at + 16 : end] != b"\xff":  # the same file as in the previous entry
             file = body[at + 16 : end].decode("utf-8", "replace")
         yield address, line, file
         at = end + 1
 
 
 def _perf_folders() -> Iterator[Path]:
-    """Where perf's own agents put jitdumps."""
+    """The folders in which perf's own agents put jitdumps."""
     for root in (os.environ.get("JITDUMPDIR"), str(Path("~").expanduser())):
         if root:
             yield from sorted(Path(root).glob(".debug/jit/*"))

@@ -1,4 +1,4 @@
-"""Frames in code that was made at run time → rows of `symbols`."""
+"""Turns frames in code that was made at run time into rows of `symbols`."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _ROW = {
 
 
 def method_symbols(frames: pl.DataFrame, methods: pl.DataFrame) -> pl.DataFrame:
-    """For methods that the compiler reported while it ran; `frames` has process, frame, id (of the method) and rest (the offset)."""
+    """Rows for methods that the compiler reported while it ran; `frames` has process, frame, id (of the method) and rest (the offset)."""
     named = frames.select("process", "frame", "id", "rest").join(methods, on=["process", "id"], how="left")
     rows = []
     for process, frame, method, offset, raw, source, lines in named.select(
@@ -48,7 +48,7 @@ def method_symbols(frames: pl.DataFrame, methods: pl.DataFrame) -> pl.DataFrame:
 def address_symbols(
     frames: pl.DataFrame, processes: pl.DataFrame, seconds: Callable[[int], float], profile: Folder, outside: Outside
 ) -> pl.DataFrame:
-    """For addresses that no module covered; `frames` has process, frame and address."""
+    """Rows for addresses outside of all modules; `frames` has process, frame and address."""
     rows: list[tuple[object, ...]] = []
     for part in frames.partition_by("process"):
         rows += _named(part, processes.filter(pl.col("process") == part["process"][0]), seconds, profile, outside)
@@ -58,12 +58,12 @@ def address_symbols(
 def _named(
     frames: pl.DataFrame, process: pl.DataFrame, seconds: Callable[[int], float], profile: Folder, outside: Outside
 ) -> Iterator[tuple[object, ...]]:
-    # A process that called exec has two rows: code of both may be in its files.
+    # A process that called exec has two rows: its files may have code of both programs.
     start = process["start_ns"].min() if len(process) else 0
     pid, cwd = (process["pid"][0], process["cwd"][0]) if len(process) else (0, "")
     names = jit_names(pid, seconds(start if isinstance(start, int) else 0), cwd, profile, outside)
     for number, frame, address in frames.select("process", "frame", "address").iter_rows():
-        # The word does not distinguish a return address from a leaf: look up as the former first, which most are.
+        # The word does not distinguish a return address from a leaf: it is looked up as a return address first, since most are.
         answer = names.lookup(max(address - 1, 0)) or names.lookup(address)
         if answer is None:
             yield number, frame, f"[unknown] {MODULE}+0x{address:x}", "", int(Kind.C), MODULE, "", 0, address, False
@@ -75,7 +75,7 @@ def _named(
 
 
 def _line_at(lines: bytes, offset: int) -> int:
-    """The line at an offset, from pairs (offset, line); a line holds up to the next pair's offset."""
+    """The line at an offset, from pairs (offset, line); a line extends to the next pair's offset."""
     pairs = sorted(struct.iter_unpack("<II", lines[: len(lines) // 8 * 8]))
     at = bisect_right(pairs, offset, key=lambda pair: pair[0]) - 1
     return int(pairs[at][1]) if at >= 0 else 0

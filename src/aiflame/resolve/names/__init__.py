@@ -1,1 +1,1 @@
-"""Mangled names of functions as names for reading."""
+"""Makes mangled names of functions readable."""

@@ -31,7 +31,7 @@ _STANDARD = (("std::__cxx11::", "std::"), ("std::__1::", "std::"), ("std::basic_
 
 
 def shorten(name: str) -> str:
-    """Without parameters, template arguments, return type, anonymous namespaces and marks of the compiler."""
+    """The name without parameters, template arguments, return type, anonymous namespaces and marks of the compiler."""
     name = _PREFIX.sub("", name)
     text = _kept_parts(name) if any(letter in name for letter in "<([{ ") else name
     while (less := _QUALIFIER.sub("", text)) != text:
@@ -70,7 +70,7 @@ def _kept_parts(name: str) -> str:
 
 
 def _after(name: str, at: int) -> int:
-    """Where the bracket that opens at `at` has been closed. A `>` that compares is inside parentheses, and closes nothing."""
+    """The place behind the bracket that closes the one at `at`. A `>` that compares is inside parentheses, and closes nothing."""
     nested: list[str] = []
     for match in _BRACKET.finditer(name, at):
         token = match[0]
@@ -88,7 +88,7 @@ def _after(name: str, at: int) -> int:
 
 
 def _left_of_as(text: str) -> str:
-    """`X` of `X as Y`, where `X` may have such a pair inside."""
+    """`X` of `X as Y`, where `X` may contain such a pair."""
     depth = 0
     for match in re.finditer(r"[<(\[]|(?<!-)>|[)\]]| as ", text):
         token = match[0]

@@ -1,4 +1,4 @@
-"""A demangled C++ name, taken apart: components with template arguments. Tolerant: names may be cut, hostile or no C++ at all."""
+"""Parses a demangled C++ name into components with template arguments. Tolerant: names may be cut, hostile or not C++ at all."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ class Component:
     arguments: tuple[str, ...]
     """The arguments of its template, as text."""
     called: bool
-    """It has parameters: it is a function."""
+    """True if it has parameters: it is a function."""
 
 
 def path_of(text: str) -> list[Component]:
-    """The parts of a name between `::`, without return type and qualifiers; empty when there is none."""
+    """The parts of a name between `::`, without return type and qualifiers; empty if there are none."""
     text = _ANONYMOUS.sub("", text[:LONGEST]).strip()
     components: list[Component] = []
     name, arguments, called = "", "", False
@@ -41,7 +41,7 @@ def path_of(text: str) -> list[Component]:
         elif token == " ":
             if called or inside:  # `const` behind the parameters; a pointer
                 continue
-            components.clear()  # the text before was the return type
+            components.clear()  # the earlier text was the return type
             name, arguments = "", ""
         elif token == "<":
             arguments = inside

@@ -1,7 +1,7 @@
-"""Short names straight from C++'s mangled ones, for those that are too long for the runtime's demangler.
+"""Short names directly from C++'s mangled ones, for those that are too long for the runtime's demangler.
 
-libiberty's demangler (libstdc++'s) gives up on symbols of more than about a thousand letters, and in a deep-learning
-framework these are no rarity: the kernels themselves are templates over lambdas. Types are skipped, not understood.
+libiberty's demangler (libstdc++'s) gives up on symbols of more than about a thousand characters, which are common in deep-learning
+frameworks: their kernels are templates over lambdas. Types are skipped, not parsed.
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ from __future__ import annotations
 import re
 
 _BRACKETS = "NIJXF"
-"""Open something that an E closes."""
+"""Letters that open a part which an E closes."""
 
 _START = re.compile(r"_Z(?:Th?v?n?\d+_(?:n?\d+_)?)?")
-"""With the offsets of a thunk."""
+"""The start of a mangled name, with the offsets of a thunk."""
 
 _NUMBER = re.compile(r"\d{1,6}")
 _SUBSTITUTION = re.compile(r"S(?:[0-9A-Z]*_|[a-z])")
@@ -29,7 +29,7 @@ _OPERATORS = {
 
 
 def outline(symbol: str) -> str | None:
-    """The name without parameters, template arguments and return type; None when it cannot be read."""
+    """The name without parameters, template arguments and return type; None if it cannot be parsed."""
     start = _START.match(symbol)
     if start is None:
         return None
@@ -46,7 +46,7 @@ class _NotUnderstood(Exception):
 
 
 def _name(text: str, at: int) -> tuple[list[str], int]:
-    """The parts of a name (not of its types) and where it ends."""
+    """The parts of a name (without those of its types), and where it ends."""
     if text[at] == "Z":
         outer, at = _name(text, at + 1)
         _, at = _walk(text, at, "Z")
@@ -67,7 +67,7 @@ def _name(text: str, at: int) -> tuple[list[str], int]:
 
 
 def _walk(text: str, at: int, opened: str) -> tuple[list[str], int]:
-    """From inside a bracket to behind the E that closes it; its own parts, when it is a nested name."""
+    """From inside a bracket to behind the E that closes it; and its own parts, if it is a nested name."""
     parts: list[str] = []
     stack = [opened]
     while stack:
@@ -121,7 +121,7 @@ def _call(text: str, at: int) -> bool:
 
 
 def _literal(text: str, at: int, stack: list[str]) -> int:
-    """The place behind a literal's type and value: digits there are no lengths."""
+    """The place behind a literal's type and value, in which digits are not lengths."""
     if text.startswith("_Z", at):
         stack.append("L")
         return at + 2

@@ -1,4 +1,4 @@
-"""Readable names of native functions: demangled, without parts that only a linker needs. The full name is kept beside."""
+"""Readable names of native functions: demangled, without parts that only a linker needs. The full name is kept beside it."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from aiflame.resolve.names.long_names import outline
 from aiflame.resolve.names.rust_names import demangle_rust
 
 LONGEST_MANGLED = 1 << 15
-"""Beyond this the demangler is not asked: its time and memory may explode on a text that no compiler made."""
+"""Longer names are not demangled: time and memory may explode on a text that no compiler made."""
 LONGEST_FULL = 4096
 LONGEST_SHORT = 300
 
 _CLONE = re.compile(r"\.(?:constprop|isra|part|cold|lto_priv|llvm|localalias|unlikely|hot|\d)[.\w]*$")
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 _POCL_KERNEL = re.compile(r"_pocl_kernel_(?P<kernel>.+?)(?:_workgroup(?:_fast)?)?$")
-"""PoCL compiles OpenCL kernels for the CPU; this matches the names of their functions."""
+"""Names of the functions that PoCL compiles from OpenCL kernels for the CPU."""
 _RUST_HASH = re.compile(r"::h[0-9a-f]{16}$")
 _RUST_ESCAPE = re.compile(r"\$(SP|BP|RF|LT|GT|LP|RP|C|u[0-9a-f]{1,6})\$")
 _RUST_ESCAPES = {"SP": "@", "BP": "*", "RF": "&", "LT": "<", "GT": ">", "LP": "(", "RP": ")", "C": ","}
@@ -36,7 +36,7 @@ class Name:
 
 
 def readable(raw: str) -> Name:
-    """The name of a symbol as a person reads it."""
+    """The readable name of a symbol."""
     stub = "@plt" if raw.endswith("@plt") else ""
     symbol = raw.removesuffix("@plt")
     if symbol.startswith(("_Z", "__Z", "_R")) and (full := demangle(symbol)) != symbol:
@@ -51,13 +51,13 @@ def readable(raw: str) -> Name:
 
 
 def readable_cpp(name: str) -> Name:
-    """A name that is C++ already, as DWARF gives it for functions without a symbol."""
+    """The readable name of C++ code that is not mangled, as DWARF gives it for functions without a symbol."""
     full = clean(name)
     return Name(cut(shorten(full), LONGEST_SHORT), cut(full, LONGEST_FULL), Kind.CPP)
 
 
 def demangle(symbol: str) -> str:
-    """The C++ or Rust name, or `symbol` itself when it is neither (or no demangler is there)."""
+    """The C++ or Rust name, or `symbol` itself if it is neither (or there is no demangler)."""
     if (rust := demangle_rust(symbol)) is not None:
         return rust
     function = _demangler()
@@ -72,17 +72,17 @@ def demangle(symbol: str) -> str:
 
 
 def clean(text: str) -> str:
-    """Without characters that would move the cursor of a terminal or break a line of a table."""
+    """The text without characters that would move the cursor of a terminal or break a line of a table."""
     return _UNPRINTABLE.sub("?", text)
 
 
 def cut(text: str, most: int) -> str:
-    """Both ends of a text that is too long to be read."""
+    """The beginning and the end of a text that is too long."""
     return text if len(text) <= most else f"{text[: most * 2 // 3]}…{text[len(text) - (most - most * 2 // 3 - 1) :]}"
 
 
 def _rust(text: str) -> str:
-    """Rust's older mangling is C++'s with a hash for a last part and escapes for signs that C++ names cannot have."""
+    """Rust's older mangling is C++'s, with a hash as the last part and escapes for signs that C++ names cannot have."""
     text = _RUST_HASH.sub("", text)
 
     def unescape(match: re.Match[str]) -> str:
@@ -94,7 +94,7 @@ def _rust(text: str) -> str:
 
 @cache
 def _demangler() -> Callable[[str], str | None] | None:
-    """The C++ runtime's own; NumPy needs libstdc++, so it is here."""
+    """The C++ runtime's demangler; NumPy needs libstdc++, so it is loaded."""
     for library in ("libstdc++.so.6", "libc++abi.so.1"):
         try:
             return _demangler_of(ctypes.CDLL(library))

@@ -1,4 +1,4 @@
-"""Rust's own mangling (`_R…`, RFC 2603) → names as rustc writes them."""
+"""Demangles Rust's own mangling (`_R…`, RFC 2603) into names as rustc writes them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import string
 from collections.abc import Callable
 
 LONGEST = 1 << 16
-"""A name that back references blow up to more is left mangled."""
+"""A name that back references make longer than this stays mangled."""
 
 _DIGITS = {letter: value for value, letter in enumerate(string.digits + string.ascii_lowercase + string.ascii_uppercase)}
 _BASIC = {
@@ -16,7 +16,7 @@ _BASIC = {
 
 
 def demangle_rust(symbol: str) -> str | None:
-    """None when the symbol is not one of Rust's."""
+    """None if the symbol is not one of Rust's."""
     if not symbol.startswith("_R"):
         return None
     try:
@@ -38,7 +38,7 @@ class _Reader:
             return self._identifier()[0]
         if kind in "MX":
             self._disambiguator()
-            self.path(value=False)  # where the impl stands
+            self.path(value=False)  # the module of the impl
             kind = "M" if kind == "M" else "Y"
             return self._qualified(kind)
         if kind == "Y":
@@ -175,7 +175,7 @@ class _Reader:
             self._base62()
 
     def _again(self, read: Callable[[], str]) -> str:
-        """The text of an earlier place."""
+        """Reads the text at an earlier place again."""
         start = self._at - 1
         place = self._base62()
         if place >= start:

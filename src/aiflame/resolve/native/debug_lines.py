@@ -1,4 +1,4 @@
-"""Inline chains and source lines, from DWARF by way of `symbolic`."""
+"""Inline chains and source lines from DWARF, read with `symbolic`."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ LARGEST_DEBUG = 512 << 20
 """Bytes of `.debug_info`. Measured on libpython 3.13: symbolic's cache of 16 MB takes 0.3 s and 60 MB of memory."""
 _LARGEST_IN_ALL = 4 * LARGEST_DEBUG
 _UNPACKED, _UNPACKED_A_BYTE = 64 << 20, 16
-"""Debug sections that are compressed shrink to a quarter; one that unpacks to far more is an attack."""
+"""Compressed debug sections shrink to about a quarter; one that unpacks to far more is an attack."""
 _DEEPEST = 1000
-"""Functions inlined into one another."""
+"""The most functions inlined into one another."""
 
 _NAMELESS = frozenset({"", "?", "<unknown>"})
 
 
 @dataclass(frozen=True, slots=True)
 class SourceLine:
-    """One function of an address's chain."""
+    """One function in an address's chain."""
 
     name: str
     file: str
     line: int
-    """Where in this function: the address's own line, or that of the inlined call."""
+    """The line in this function: the address's own, or that of the inlined call."""
     cplusplus: bool
 
 
 def too_much(elf: ElfFile) -> str:
-    """Why its debug information is not read, in a few words; "" when it can be."""
+    """Why its debug information is not read, in a few words; "" if it is read."""
     packed, unpacked = elf.debug_bytes
     if elf.line_bytes > LARGEST_DEBUG or unpacked > _LARGEST_IN_ALL or unpacked > _UNPACKED + _UNPACKED_A_BYTE * packed:
         return f"has {max(elf.line_bytes, unpacked) >> 20:,} MB of debug information, too much to read"
@@ -41,28 +41,28 @@ def too_much(elf: ElfFile) -> str:
 
 
 class DebugLines:
-    """The chains of one file. Addresses are the file's own, as the linker gave them."""
+    """The chains of one file. Addresses are the file's own, as the linker assigned them."""
 
     def __init__(self, elf: ElfFile) -> None:
         self._first = elf.first_address
         self._cache: SymCache | None = None
         try:
             content = elf.content()
-            # By its descriptor: another file may lie at the path by now. The cache refers to the archive.
+            # By its descriptor: the path may have another file by now. The cache refers to the archive.
             self._archive = Archive.from_bytes(content) if isinstance(content, bytes) else Archive.open(f"/proc/self/fd/{content}")
             self._cache = next(self._archive.iter_objects()).make_symcache()
         except (SymbolicError, StopIteration, OSError, UnicodeError):
             return
 
     def lookup(self, address: int) -> list[SourceLine]:
-        """Outermost function first; empty when there is no line information."""
+        """The chain at an address, outermost function first; empty if there is no line information."""
         if self._cache is None or address < self._first:
             return []
         try:
             locations = self._cache.lookup(address - self._first)  # type: ignore[no-untyped-call]
         except SymbolicError:
             return []
-        # symbolic stretches a function without a size to the next one: believe only places with a file.
+        # symbolic extends a function without a size to the next one, so only places with a file count.
         places = [
             SourceLine(
                 "" if location.symbol in _NAMELESS else location.symbol,

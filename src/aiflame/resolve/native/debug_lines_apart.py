@@ -1,7 +1,7 @@
-"""Lines of a binary that lies in a profile, looked up in a process of its own.
+"""Looks up lines of a binary from a profile in a separate process.
 
-`symbolic` ends the process that it is in when a file is made for that: functions that are nested a hundred thousand deep use up the stack,
-a section that says that it unpacks to a terabyte the memory.
+A malicious file can make `symbolic` end its process: functions nested a hundred thousand deep exhaust the stack, a section that claims to
+unpack to a terabyte exhausts the memory.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ _LONGEST_TEXT = 64 << 10
 
 
 def chains_apart(elf: ElfFile, addresses: list[int]) -> list[list[SourceLine]] | None:
-    """For each address the result of `DebugLines.lookup`; None when that process did not come to its end."""
+    """The result of `DebugLines.lookup` for each address; None if the other process did not finish."""
     content = elf.content()
     if isinstance(content, bytes):
         return None
-    # Inside a recorded program, our own child processes are not to be recorded.
+    # If we run inside a recorded program, our child processes must not be recorded.
     variables = {name: value for name, value in os.environ.items() if name not in ("LD_PRELOAD", "AIFLAME_PROFILE")}
     command = [sys.executable, "-c", _PROGRAM.format(path=[str(Path(folder).absolute()) for folder in sys.path])]
     with tempfile.TemporaryFile() as asked, tempfile.TemporaryFile() as said:
@@ -53,7 +53,7 @@ def chains_apart(elf: ElfFile, addresses: list[int]) -> list[list[SourceLine]] |
 
 
 def answer() -> None:
-    """The other process: reads the addresses from its input, and writes the places."""
+    """Runs in the other process: reads the addresses from its input, and writes the places."""
     for bound, most in _BOUNDS.items():
         hard = resource.getrlimit(bound)[1]
         most = most if hard == resource.RLIM_INFINITY else min(most, hard)

@@ -1,7 +1,6 @@
-"""Functions of an ELF file by address: symbol tables, PLT stubs, and function starts from unwind tables where names are gone.
+"""Functions of an ELF file by address: from symbol tables and PLT stubs, and without names, from the starts of functions in unwind tables.
 
-Tables are searched as arrays, and only the names that are asked for are read: libtorch_cpu has half a million symbols and
-80 MB of names.
+Tables are searched as arrays, and only the names that are asked for are read: libtorch_cpu has half a million symbols and 80 MB of names.
 """
 
 from __future__ import annotations
@@ -19,18 +18,18 @@ from aiflame.resolve.files.elf_file import EXECUTABLE_SECTION, RELOCATION, ElfFi
 FUNCTION, INDIRECT_FUNCTION, NO_TYPE = 2, 10, 0
 X86_64 = 62
 _MOST_ALIASES, _MOST_SLOTS = 256, 1 << 20
-"""Names of one place, and relocations of functions, that are looked at."""
+"""The most names of one place, and relocations of functions, that are examined."""
 
 
 @dataclass(frozen=True, slots=True)
 class Function:
     name: str
-    """The name as in the file; empty when only the place is known."""
+    """The name as in the file; empty if only the place is known."""
     start: int
 
 
 class ElfSymbols:
-    """Answers for one file; `debug` is its separate debug file."""
+    """Looks up functions in one file; `debug` is its separate debug file."""
 
     def __init__(self, binary: ElfFile | None, debug: ElfFile | None = None) -> None:
         self._binary = binary
@@ -47,7 +46,7 @@ class ElfSymbols:
         self._names: dict[int, str] = {}
 
     def lookup(self, addresses: NDArray[np.uint64]) -> list[Function | None]:
-        """The function that covers each address. A symbol that ends before an address is not its function."""
+        """The function that contains each address. A symbol that ends before an address is not its function."""
         place = _covering(self._starts, self._ends, addresses)
         functions: list[Function | None] = []
         for address, at in zip(addresses.tolist(), place.tolist(), strict=True):
@@ -58,7 +57,7 @@ class ElfSymbols:
         return functions
 
     def _sized_name(self, at: int) -> str:
-        """The best name of those that begin at a place and reach as far as any of them."""
+        """The best name among the symbols that begin at a place and extend as far as any of them."""
         name = self._names.get(at)
         if name is None:
             last = int(self._first[at + 1]) if at + 1 < len(self._first) else len(self._sized)
@@ -67,7 +66,7 @@ class ElfSymbols:
         return name
 
     def _label(self, address: int) -> Function | None:
-        """A symbol without a size (hand-written assembly): it reaches to the next symbol or to the end of its section."""
+        """A symbol without a size (hand-written assembly): it extends to the next symbol or to the end of its section."""
         section = self._section(address)
         before = int(np.searchsorted(self._starts, np.uint64(address), side="right")) - 1
         lowest = max(int(self._starts[before]), int(self._ends[before])) if before >= 0 else 0
@@ -82,7 +81,7 @@ class ElfSymbols:
         return None
 
     def _stub(self, address: int) -> Function | None:
-        """`foo@plt`: the entry's jump names a slot, and the slot's relocation a symbol."""
+        """`foo@plt`: the entry jumps through a slot, whose relocation names a symbol."""
         section = self._section(address)
         if self._binary is None or section is None or not section.name.startswith(".plt") or self._binary.machine != X86_64:
             return None
@@ -109,7 +108,7 @@ class ElfSymbols:
 
     @cached_property
     def _slots(self) -> dict[int, int]:
-        """Slot → its symbol's row, or minus the address of the function that chooses (IRELATIVE)."""
+        """Slot → its symbol's row, or the negative address of the function that chooses (IRELATIVE)."""
         slots: dict[int, int] = {}
         for name in (".rela.plt", ".rela.dyn"):
             data = self._binary.section_data(self._binary.section(name)) if self._binary else b""
@@ -121,7 +120,7 @@ class ElfSymbols:
         return slots
 
     def _unnamed(self, address: int) -> Function | None:
-        """A function without a symbol, by the unwind tables: at least its addresses stay together."""
+        """A function without a symbol, from the unwind tables: its addresses at least stay together."""
         starts, entries = self._unwind
         at = int(np.searchsorted(starts, np.int64(address), side="right")) - 1
         if self._binary is None or at < 0:
@@ -136,7 +135,7 @@ class ElfSymbols:
 
     @cached_property
     def _unwind(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Function starts, in order, and the address of each one's entry in `.eh_frame`."""
+        """The starts of functions, in order, and the address of each one's entry in `.eh_frame`."""
         none = np.zeros(0, np.int64)
         section = self._binary.section(".eh_frame_hdr") if self._binary else None
         if self._binary is None or section is None:
@@ -186,7 +185,7 @@ class _SymbolTable:
 
 
 def _symbol_tables(binary: ElfFile | None, debug: ElfFile | None) -> Iterator[_SymbolTable]:
-    """The whole table where there is one, else the tables that stripping left."""
+    """The whole table if there is one, otherwise the tables that stripping left."""
     for file in (binary, debug):
         if file and (table := file.symbols(".symtab")):
             yield _SymbolTable(file, *table)
@@ -200,7 +199,7 @@ def _symbol_tables(binary: ElfFile | None, debug: ElfFile | None) -> Iterator[_S
 
 
 def _covering(starts: NDArray[np.uint64], ends: NDArray[np.uint64], addresses: NDArray[np.uint64]) -> NDArray[np.int64]:
-    """Index of the nearest interval that covers each address, -1 for none. Intervals may nest (entries inside a function)."""
+    """The index of the nearest interval that contains each address, -1 for none. Intervals may nest (entries inside a function)."""
     place = np.searchsorted(starts, addresses, side="right").astype(np.int64) - 1
     result = np.full(len(addresses), -1, dtype=np.int64)
     open_ = place >= 0
@@ -216,6 +215,6 @@ def _covering(starts: NDArray[np.uint64], ends: NDArray[np.uint64], addresses: N
 
 
 def _preference(candidate: tuple[int, str]) -> tuple[int, int, int, str]:
-    """Sorts the names of one place: fewest leading underscores first, global before weak before local, then the shorter."""
+    """The order of names of one place: fewest leading underscores first, global before weak before local, then the shorter."""
     rank, name = candidate
     return len(name) - len(name.lstrip("_")), rank, len(name), name

@@ -13,7 +13,7 @@ _MACHINES = {62: (capstone.CS_ARCH_X86, capstone.CS_MODE_64), 183: (capstone.CS_
 
 
 def instructions_at(elf: ElfFile, addresses: Iterable[int]) -> list[str]:
-    """One instruction for each address; empty where the file holds none."""
+    """One instruction for each address; empty if the file has none there."""
     machine = _MACHINES.get(elf.machine)
     if machine is None:
         return ["" for _ in addresses]

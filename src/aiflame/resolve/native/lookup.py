@@ -1,4 +1,4 @@
-"""Addresses of one module → functions, inline chains, lines."""
+"""Looks up functions, inline chains and lines for the addresses of one module."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ class Found:
     chain: tuple[SourceLine, ...]
     """The function itself, then the calls inlined into it, innermost last."""
     start: int
-    """Start of the function; -1 when unknown."""
+    """Start of the function; -1 if unknown."""
 
 
 def look_up(module: str, code: Code, addresses: NDArray[np.uint64]) -> tuple[list[Found], str]:
-    """For each address, in order; and a line for a person when debug information is there but was not read."""
+    """The result for each address, in order; and a line for people if there is debug information that was not read."""
     symbols = ElfSymbols(code.binary, code.debug)
     chains, why = _chains(code, addresses.tolist())
     results = []
     for function, chain in zip(symbols.lookup(addresses), chains, strict=True):
         if function and function.name:
-            # The symbol names the function the same way with and without DWARF.
+            # So the function has the same name with and without DWARF.
             outer = chain[0] if chain else SourceLine("", "", 0, False)
             chain[:1] = [SourceLine(function.name, outer.file, outer.line, outer.cplusplus)]
         elif chain and not chain[0].name:

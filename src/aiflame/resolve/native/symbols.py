@@ -1,4 +1,4 @@
-"""Native frame words → rows of `symbols` and `instructions`: each file is looked up once, for all processes together."""
+"""Turns native frame words into rows of `symbols` and `instructions`: each file is read once, for all processes together."""
 
 from __future__ import annotations
 
@@ -87,13 +87,13 @@ def _not_looked_for(names: Sequence[str]) -> str:
 
 
 class _Names:
-    """Names are few beside addresses."""
+    """Readable names by raw names: names are few beside addresses."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[str, bool], Name] = {}
 
     def of(self, raw: str, cplusplus: bool) -> Name:
-        """`cplusplus`: DWARF says so, of a function that has no symbol."""
+        """`cplusplus`: DWARF says that the function, which has no symbol, is C++."""
         key = raw, cplusplus
         name = self._known.get(key)
         if name is None:

@@ -1,7 +1,7 @@
-"""Line tables of Python code objects, as the interpreter keeps them: which line an instruction belongs to.
+"""Reads the line tables of Python code objects: the line of each instruction.
 
-3.10 has pairs of (bytes of code, signed line difference), PEP 626; 3.11 and later have location entries of varying length, described
-in CPython's `Objects/locations.md` (later `InternalDocs/code_objects.md`).
+3.10 has pairs of (bytes of code, signed line difference), PEP 626; 3.11 and later have location entries of varying length, described in
+CPython's `Objects/locations.md` (later `InternalDocs/code_objects.md`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _CODE_UNIT = 2
 
 
 def line_of(linetable: bytes, first_line: int, offset: int, python: int) -> int:
-    """The line of the instruction at byte `offset` of a code object; 0 when it has none, or when the table cannot be read.
+    """The line of the instruction at byte `offset` of a code object; 0 if it has none, or if the table cannot be read.
 
     `python` is PY_VERSION_HEX >> 16 of the interpreter. An offset before the first instruction belongs to the first line.
     """
@@ -28,7 +28,7 @@ def line_of(linetable: bytes, first_line: int, offset: int, python: int) -> int:
 
 @lru_cache(maxsize=65536)
 def _ranges(linetable: bytes, first_line: int, python: int) -> tuple[list[int], list[int]]:
-    """Byte offsets at which a new line begins, and that line; the last begins where the code ends, and is no line."""
+    """The byte offsets at which lines begin, and these lines; the last offset is the end of the code, without a line."""
     decode = _decode_3_10 if python < 0x030B else _decode_3_11
     starts: list[int] = []
     lines: list[int] = []
@@ -74,7 +74,7 @@ def _decode_3_11(table: bytes, line: int) -> list[tuple[int, int]]:
         elif 10 <= kind <= 12:  # one-line forms
             line += kind - 10
         entries.append((length, NO_LINE if kind == 15 else line))
-        # Columns do not concern us: an entry begins with a byte that has its top bit set, and no other byte has.
+        # Columns are skipped: an entry begins with a byte that has its top bit set, and no other byte has.
         while at < size and table[at] < 128:
             at += 1
     return entries

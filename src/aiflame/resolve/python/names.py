@@ -1,4 +1,4 @@
-"""Python frame words → qualified name, file and line."""
+"""Turns Python frame words into qualified names, files and lines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which installed package a source file belongs to, by its path."""
+"""Finds the installed package of a source file, by its path."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _STANDARD = r"^<frozen |(?:^|[/\\])lib(?:64)?[/\\]python\d[\d.]*t?[/\\]|^/usr/(?
 _MODULE_FILE = r"[/\\]python\d[\d.]*t?[/\\](?:lib-dynload[/\\])?([^/\\.]+)"
 _MODULE_FROZEN = r"^<frozen ([\w.]+)"
 _TYPED = r"^<(?:string|stdin|ipython-input)"
-"""Code that its author typed or gave as text: no file, but their own."""
+"""Code that its author typed or passed as text: it has no file, but is their own."""
 _GENERATED = r"^<|[/\\]torchinductor_[^/\\]+[/\\]|[/\\]c[a-z2-7]{51}\.py$"
 _OURS = r"(?:^|[/\\])aiflame[/\\](?:target|intra)[/\\]"
 
@@ -37,12 +37,12 @@ def package(file: str = "file") -> pl.Expr:
 
 
 def library(file: str = "file") -> pl.Expr:
-    """The same, with the module's name for a file of Python's standard library: `json`."""
+    """The same, with the module's name for files of Python's standard library: `json`."""
     module = pl.col(file).str.extract(_MODULE_FILE)
     frozen = pl.col(file).str.extract(_MODULE_FROZEN)
     return pl.when(package(file) == STANDARD_LIBRARY).then(pl.coalesce(module, frozen, pl.lit(STANDARD_LIBRARY))).otherwise(package(file))
 
 
 def package_of(file: str) -> str:
-    """The same of one file."""
+    """The same for one file."""
     return str(pl.DataFrame({"file": [file]}).select(package()).item())

@@ -11,7 +11,7 @@ from profiles import Row, sealed
 from aiflame.analyze.findings.ranks import rank_findings
 from aiflame.analyze.ranks.activity import Cause
 from aiflame.analyze.ranks.clocks import Clocks
-from aiflame.analyze.ranks.comparison import Ranks, ranks, telling, to_json
+from aiflame.analyze.ranks.comparison import Ranks, median_and_longest, ranks, to_json
 from aiflame.analyze.ranks.facts import Partial
 from aiflame.analyze.ranks.fan_out import here
 from aiflame.analyze.ranks.one_profile import answer as answer_of
@@ -128,8 +128,8 @@ def test_the_critical_path_goes_through_the_rank_that_the_others_wait_for(slept:
 
 
 def test_the_paths_of_the_median_and_the_longest_step_are_shown(slept: Ranks) -> None:
-    assert {path.step for path in telling(slept.paths)} <= set(range(1, SLEEPS.steps))
-    assert telling([]) == []
+    assert {path.step for path in median_and_longest(slept.paths)} <= set(range(1, SLEEPS.steps))
+    assert median_and_longest([]) == []
 
 
 def test_clocks_that_are_50_ms_apart_change_only_the_uncertainty(tmp_path: Path, slept: Ranks) -> None:

@@ -20,28 +20,28 @@ from aiflame.attribute.tree import GPU_TIME
 from aiflame.profile.schema.kinds import Kind
 
 FEW_LAYERS, FEW_LAUNCHES = 3, 5
-"""Sisters with it, and launches of its kernels: fewer may have met something by chance."""
+"""Smallest number of layers alike ("sisters"), and of launches of a layer's kernels: results of fewer may be chance."""
 MUCH_LESS = 0.6
-"""Of the share that its sisters reach."""
+"""A layer is reported if it reaches less than this part of its sisters' share."""
 SISTERS = 50.0
-"""Percent of the limit that sisters reach at least: where none of them is near it, their differences say little."""
+"""Smallest percentage of the limit that its sisters reach: if none is near the limit, their differences mean little."""
 SURE = 3.0
-"""Errors by which it must lie below its sisters, or below FAR."""
+"""Number of standard errors by which it must be below its sisters, or below FAR."""
 FAR = 40.0
-"""Percent of the limit: well-written kernels reach twice as much, or more."""
+"""Percent of the limit: well-written kernels reach at least twice as much."""
 REACHED = 0.8
-"""Of the limit: well-written kernels reach so much."""
+"""The share of the limit that well-written kernels reach."""
 LONG_NS = 100_000
-"""Kernels that are shorter on average are not named. Several of them share a stretch of counts: on an H100 the bytes of kernels of 25 to
-65 µs were up to 15% off, and a GEMM of 35 µs was given no work of the tensor cores, with too small an error."""
+"""Kernels with a shorter mean are not reported, since several share a stretch of counts: on an H100 the bytes of kernels of 25 to 65 µs
+were up to 15% off, and a GEMM of 35 µs got no work of the tensor cores, with too small an error."""
 KERNELS_SHARE = 0.1
 GAIN = 0.5
-"""A part of the time up to REACHED, since not every kind of kernel can reach that."""
+"""The likely gain, as a part of the time up to REACHED, which not every kind of kernel can reach."""
 _SUMS = ("took", "launches", "counted", "limit", "by_memory", "memory", "tensor", "error")
 
 
 def layers_below_limit(facts: Facts) -> Iterator[Finding]:
-    """Layers that reach much less than most layers alike. One in another data type has a finding of its own."""
+    """Layers that reach much less than most layers alike. A layer that also has another data type has a finding of its own."""
     if not known_limits(facts.analysis):
         return
     odd = [row["layer"] for row in odd_layers(facts)]
@@ -52,7 +52,7 @@ def layers_below_limit(facts: Facts) -> Iterator[Finding]:
     worth = {key: rows for key, rows in groups.items() if facts.share(_lost(rows)) >= least("layer-below-limit")}
     if not worth:
         return
-    # Layers around others are slow because of these: the innermost are to blame, if most of the time is theirs.
+    # A layer may be slow only because of layers inside of it: the innermost layers are to blame, if most of the time is theirs.
     most = max(_lost(rows) for rows in worth.values())
     (group, _), rows = min(
         ((key, rows) for key, rows in worth.items() if _lost(rows) > most / 2),
@@ -71,7 +71,7 @@ def layers_below_limit(facts: Facts) -> Iterator[Finding]:
 
 
 def far_kernel(analysis: ProfileAnalysis, scope: Scope) -> Iterator[Finding]:
-    """The kernel that loses most, of those that take much of the time and reach little of their limit."""
+    """Among the kernels that take much of the time and reach little of their limit, the one that loses most."""
     if not known_limits(analysis) or not scope.whole_ns:
         return
     rows = limits_of(analysis, ["name", "short", "kind"]).filter(pl.col("kind") == int(Kind.GPU_KERNEL))
@@ -98,7 +98,7 @@ def far_kernel(analysis: ProfileAnalysis, scope: Scope) -> Iterator[Finding]:
 
 
 def _much_below(facts: Facts) -> list[dict[str, Any]]:
-    """layer, group, layer_class, reached, usual (percent of the limit), sisters, lost (ns beyond the time of its sisters), and sums."""
+    """layer, group, layer_class, reached, usual (percent of the limit), sisters, lost (ns more than its sisters), and sums."""
     layers = _with_inner(limits_of(facts.analysis, ["layer"]).filter((pl.col("layer") != "") & (pl.col("counted") > 0)))
     classes = layer_classes(facts.analysis.profile, layers["layer"])
     layers = layers.with_columns(
@@ -122,7 +122,7 @@ def _much_below(facts: Facts) -> list[dict[str, Any]]:
 
 
 def _with_inner(own: pl.DataFrame) -> pl.DataFrame:
-    """layer, _SUMS: with the layers inside of each, at every depth."""
+    """layer, _SUMS: including all layers inside of each."""
     above = own.select("layer", *_SUMS).with_columns(layer=pl.col("layer").map_elements(around, return_dtype=pl.List(pl.String)))
     return above.explode("layer").group_by("layer").agg(pl.col(_SUMS).sum()).sort("layer")
 

@@ -1,4 +1,4 @@
-"""Kernels whose grid does not fill the device: fewer blocks than multiprocessors, or a last wave with few."""
+"""Kernels whose grid does not fill the device: fewer blocks than multiprocessors, or a last wave with few blocks."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from aiflame.analyze.layer_groups import escaped
 from aiflame.attribute.tree import GPU_TIME
 
 LONG_NS = 20_000
-"""A shorter kernel costs its launch above all."""
+"""A shorter kernel takes little more than its launch."""
 HALF = 0.5
-"""Of the multiprocessors: a grid for another device, or one that leaves room for the next kernel, is smaller than the device, but not by so
-much."""
+"""A share of the multiprocessors: a grid that was chosen for another device, or that leaves room for the next kernel, is smaller than the
+device, but not below this."""
 MANY_WAVES = 3
-"""With more, the last one is a small part."""
+"""With more waves, the last one is a small part."""
 EFFICIENT = 0.7
 GAIN = 0.7
-"""Blocks do not divide without a loss."""
+"""The likely gain: smaller blocks have some overhead."""
 SIDE_BY_SIDE = 1.3
-"""Kernels at once, on average: they share the multiprocessors."""
+"""Kernels that run at once, on average: above this, they share the multiprocessors."""
 _COMPUTES = ("gemm", "attention", "convolution")
-"""Families whose kernels wait for arithmetic, unless samples say something else."""
+"""Families whose kernels wait for arithmetic, unless samples show otherwise."""
 _MEMORY = pl.col("reason").is_in(["long_scoreboard", "lg_throttle"])
 MOSTLY = 0.4
 
@@ -62,7 +62,7 @@ def _last_wave(facts: Facts, kernel: Kernel, limits: Device) -> Iterator[Finding
 
 
 def _is_bound_by_arithmetic(facts: Facts, kernel: Kernel) -> bool:
-    """Blocks of one that waits for memory take less time in a wave of few."""
+    """The blocks of a kernel that waits for memory take less time if few of them run at once."""
     sampled = facts.sampled(kernel.name)
     if sampled is None or sampled.total < FEW_SAMPLES:
         return kernel.family in _COMPUTES

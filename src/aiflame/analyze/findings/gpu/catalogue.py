@@ -1,20 +1,20 @@
-"""The causes of lost GPU time that findings name: for each the least share worth a sentence, and the remedy."""
+"""The causes of lost GPU time that findings report: for each the smallest share that is reported, and the remedy."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 FEW_SAMPLES = 100
-"""A share of two fifths of so many has a standard error of 5%."""
+"""With this many samples, a share of two fifths has a standard error of 5%."""
 FEW_RECORDS = 20
-"""Of launches or copies: fewer are no habit of the program."""
+"""Smallest number of launches or copies: fewer are not typical of the program."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cause:
     kind: str
     least: float
-    """Of the time that findings speak of: steps, or the whole run."""
+    """Smallest share of the time that findings cover: steps, or the whole run."""
     fix: str
 
 
@@ -173,10 +173,10 @@ OF_KERNELS = frozenset(
         *("few-warps-block", "spills", "atomics", "shared-memory", "scattered-access", "memory-bound"),
     }
 )
-"""Causes that explain a kernel: they replace the general findings about it."""
+"""Causes that explain a kernel: they replace general findings about it."""
 
 OF_LINES = frozenset({"allocator", "recompiling", "specializing", "autotuning"})
-"""Causes that explain why the device is idle at a line: they replace these general findings with the same line."""
+"""Causes that explain why the device is idle at a line: they replace these general findings about the same line."""
 IDLE_AT_LINE = frozenset({"idle-host", "idle-sync", "idle-optimizer", "device-synchronize"})
 EXPLAINS = {
     "pageable-copies": ("copies",),
@@ -184,7 +184,7 @@ EXPLAINS = {
     "layer-precision": ("slow-layer",),
     "layer-below-limit": ("slow-layer",),
 }
-"""The general findings whose place a cause takes."""
+"""The general findings that a cause replaces."""
 
 
 def least(kind: str) -> float:

@@ -1,4 +1,4 @@
-"""A device that runs slower than it can: its clock while it works, and the power and temperature that hold it back."""
+"""A device that runs slower than it can: its clock while it works, and the power and temperature that limit it."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ Floats = NDArray[np.float64]
 HOT = 83.0
 """°C: NVIDIA's devices slow down from 83 to 90."""
 STEADY_POWER = 0.05
-"""Of its mean: a device at its limit takes the same power all the time."""
+"""A share of the mean: a device at its power limit always takes the same power."""
 NEAR_ITS_MOST = 0.95
 WINDOW_NS = 100_000_000
 GAIN = 0.3
-"""The way out is outside of the program."""
+"""Small, because the remedy is outside of the program."""
 
 
 def slow_clocks(facts: Facts) -> Iterator[Finding]:
@@ -50,7 +50,7 @@ def slow_clocks(facts: Facts) -> Iterator[Finding]:
 
 
 def _looks(facts: Facts, series: int) -> tuple[Ints, Floats]:
-    """Times and values."""
+    """Times and values of the series."""
     rows = (
         facts.analysis.profile.scan("telemetry")
         .filter((pl.col("series") == series) & pl.col("value").is_finite())
@@ -61,7 +61,7 @@ def _looks(facts: Facts, series: int) -> tuple[Ints, Floats]:
 
 
 def _at_work(looks: tuple[Ints, Floats] | None, busy: Spans) -> Floats:
-    """Values of looks before which the device computed without a pause."""
+    """Values of readings before which the device computed without a pause."""
     if looks is None:
         return np.zeros(0)
     time_ns, value = looks

@@ -1,4 +1,4 @@
-"""Copies between host and device for which the device waits: from pageable memory, or one after another with kernels."""
+"""Copies between host and device for which the device waits: from pageable memory, or one after the other with kernels."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from aiflame.attribute.tree import BYTES
 from aiflame.profile.schema.enums import CopyKind
 
 LARGE = 64 << 10
-"""Bytes: the driver copies less through buffers of its own, and the call returns at once."""
+"""In bytes: the driver copies smaller amounts through buffers of its own, and the call returns at once."""
 SLOW = 0.6
-"""Of the rate of pinned memory."""
+"""A share of the rate of pinned memory."""
 BLOCKED = 0.5
-"""Of the copy's time: the call was still in the driver, which moved the data piece by piece."""
+"""A share of the copy's time: the call was still in the driver, which moved the data in pieces."""
 SLOWEST_BUS = 11.0
 """GB/s of pinned memory over PCIe 3, for devices that are not listed."""
 COPIES = {
     "name": pl.String, "file": pl.String, "line": pl.Int64, "alone": pl.Int64, "took": pl.Int64, "bytes": pl.Int64, "pageable": pl.Boolean,
     "rate": pl.Float64,
 }  # fmt: skip
-"""`alone`: ns up to the copy's end in which no kernel ran; `rate`: GB/s that pinned memory would have."""
+"""`alone`: ns before the copy's end in which no kernel ran; `rate`: GB/s from pinned memory."""
 
 
 def pageable_copies(facts: Facts) -> Iterator[Finding]:
@@ -57,7 +57,7 @@ def pageable_copies(facts: Facts) -> Iterator[Finding]:
 
 
 def _copies(facts: Facts) -> pl.DataFrame:
-    """COPIES between host and device, in the time that findings speak of."""
+    """COPIES between host and device, in the time that findings cover."""
     analysis = facts.analysis
     executions = analysis.work.executions
     moved = analysis.profile.scan("copies").select("kind", pl.col("bytes").clip(upper_bound=MOST_BYTES).cast(pl.Int64)).collect()

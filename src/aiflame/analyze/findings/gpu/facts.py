@@ -1,4 +1,4 @@
-"""Facts that several causes share: launches by their shape, and the sampled instructions of kernels."""
+"""Data that several causes share: launches by their shape, and the sampled instructions of kernels."""
 
 from __future__ import annotations
 
@@ -32,29 +32,29 @@ SHAPE = (
     "local_bytes",
 )
 WORTH_READING = 0.02
-"""Of the time: the code of kernels below it is not looked at."""
+"""A share of the time: the code of kernels with less is not examined."""
 _OF_MEMORY = ("long_scoreboard", "short_scoreboard")
 """Reasons that wait for the result of an earlier instruction."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """All launches of a kernel with one shape, in the time that findings speak of."""
+    """All launches of a kernel with one shape, in the time that findings cover."""
 
     name: str
     short: str
     family: str
     device: str
     layer: str
-    """That of most of its time."""
+    """The layer of most of its time."""
     place: str
-    """`file:line` that launches most of it; "" where unknown."""
+    """`file:line` of most of its launches; "" if unknown."""
     launches: int
     took: int
     share: float
-    """Of the time that findings speak of."""
+    """A share of the time that findings cover."""
     grid: int
-    """Blocks, and in each of them threads; 0 where the interface counts otherwise."""
+    """Number of blocks, and of threads in each; 0 if the interface counts otherwise."""
     block: int
     registers: int
     shared: int
@@ -67,11 +67,11 @@ class Kernel:
 
 @dataclass(frozen=True, slots=True)
 class Sampled:
-    """The samples of one kernel, each with the instruction to blame."""
+    """The samples of one kernel, each with the instruction that caused the wait."""
 
     rows: pl.DataFrame
-    """offset, reason, opcode (of the instruction that warps wait at), blamed (opcode of the one whose result they wait for, else the same),
-    flying (bytes that a thread has asked for and waits for there), samples"""
+    """offset, reason, opcode (of the waiting instruction), blamed (opcode of the instruction whose result it waits for, otherwise the
+    same), flying (bytes of a thread's loads that are under way), samples"""
     listing: list[Instruction]
 
     @property
@@ -82,7 +82,7 @@ class Sampled:
         return int(self.rows.filter(rows)["samples"].sum()) / max(self.total, 1)
 
     def place(self, rows: pl.Expr) -> str:
-        """The line with most of them."""
+        """The line with most of these samples."""
         here = self.rows.filter(rows, pl.col("file") != "").group_by("file", "line").agg(pl.col("samples").sum())
         here = here.sort("samples", "file", "line", descending=[True, False, False])
         return place_text(here["file"][0], here["line"][0]) if len(here) else ""
@@ -94,7 +94,7 @@ class Facts:
     scope: Scope
 
     def share(self, took: float) -> float:
-        """Of the time that findings speak of."""
+        """A share of the time that findings cover."""
         return min(took / self.scope.whole_ns, 1.0) if self.scope.whole_ns else 0.0
 
     def took(self, ns: float) -> str:
@@ -102,19 +102,19 @@ class Facts:
 
     @cached_property
     def inside(self) -> NDArray[np.bool_]:
-        """Which executions are in the time that findings speak of."""
+        """True for the executions in the time that findings cover."""
         inside = self.analysis.inside
         return np.ones(len(self.analysis.work.executions), dtype=np.bool_) if inside is None else inside
 
     @cached_property
     def side_by_side(self) -> float:
-        """Kernels that run at once, on average while any runs."""
+        """The number of kernels that run at once, on average while any runs."""
         whole = sum(device.kernels.total() for device in self.analysis.devices)
         return sum(int((device.end - device.begin).sum()) for device in self.analysis.devices) / max(whole, 1)
 
     @cached_property
     def kernels(self) -> list[Kernel]:
-        """Those that take longest first."""
+        """The kernels, those that take longest first."""
         profile, executions = self.analysis.profile, self.analysis.work.executions
         launched = profile.scan("kernels").select("process", "shape").collect()
         inside, executions = self.inside[: len(launched)], executions[: len(launched)]
@@ -158,7 +158,7 @@ class Facts:
         )
 
     def sampled(self, kernel: str) -> Sampled | None:
-        """None where the kernel has no samples, or no code was recorded."""
+        """None if the kernel has no samples, or no code was recorded."""
         if kernel not in self._sampled:
             self._sampled[kernel] = self._of_kernel(kernel)
         return self._sampled[kernel]
@@ -186,7 +186,7 @@ class Facts:
         if here.is_empty():
             return None
         cubins = here.group_by("cubin").agg(pl.col("samples").sum()).sort("samples", "cubin", descending=[True, False])
-        cubin = cubins["cubin"][0]  # of the same name in several, the one that ran most
+        cubin = cubins["cubin"][0]  # if several cubins have a function of that name, the one with most samples
         of_code = (pl.col("cubin") == cubin) & (pl.col("function") == kernel)
         code = profile.scan("gpu_instructions").filter(of_code).select("offset", "sass").unique("offset", keep="first").collect()
         if code.is_empty():
@@ -223,7 +223,7 @@ def at(place: str, before: str = " at ") -> str:
 
 
 def distinct_kernels(facts: Facts, least: float) -> Iterator[Kernel]:
-    """The heaviest shape of each kernel with this share of the time."""
+    """The heaviest shape of each kernel that has this share of the time."""
     seen: set[str] = set()
     for kernel in facts.kernels:
         if kernel.share < least:

@@ -1,4 +1,4 @@
-"""Calls in steps that belong before them: allocations of device memory, compilers, autotuners."""
+"""Calls that programs should make before their steps, not in them: allocations of device memory, compilers, autotuners."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _python(file: str, name: str = "") -> pl.Expr:
 class _Calls:
     kind: str
     doing: str
-    """Follows "the program"."""
+    """Text after "the program"."""
     frames: pl.Expr
 
 
@@ -77,7 +77,7 @@ _ALL = (
         _python(r"triton[/\\]compiler[/\\]compiler\.py", r"^compile$") | _python(r"triton[/\\]runtime[/\\]jit\.py", r"(^|\.)_do_compile$"),
     ),
 )
-"""The first that is anywhere in a stack counts: compiling includes trying out, and that includes specializations."""
+"""The first cause anywhere in a stack counts: compiling includes autotuning, and that includes specializing."""
 
 
 def host_calls(facts: Facts) -> Iterator[Finding]:
@@ -107,8 +107,8 @@ def _finding(facts: Facts, calls: _Calls, share: float, count: int, rows: pl.Dat
 
 
 def _in_steps(facts: Facts) -> pl.DataFrame:
-    """process, thread, stack, clock, cause (number of `_ALL`), ns of samples of threads that launch, in the time that findings speak of;
-    `whole`: how long that is; `late`: in its second half. A program without steps compiles once at its start, and that is no fault."""
+    """process, thread, stack, clock, cause (number in `_ALL`), ns of samples of launching threads in the time that findings cover; `whole`:
+    length of that time; `late`: the sample is in its second half. A program without steps compiles once at its start, which is normal."""
     profile = facts.analysis.profile
     windows = _windows(facts)
     whole = sum(spans.total() for spans in windows.values())
@@ -130,7 +130,7 @@ def _in_steps(facts: Facts) -> pl.DataFrame:
 
 
 def _windows(facts: Facts) -> dict[int, Spans]:
-    """By process << 32 | thread: its steps in the scope; where there are none, the time from its first launch to its last."""
+    """By process << 32 | thread: its steps in the scope; without any, the time from its first launch to its last."""
     analysis = facts.analysis
     windows = {}
     if facts.scope.in_steps:
@@ -151,7 +151,7 @@ def _within(spans: Spans, moment: Ints) -> np.ndarray[tuple[int], np.dtype[np.bo
 
 
 def _causes(trie: Functions) -> Ints:
-    """For each node the number of the first of `_ALL` that is at or above it, -1 without any."""
+    """For each node the number of the first cause in `_ALL` that is at or above it, -1: none."""
     cause = np.full(len(trie.frame), -1, dtype=np.int64)
     for number, calls in reversed(list(enumerate(_ALL))):
         cause[nodes.nearest(trie.parent, trie.matching(calls.frames)) >= 0] = number
@@ -159,7 +159,7 @@ def _causes(trie: Functions) -> Ints:
 
 
 def _changing_argument(facts: Facts) -> str:
-    """The kernel with most specializations, and the constants in which they differ."""
+    """The kernel with most specializations, and the constants that differ between them."""
     profile = facts.analysis.profile
     if not profile.has("kernel_variants"):
         return ""

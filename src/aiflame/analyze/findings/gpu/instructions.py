@@ -1,4 +1,4 @@
-"""Kernels held up by one kind of instruction: spills, atomics, shared memory, scattered accesses; or by memory as such."""
+"""Kernels that one kind of instruction delays: spills, atomics, shared memory, scattered accesses; or memory in general."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from aiflame.attribute.tree import GPU_STALLS
 from aiflame.resolve.device.stall_reasons import SELECTED
 
 SPILLS, ATOMICS, CONFLICTS, THROTTLED, MEMORY, LATENCY = 0.2, 0.3, 0.4, 0.25, 0.6, 0.4
-"""Of a kernel's samples."""
+"""Shares of a kernel's samples."""
 JAMMED = 0.1
-"""Of a kernel's samples: accesses cannot even be asked for, as those before are not done. Waits for a value that an atomic operation
-adds are no sign of contention."""
+"""A share of a kernel's samples: accesses cannot be issued because earlier ones are not done. Waiting for the result of an atomic operation
+is no sign of contention."""
 FEW_WARPS = 0.3
-"""Of those that a multiprocessor can hold: with fewer, it has little to do while some wait for memory."""
+"""A share of the warps that a multiprocessor can hold: with fewer, it has little to do while some wait for memory."""
 SMALL_BLOCKS = 0.5
-"""The same where the number of blocks is the limit, which costs nothing to mend."""
+"""The same if the number of blocks is the limit, which is easy to mend."""
 FULL = 0.5
-"""With so many of them, more would not help."""
+"""Above this share, more warps would not help."""
 SLOW = 0.4
-"""Of the rate of memory."""
+"""A share of the memory's rate."""
 LATENCY_CYCLES = 800
-"""Of a load from memory: for its full rate, as many bytes are on their way as it brings in this time."""
+"""Cycles of a load from memory: at its full rate, as many bytes are under way as it delivers in this time."""
 _APART = "each access of a warp takes many transactions, as its addresses lie apart"
 GAIN_OF_WAITING = 0.7
-"""Of the time that warps wait: others worked meanwhile."""
+"""The likely gain, as a share of the time that warps wait: other warps worked in that time."""
 GAIN_OF_MEMORY = 0.5
 
 _HELD = ~pl.col("reason").is_in([SELECTED, "not_selected"])
@@ -75,9 +75,9 @@ def _of_kernel(facts: Facts, kernel: Kernel, sampled: Sampled) -> Iterator[Findi
 
 
 def _rate(kernel: Kernel, sampled: Sampled) -> float | None:
-    """The bytes that warps ask for, as a share of the memory's rate; None without loads enough on their way for this rate, or without
-    samples enough. A warp that issues a load is sampled as `selected`: the share of these samples, times the warps of a
-    multiprocessor, is the number of loads in a cycle."""
+    """The bytes that warps request, as a share of the memory's rate; None if too few loads are under way for this rate, or there are too
+    few samples. A warp that issues a load is sampled as `selected`: the share of these samples, times the warps of a multiprocessor, is the
+    number of loads in a cycle."""
     limits = device(kernel.device)
     fit = residency(limits, kernel.block, kernel.registers, kernel.shared) if limits is not None else None
     if limits is None or fit is None:
@@ -96,7 +96,7 @@ def _rate(kernel: Kernel, sampled: Sampled) -> float | None:
 
 
 def _by_warps(facts: Facts, kernel: Kernel, sampled: Sampled) -> Iterator[Finding]:
-    """A kernel that waits although, or because, its multiprocessors are full."""
+    """Finds a kernel that waits for memory although, or because, its multiprocessors are full."""
     limits = device(kernel.device)
     fit = residency(limits, kernel.block, kernel.registers, kernel.shared) if limits is not None else None
     if limits is None or fit is None or kernel.grid < limits.multiprocessors * fit.blocks:

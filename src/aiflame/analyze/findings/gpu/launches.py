@@ -1,4 +1,4 @@
-"""The remedy for waits for launches: it depends on the steps that the program has taken already."""
+"""The remedy for waiting for launches, which depends on whether the program is compiled already."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from aiflame.profile.schema.kinds import Kind
 
 MOST = 0.5
 SOME = 0.2
-"""Of launches."""
+"""A share of launches."""
 _INDUCTOR = re.compile(r"^triton_\w*fused").pattern
 
 
 def launch_bound(analysis: ProfileAnalysis) -> str:
-    """The kind of the finding: a program whose kernels come from a graph has nothing left but larger kernels; one that is compiled, or is
-    not torch's, has graphs; any other is compiled first."""
+    """The kind of finding: if the program's kernels come from a graph, only larger kernels help; if it is compiled, or does not use torch,
+    graphs help; otherwise compiling."""
     sites = analysis.scoped_sites.select("name", "kind", "op", "launches", graph=analysis.work.sites["graph"])
     sites = sites.filter(pl.col("kind") == int(Kind.GPU_KERNEL))
     whole = max(int(sites["launches"].sum()), 1)

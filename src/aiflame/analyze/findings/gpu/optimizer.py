@@ -1,4 +1,4 @@
-"""An optimizer that launches kernels for each parameter by itself."""
+"""An optimizer that launches separate kernels for each parameter."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from aiflame.attribute.tree import GPU_TIME
 from aiflame.profile.schema.kinds import Kind
 
 MANY = 50
-"""Kernels a step: a foreach optimizer launches about ten for each group of parameters."""
+"""Kernels in a step: a foreach optimizer launches about ten for each group of parameters."""
 ALREADY = r"multi_tensor_apply|(?i:fused)|^triton_"
 SOME = 0.2
-"""Of the optimizer's kernels: these update many parameters each."""
+"""A share of the optimizer's kernels that update many parameters each."""
 GAIN = 0.7
 
 

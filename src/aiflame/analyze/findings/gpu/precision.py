@@ -1,4 +1,4 @@
-"""Arithmetic in more precision than needed: no tensor cores where they could be, float64, and a layer that differs from its sisters."""
+"""Arithmetic in higher precision than needed: without tensor cores, in float64, or in a layer that differs from its sisters."""
 
 from __future__ import annotations
 
@@ -22,32 +22,32 @@ _MULTIPLIES = ("gemm", "convolution")
 _WORDS = {
     "fp64": "float64", "fp32": "float32", "tf32": "TF32", "fp16": "float16", "bf16": "bfloat16", "fp8": "float8", "fp4": "float4",
 }  # fmt: skip
-"""In short names of matrix products, the type of the inputs."""
+"""Types of the inputs in short names of matrix products."""
 _TEMPLATES = (
     ("bfloat16", r"bfloat16"),
     ("float16", r"\b(__half|Half|half)\b"),
     ("float32", r"\bfloat\b"),
     ("float64", r"\bdouble\b"),
 )
-"""In the arguments of other kernels' templates: the narrowest, as values of more precision lie between."""
+"""Types in the template arguments of other kernels: the narrowest counts, since intermediate values have higher precision."""
 _SIMT = r"sgemm|simt|ffma|f32f32|gemmsn|scudnn"
-"""In names of products that tensor cores could do; those with a vector (gemv) wait for memory."""
+"""Names of matrix products that tensor cores could compute; products with a vector (gemv) wait for memory."""
 _SPEED = {"float64": 0, "float32": 1, "TF32": 2, "float16": 3, "bfloat16": 3, "float8": 4, "float4": 5}
 SOME_DOUBLE = 0.1
-"""Of a kernel's samples, at instructions for float64: one more for each that converts or loads."""
+"""A share of a kernel's samples at instructions for float64; each of them comes with others that convert or load."""
 FEW_LAYERS = 3
 GAIN_OF_TENSOR_CORES = 0.7
 GAIN_OF_SINGLE = 0.5
-"""Half the bytes; arithmetic gains more."""
+"""The likely gain: half the bytes; arithmetic gains more."""
 
 
 @lru_cache(maxsize=1 << 12)
 def precision(name: str) -> str:
-    """The type that a kernel computes with, by its name as compiled; "" where that says nothing."""
+    """The type with which a kernel computes, from its name as compiled; "" if the name does not show it."""
     words = short_name(name).split()
     kind = next((_WORDS[word] for word in words if word in _WORDS), "")
     if kind == "float32" and ("tf32" in name.lower() or words[-1] == "(nvjet)"):
-        return "TF32"  # nvjet has kernels for tensor cores alone
+        return "TF32"  # all kernels of nvjet use tensor cores
     full = full_name(name)
     return kind or next((kind for kind, words in _TEMPLATES if re.search(words, full)), "")
 
@@ -61,7 +61,7 @@ def precisions(facts: Facts) -> Iterator[Finding]:
 
 
 def _no_tensor_cores(facts: Facts, odd: Sequence[str]) -> Iterator[Finding]:
-    """`odd`: layers that differ from their sisters. A finding of their own names them and their kernels."""
+    """`odd`: layers that differ from their sisters. A separate finding reports them and their kernels."""
     slow = [
         kernel
         for kernel in facts.kernels
@@ -116,10 +116,10 @@ def _finding(facts: Facts, kernels: Sequence[Kernel], kind: str, took: int, doin
 
 
 def odd_layers(facts: Facts) -> list[dict[str, Any]]:
-    """Layers whose matrix products have more precision than those of most layers alike, if they cost enough: the worst first.
+    """Layers whose matrix products have higher precision than those of most layers alike, if they cost enough: the worst first.
 
     A wrapper adds a name to the paths within its layer (`layers.5.inner.first` beside `layers.4.first`): if a layer has no sisters by its
-    whole path, all work of its numbered layer is compared instead, `layers.5` beside `layers.4`."""
+    whole path, all work of its numbered layer is compared instead, `layers.5` with `layers.4`."""
     products = _products(facts)
     numbered = products.with_columns(layer=pl.col("layer").map_elements(_numbered, return_dtype=pl.List(pl.String))).explode("layer")
     for rows in (products, numbered.drop_nulls("layer")):
@@ -131,7 +131,7 @@ def odd_layers(facts: Facts) -> list[dict[str, Any]]:
 
 
 def _products(facts: Facts) -> pl.DataFrame:
-    """layer, name, kind (precision), took, launches of matrix products of layers that have sisters."""
+    """layer, name, kind (precision), took, launches of the matrix products of layers that have sisters."""
     analysis = facts.analysis
     sites = analysis.scoped_sites.with_row_index("site").select(pl.col("site").cast(pl.Int64), "name", "family", "launches")
     rows = analysis.scoped_shared.select("site", "layer", "took").join(sites, on="site")
@@ -146,7 +146,7 @@ def _numbered(path: str) -> list[str]:
 
 
 def _heaviest_kinds(products: pl.DataFrame) -> pl.DataFrame:
-    """group (of layers alike), layer, and the kind in which it spends most time, with this part's took, launches and heaviest kernel."""
+    """group (of layers alike), layer, and the kind of most of its time, with the took, launches and heaviest kernel of that kind."""
     by_kind = products.group_by("layer", "kind").agg(pl.col("took", "launches").sum(), pl.col("name").sort_by("took").last())
     heaviest = by_kind.sort("took", "kind", descending=True).unique("layer", keep="first", maintain_order=True)
     return heaviest.with_columns(group=collapsed(pl.col("layer")))
@@ -171,13 +171,13 @@ def _of_layers(facts: Facts, odd: Sequence[dict[str, Any]]) -> Finding:
 
 
 def _common(paths: Sequence[str]) -> str:
-    """The layer that has all of these in it, with an index: `layers.3` of `layers.3.attn` and `layers.3.mlp`; else ""."""
+    """The layer with an index that contains all of these: `layers.3` for `layers.3.attn` and `layers.3.mlp`; otherwise ""."""
     shared = [path for path in around(paths[0]) if all(within(other, [path]) for other in paths)]
     return shared[-1] if shared and any(name.isdecimal() for name in shared[-1].split(".")) else ""
 
 
 def _odd_ones(layers: pl.DataFrame) -> Iterator[dict[str, Any]]:
-    """Of layers built alike: those with more precision than most have, and the time that they take longer for it."""
+    """Among layers built alike, those with higher precision than most, and the time that this costs them."""
     usual = layers.group_by("kind").agg(many=pl.len()).sort("many", "kind", descending=[True, False]).row(0)
     if len(layers) < FEW_LAYERS or 2 * usual[1] <= len(layers):
         return

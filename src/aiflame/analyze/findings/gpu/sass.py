@@ -1,4 +1,4 @@
-"""Instructions of NVIDIA's devices as `nvdisasm` prints them: opcodes, and the load whose result an instruction waits for."""
+"""Parses instructions of NVIDIA's devices as `nvdisasm` prints them: opcodes, and the load whose result an instruction waits for."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 _PARTS = re.compile(r"^(?:@!?U?P\w+\s+)?(?P<opcode>[A-Z][A-Z0-9_]*)(?P<modifiers>(?:\.[A-Za-z0-9_]+)*)\s*(?P<operands>[^;]*)")
 _REGISTER = re.compile(r"(?<![A-Za-z0-9_])R(\d+)(\.64)?")
 _FAR = 512
-"""Instructions: a load whose result is used later than this was finished long before."""
+"""In instructions: a load whose result is used later than this has finished long before."""
 
 LOCAL = ("LDL", "STL")
 GLOBAL = ("LDG", "STG", "LD", "ST", "LDGSTS")
@@ -18,7 +18,7 @@ ATOMIC = ("ATOM", "ATOMG", "ATOMS", "RED", "REDG", "REDS")
 TENSOR = ("HMMA", "HGMMA", "IMMA", "IGMMA", "QMMA", "QGMMA", "DMMA", "BMMA", "BGMMA", "UTCHMMA", "UTCQMMA", "UTCIMMA", "UTCMMA", "OMMA")
 DOUBLE = ("DADD", "DMUL", "DFMA", "DSETP", "DMMA", "DMNMX")
 LOADS = frozenset({"LDL", "LDG", "LD", "LDS", "LDSM", "LDC", "ATOM", "ATOMG", "ATOMS", "TEX", "TLD", "SULD", "MUFU", "SHFL", "S2R"})
-"""Instructions whose result comes at a time that the compiler does not know: later ones wait for it by a scoreboard."""
+"""Instructions with a latency that the compiler does not know: later ones wait for their result at a scoreboard."""
 _OF_REASON = {
     "long_scoreboard": frozenset({"LDL", "LDG", "LD", "ATOM", "ATOMG", "TEX", "TLD", "SULD"}),
     "short_scoreboard": frozenset({"LDS", "LDSM", "ATOMS", "MUFU", "SHFL", "S2R"}),
@@ -30,15 +30,15 @@ class Instruction:
     offset: int
     opcode: str
     bits: int
-    """Moved by each thread; 32 where the modifiers say nothing."""
+    """Bits moved by each thread; 32 if the modifiers do not say."""
     writes: frozenset[int]
-    """Registers of its result, of a load alone."""
+    """Registers of a load's result."""
     reads: frozenset[int]
-    """All registers that it names but these."""
+    """All other registers that it names."""
 
 
 def listing(rows: Iterable[tuple[int, str]]) -> list[Instruction]:
-    """Of offsets and texts."""
+    """The instructions, from their offsets and texts."""
     return [_instruction(offset, text) for offset, text in rows]
 
 
@@ -68,11 +68,11 @@ class Load:
     opcode: str
     bits: int
     flying: int
-    """Loads of its kind that were issued since, with itself: they are on their way at once."""
+    """Number of loads of its kind issued since, including itself: all are under way at once."""
 
 
 def producer(instructions: Sequence[Instruction], at: int, reason: str) -> Load | None:
-    """The load before (in a loop: behind) an instruction whose result it reads."""
+    """The load whose result an instruction reads: before it, or in a loop behind it."""
     wanted, loads = instructions[at].reads, _OF_REASON[reason]
     count, flying = len(instructions), 0
     for back in range(1, min(count, _FAR)):

@@ -1,4 +1,4 @@
-"""Streams with work for the same time that never run at once."""
+"""Streams whose work could run at the same time, but never does."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from aiflame.attribute.meaning.families import COLLECTIVE
 from aiflame.attribute.tree import GPU_TIME
 
 OF_STREAM = 0.05
-"""Of the time: streams with less are for something else."""
+"""A share of the time: streams with less have another purpose."""
 BUSY = 0.5
-"""Of the time: where the device waits for launches, streams cannot overlap."""
+"""A share of the time: where the device waits for launches, streams cannot overlap."""
 SMALL = 0.5
-"""Of the multiprocessors: larger kernels leave no room for others."""
+"""A share of the multiprocessors: larger kernels leave no room for others."""
 TOGETHER = 0.05
-"""Of the time of the streams: they overlap."""
+"""A share of the streams' time: above it, they do overlap."""
 GAIN = 0.5
 
 

@@ -1,4 +1,4 @@
-"""Calls that wait for the device, and the kernels that end meanwhile."""
+"""Calls that wait for the device, and the kernels that end during the wait."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from aiflame.profile.schema.kinds import Kind
 
 @dataclass(frozen=True, slots=True)
 class Waits:
-    """Calls that wait, by the line that makes them."""
+    """Calls that wait, by the line of the call."""
 
     rows: pl.DataFrame
-    """process, file, line, kind (SyncKind), begin_ns, end_ns, kernel (the last to end meanwhile, "": none)"""
+    """process, file, line, kind (SyncKind), begin_ns, end_ns, kernel (the last that ended during the call, "": none)"""
 
     @staticmethod
     def of(analysis: ProfileAnalysis) -> Waits:
@@ -47,12 +47,12 @@ class Waits:
         )
 
     def for_device(self, file: str, line: int) -> bool:
-        """Most calls at this line wait for all that the device has to do: cudaDeviceSynchronize."""
+        """True if most calls at this line wait for all work of the device: cudaDeviceSynchronize."""
         here = self.rows.filter(file=file, line=line)
         return len(here) > 0 and 2 * len(here.filter(kind=int(SyncKind.CONTEXT))) > len(here)
 
     def kernel(self, file: str, line: int) -> str:
-        """The kernel that most of the waiting at this line is for."""
+        """The kernel for which the calls at this line wait longest."""
         here = self.rows.filter(pl.col("file") == file, pl.col("line") == line, pl.col("kernel") != "")
         times = (
             here.group_by("kernel")
@@ -63,7 +63,7 @@ class Waits:
 
 
 def _ended(analysis: ProfileAnalysis, process: Ints, begin: Ints, end: Ints) -> Sequence[str]:
-    """For each wait the last kernel that ended within it."""
+    """For each wait, the last kernel that ended within it."""
     last = np.full(len(process), -1)
     last_end = begin.copy()
     is_kernel = (analysis.sites["kind"] == int(Kind.GPU_KERNEL)).to_numpy()
