@@ -19,6 +19,7 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
         "record": "record a program and all its child processes",
         "demo": "record a small bundled workload and show where its time went",
         "doctor": "check what can be recorded on this machine, and how to enable more",
+        "merge": "make one profile of a recording with GPU stalls and one with GPU counters",
     },
     "read a profile": {
         "open": "show the report in the browser",

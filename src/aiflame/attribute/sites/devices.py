@@ -12,7 +12,7 @@ from aiflame.attribute.analysis import Analysis
 from aiflame.attribute.arrays.apportion import scaled
 from aiflame.attribute.arrays.row_keys import summed
 from aiflame.attribute.arrays.types import Ints
-from aiflame.attribute.counters.metric_sums import NOT_OURS, Counted, counted_of_sites
+from aiflame.attribute.counters.metric_sums import Counted, counted_of_sites
 from aiflame.attribute.counters.names import COUNTED
 from aiflame.attribute.devices.idle import IDLE, Device, Gaps, idle_times, summed_up
 from aiflame.attribute.devices.places import NO_LAUNCH_FRAME, add_inside, family_nodes, item_nodes, launched_at
@@ -226,7 +226,7 @@ def _lone(
     if energies is not None:
         by_metric[ENERGY.name] = [energies.idle.with_columns(why=pl.lit(IDLE_ENERGY), kind=pl.lit(int(Kind.GPU_IDLE)))]
     for name, measured in counted.items():
-        by_metric[name] = [measured.remainder.with_columns(why=pl.lit(NOT_OURS), kind=pl.lit(int(Kind.GPU_IDLE)))]
+        by_metric[name] = [measured.remainder.rename({"name": "why"}).with_columns(kind=pl.lit(int(Kind.GPU_IDLE)))]
     for name, of in sampled.items():
         function = pl.when("called").then(pl.lit("")).otherwise("function").alias("function")
         lost = of.unplaced.join(of.points.with_row_index("point"), on="point", how="left", maintain_order="left")

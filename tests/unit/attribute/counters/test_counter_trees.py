@@ -13,8 +13,7 @@ from profiles import ran
 from stories import DEVICE, US, Story
 
 from aiflame.analyze.overview.summary import summarize
-from aiflame.attribute.counters.metric_sums import NOT_OURS
-from aiflame.attribute.counters.names import COUNTED
+from aiflame.attribute.counters.names import COUNTED, NOT_OURS
 from aiflame.attribute.groupings import OF_TREES
 from aiflame.attribute.metrics import METRICS
 from aiflame.attribute.sites.devices import device_sites
