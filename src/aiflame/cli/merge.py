@@ -28,7 +28,7 @@ def add_arguments(parser: Parser) -> None:
     parser.add_argument("other", nargs="?", type=Path, metavar="B", help="another recording of the same program, with the other of the two")
     parser.add_argument(
         "-o", "--output", type=Path, metavar="PROFILE", help="where to write the merged profile (default: the name of the one with stalls"
-        f", with -merged{SUFFIX})",
+        f" and -merged{SUFFIX})",
     )  # fmt: skip
     parser.add_argument("--force", action="store_true", help="merge them although their commands, code or devices differ")
     add_json(parser)
@@ -39,7 +39,7 @@ def run(options: Namespace) -> None:
         raise UsageError("merge needs two profiles: aiflame merge A B")
     sampled, counted = sampled_and_counted(opened(options.one).store, opened(options.other).store)
     name = sampled.path.name.removesuffix(SUFFIX)
-    output = options.output or sampled.path.with_name(f"{name}-merged{SUFFIX}")
+    output = options.output or Path(f"{name}-merged{SUFFIX}")
     merged = merge(sampled, counted, output, force=options.force)
     if options.json:
         say_json(json_text({"schema": schema("merge"), "profile": str(output), "another_run": asdict(merged)}, indent=1))

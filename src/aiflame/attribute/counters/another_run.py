@@ -93,7 +93,7 @@ def of_another_run(profile: Tables, work: Work, target: Ints, targets: int, only
         total = np.zeros(len(groups), dtype=np.int64)
         total[number[here]] = of_groups[column].to_numpy()[here]
         summed = np.zeros(targets, dtype=np.int64)
-        np.add.at(summed, to, scaled(group, weight, total))
+        np.add.at(summed, to, scaled(group, weight, total[group]))
         return summed
 
     def of_group(column: str) -> Floats:

@@ -49,7 +49,7 @@ class Matched:
     unmatched: float
     """The part of their time that was not."""
     only_there: int
-    """Launches there that none here was matched with."""
+    """Counted launches there that none here was matched with."""
     scale: float
     """Launches here for each of those that were counted there: what no kernel here has counts so many times."""
 
@@ -77,7 +77,7 @@ def matched(here: Analysis, there: Analysis) -> Matched:
         counted.rates.with_columns(pl.col("device").replace(devices)).cast(RATES),
         matches,
         float(took[~ran].sum()) / max(float(took.sum()), 1.0),
-        int((~used).sum()),
+        int((~used & (those["counted"].to_numpy() > 0)).sum()),
         scale,
     )
 

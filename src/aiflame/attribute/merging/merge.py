@@ -15,6 +15,7 @@ from aiflame.attribute.merging.same_program import differences
 from aiflame.errors import AiflameError
 from aiflame.profile.folder.claims import new_id
 from aiflame.profile.folder.meta import AnotherRun
+from aiflame.profile.opening import open_profile
 from aiflame.profile.tables.copying import copied
 from aiflame.profile.tables.interface import OpenedProfile, Tables
 from aiflame.profile.tables.store import Profile
@@ -78,7 +79,9 @@ def merge(sampled: Profile, counted: Profile, output: Path, *, force: bool = Fal
         tuple(differing),
     )
     meta = replace(sampled.meta.with_notes(note(run)), id=new_id(), another_run=run)
-    with copied(sampled, output, meta) as new:
+    with copied(sampled, output, meta):
+        new = open_profile(output)
+        assert isinstance(new, Profile)
         for name, rows in ((RATES_THERE, found.rates), (LAUNCHES, found.launches), (VALUES, found.counters)):
             new.write_table(name, rows)
     return run

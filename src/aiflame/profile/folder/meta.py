@@ -104,7 +104,7 @@ class AnotherRun:
     unmatched_time: float = 0.0
     """the part of the time of kernels and copies that was matched with none"""
     alone: int = 0
-    """its kernels and copies that none here was matched with"""
+    """its counted kernels and copies that none here was matched with"""
     scale: float = 1.0
     """what belongs to no kernel here counts so many times: launches here for each that was counted there"""
     differences: tuple[str, ...] = ()

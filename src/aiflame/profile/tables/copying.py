@@ -11,8 +11,7 @@ from pathlib import Path
 from aiflame.errors import AiflameError
 from aiflame.profile.folder.door import Folder
 from aiflame.profile.folder.meta import Meta
-from aiflame.profile.tables.index import Index
-from aiflame.profile.tables.store import Profile, SealedTables
+from aiflame.profile.tables.store import Profile
 
 TABLES = "tables"
 _BESIDE = ("cubins", "kept", "telemetry", "intra")
@@ -20,10 +19,9 @@ _BESIDE = ("cubins", "kept", "telemetry", "intra")
 
 
 @contextlib.contextmanager
-def copied(profile: Profile, path: Path, meta: Meta) -> Iterator[Profile]:
-    """A new profile at `path` with the tables of another, recorded and derived, and with `meta`; it is removed if the block fails."""
+def copied(profile: Profile, path: Path, meta: Meta) -> Iterator[None]:
+    """Makes a profile at `path` with the tables of another, recorded and derived, and with `meta`; removes it if the block fails."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
         new = Folder.new(path)
     except FileExistsError:
         raise AiflameError(f"{path} exists: choose another name with -o") from None
@@ -35,9 +33,7 @@ def copied(profile: Profile, path: Path, meta: Meta) -> Iterator[Profile]:
                 _copy(profile.folder.folder(name), new.make_folder(name))
         profile.copy_tables(new.make_folder(TABLES))
         meta.write(new)
-        index = Index.read(new.folder(TABLES))
-        assert index is not None
-        yield Profile(new, meta, [SealedTables(new.folder(TABLES).held(), index)], new)
+        yield
         new.sync_tree()
     except BaseException as error:
         with contextlib.suppress(OSError, AiflameError):

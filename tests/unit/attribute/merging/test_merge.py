@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +53,7 @@ def story(steps: int, *, slower: float = 1.0, more: str = "", layers: tuple[str,
         if more:
             made.layer_work(at, at, at + 50, "model", "model/head", name=more)
             made.count(0.5)
-        made.during("optimizer", 1000.0 * (number + 1) + 990, 1000.0 * (number + 1) + 995)
+        made.during("optimizer", 1000.0 * (number + 1) + 980, 1000.0 * (number + 1) + 985)
     return made
 
 
@@ -80,8 +81,6 @@ def total(profile: Profile, *metrics: str) -> int:
 
 
 def by_kernel_and_layer(profile: Profile, metric: str = "dram-bytes") -> dict[tuple[str, str], int]:
-    rows = profile_analysis(Analysis(profile)).sites.select("short", "layer")
-    del rows
     values = counts(Analysis(profile)).values
     kernels = [row["name"] for row in _kernels(profile)]
     found: dict[tuple[str, str], int] = {}
@@ -149,7 +148,7 @@ def test_counts_of_no_kernel_here_stand_in_a_frame_of_their_own(tmp_path: Path) 
     counted = counters(tmp_path, made, gpu_counters=[*made.tables["gpu_counters"], *idle])
     profile, run = merged(tmp_path, stalls(tmp_path, story(8)), counted)
     whole = tree(profile, "dram-bytes")
-    frames = dict(zip(whole.names(), whole.values["dram-bytes"].tolist(), strict=True))
+    frames = dict(zip(whole.frames["name"].gather(whole.frame), whole.values["dram-bytes"].tolist(), strict=True))
     assert frames[NOT_OURS] == 1_000_000
     assert frames[ELSEWHERE] == pytest.approx(8 * 0.5 * BANDWIDTH * 50e-6, rel=1e-6)
     assert run.alone == 8
@@ -163,7 +162,7 @@ def test_a_kernel_that_did_not_run_there_has_no_counts_and_no_limit(tmp_path: Pa
     assert run.matched["none"] == 8
     assert run.unmatched_time == pytest.approx(50 / 650)
     rows = {row["short"]: row for row in limits_of(profile_analysis(Analysis(profile)), ["short"]).iter_rows(named=True)}
-    assert (rows["other"]["counted"], rows["other"]["took"]) == (0, 8 * 50 * US)
+    assert (rows["other"]["counted"], rows["other"]["took"]) == (0, rows["other"]["launches"] * 50 * US)
     assert rows["copying"]["counted"] == rows["copying"]["took"]
     assert "8 have none, 8% of GPU time" in profile.notes()[0]
     used = utilization(profile_analysis(Analysis(profile)))
@@ -188,7 +187,7 @@ def test_launches_that_were_not_counted_have_no_part_in_the_mean(tmp_path: Path)
     whole = counters(tmp_path / "whole", story(8))
     profile, run = merged(tmp_path, stalls(tmp_path, story(8)), counters(tmp_path, made, gpu_counters=late))
     assert by_kernel_and_layer(profile) == pytest.approx(by_kernel_and_layer(whole), rel=1e-6)
-    assert run.alone == 0 or run.matched["place"] == 32
+    assert (run.matched["place"], run.alone, run.scale) == (32, 0, 2)
 
 
 def test_launches_of_one_place_share_equally_whatever_they_took(tmp_path: Path) -> None:
@@ -204,7 +203,7 @@ def test_readers_of_the_report_have_the_tree_s_sums(tmp_path: Path) -> None:
     facts = device_sites(profile)
     for metric in (*METRICS, "could-win"):
         assert facts.leaves[metric].sum() == tree(profile, metric).total(metric)
-    totals = {one.name: one.total for one in summarize(profile).totals}
+    totals = {one.name: one.total for one in summarize(profile, profile.meta).metrics}
     assert totals["dram-bytes"] == tree(profile, "dram-bytes").total("dram-bytes")
 
 
@@ -317,22 +316,35 @@ def test_a_damaged_table_is_an_error_or_loses_nothing(tmp_path: Path) -> None:
     assert tree(profile, "dram-bytes").total("dram-bytes") > 0
 
 
-def test_the_command(tmp_path: Path) -> None:
+def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "160")
+    monkeypatch.chdir(tmp_path)
     sampled, counted = stalls(tmp_path, story(8)), counters(tmp_path, story(8))
-    done = run_aiflame("merge", counted.path, sampled.path)
-    assert "32 of 32 kernels and copies have counts (32 by kernel, layer, phase and place in the step)" in done.stdout
-    merged_path = sampled.path.with_name("p-merged.aiflame")
-    assert f"-> {merged_path}; next: aiflame top {merged_path}" in done.stdout
-    listed = run_aiflame("top", merged_path, env={"COLUMNS": "160"}).stdout
-    assert "memory" in listed
+    done = run_aiflame("merge", str(counted.path), str(sampled.path))
+    assert "32 of 32 kernels and copies have counts (32 by kernel, layer, phase and place in the step)" in done.out
+    output = "p-merged.aiflame"
+    assert f"-> {output}; next: aiflame top {output}" in done.out
+    listed = run_aiflame("top", output).out
+    assert "% limit" in listed
     assert "counted in another run" in listed
-    stalled = run_aiflame("top", merged_path, "--metric", "gpu-stalls", "--by", "stall").stdout
-    assert "long_scoreboard" in stalled or "Long scoreboard" in stalled or "memory" in stalled
-    assert aiflame.open(merged_path).meta.command == ("python", "train.py")
+    assert "long_scoreboard" in run_aiflame("top", output, "--by", "stall").out
+    assert aiflame.open(output).meta.command == ("python", "train.py")
+
+
+def test_the_command_says_it_in_json(tmp_path: Path) -> None:
+    sampled, counted = stalls(tmp_path, story(8)), counters(tmp_path, story(4))
+    said = json.loads(run_aiflame("merge", str(counted.path), str(sampled.path), "-o", str(tmp_path / "m.aiflame"), "--json").out)
+    assert (said["schema"], said["profile"]) == ("aiflame.merge/1", str(tmp_path / "m.aiflame"))
+    assert (said["another_run"]["steps"], said["another_run"]["matched"]["place"]) == (4, 32)
 
 
 def test_the_command_refuses_what_is_no_profile(tmp_path: Path) -> None:
-    sampled = stalls(tmp_path, story(4))
+    sampled = str(stalls(tmp_path, story(4)).path)
     (tmp_path / "text").write_text("text")
-    assert "is not a profile" in run_aiflame("merge", sampled.path, tmp_path / "text", status=1).stderr
-    assert "merge needs two profiles: aiflame merge A B" in run_aiflame("merge", sampled.path, status=2).stderr
+    for arguments, status, why in (
+        ((sampled, str(tmp_path / "text")), 1, "is not a profile"),
+        ((sampled,), 2, "merge needs two profiles: aiflame merge A B"),
+    ):
+        refused = run_aiflame("merge", *arguments)
+        assert refused.status == status
+        assert why in refused.err

@@ -82,7 +82,7 @@ class Limits {
     }
     const swatches = CLASSES.map((text, number) => element("li", {}, element(`i.swatch.reach-${number}`), text));
     const some = used.counted < 0.95 ? ` (by the ${percent(used.counted, 1)} of kernels' time with counters)` : "";
-    const rates = `tensor cores worked at ${percent(used.tensor, 1)} of their rate, memory at ${percent(used.memory, 1)} of its bandwidth${some}.`;
+    const rates = `tensor cores worked at ${percent(used.tensor, 1)} of their rate, memory at ${percent(used.memory, 1)} of its bandwidth${some}${used.another_run ? ", counted in another run" : ""}.`;
     const least = ` At their limits, these kernels would take ${percent(used.limit, 1)} of the time.`;
     const legend = element("div.limit-legend", {}, element("span.soft.fine", {}, "of the limit:"), element("ul.legend", {}, ...swatches));
     this.body.replaceChildren(
