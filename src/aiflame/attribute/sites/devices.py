@@ -22,7 +22,7 @@ from aiflame.attribute.devices.work import Work, work_with
 from aiflame.attribute.energy.gpu_energy import IDLE_ENERGY, Energy, energy
 from aiflame.attribute.forest import Forest, TreeBuilder
 from aiflame.attribute.groupings import ALONE, UNLAUNCHED
-from aiflame.attribute.limits.kernels import could_win
+from aiflame.attribute.limits.kernels import could_win, of_sites
 from aiflame.attribute.meaning.context import BRINGS, CONTEXT, Meaning, of_devices
 from aiflame.attribute.meaning.fewer_regions import fewer_regions
 from aiflame.attribute.meaning.fused_split import SplitOverOps, split_over_ops
@@ -40,6 +40,9 @@ from aiflame.profile.tables.interface import Tables
 
 BY = Prefix(("phase", "layer", "op", "region"), code=True)
 MOMENTS_OF = {name: (row.moments or row.metric).name for name, row in METRIC_ROWS.items() if row.on_devices}
+LIMITS = ("limits-counted", "limits-limit", "limits-by_memory")
+"""Columns of leaves beside those of metrics, as OF_LIMITS of trees: the time of kernels whose limit is known, that at the limit, and the
+part of it that the memory limits. By them the report colours frames."""
 _ITEM = ["name", "device", "kind", "readable", "detailed"]
 _LONE = ["process", "why", "device", "function"]
 
@@ -67,12 +70,15 @@ def device_sites(profile: Tables) -> SiteTable:
     resting = idle_times(gpu_work, profile.table("processes"))
     energies = energy(profile, gpu_work) if ENERGY.name in there else None
     counted = dict(counted_of_sites(profile, gpu_work, *(name for name in there if name in COUNTED)))
+    limits: dict[str, Ints] = {}
     if COULD_WIN.name in there:
         counted[COULD_WIN.name] = could_win(profile, gpu_work)
+        known = of_sites(profile, gpu_work)
+        limits = {name: known[name.removeprefix("limits-")] for name in LIMITS}
     lone, lone_values = _lone(profile, resting, sampled, energies, counted)
 
     forests, sites = _sites(profile, parts, gpu_work.sites, lone)
-    values = [parts.whole(gpu_work.sites, energies, counted)]
+    values = [parts.whole(gpu_work.sites, energies, counted, limits)]
     for name, of in sampled.items():
         placed = parts.placed(of, of_points[name], name)
         if name == GPU_STALLS.name:
@@ -82,7 +88,7 @@ def device_sites(profile: Tables) -> SiteTable:
     for name, rows in lone_values.items():
         point = np.append(of_points[name], 0)[_ints(rows, "point")] if name in of_points else np.zeros(len(rows), dtype=np.int64)
         values.append(pl.DataFrame({"site": len(parts.sites) + _ints(rows, "lone"), INSIDE: point, name: rows["value"]}))
-    blank = pl.DataFrame(schema=dict.fromkeys(("site", INSIDE, *there, LAUNCHES.name), pl.Int64))
+    blank = pl.DataFrame(schema=dict.fromkeys(("site", INSIDE, *there, *limits, LAUNCHES.name), pl.Int64))
     leaves = pl.concat([blank, *(rows.cast(pl.Int64) for rows in values)], how="diagonal").select(blank.columns).fill_null(0)
 
     when = device_times(profile, gpu_work, meaning.steps, sampled.get(GPU_STALLS.name), lone, resting)
@@ -161,7 +167,9 @@ class _Parts:
             divided, part, divided.rows[first].with_columns(group=pl.Series(group), weight=pl.Series(weight), took=pl.Series(took))
         )
 
-    def whole(self, sites: pl.DataFrame, energies: Energy | None, counted: Mapping[str, Counted]) -> pl.DataFrame:
+    def whole(
+        self, sites: pl.DataFrame, energies: Energy | None, counted: Mapping[str, Counted], limits: Mapping[str, Ints]
+    ) -> pl.DataFrame:
         """The values of whole kernels and copies by site. A launch counts once, at the first part of its site."""
         _, first = np.unique(self.sites["group"].to_numpy(), return_index=True)
         launches = np.zeros(len(self.sites), dtype=np.int64)
@@ -170,6 +178,7 @@ class _Parts:
         if energies is not None:
             columns[ENERGY.name] = self._divided(energies.sites)
         columns |= {name: self._divided(of.sites) for name, of in counted.items()}
+        columns |= {name: self._divided(of) for name, of in limits.items()}
         return pl.DataFrame({"site": np.arange(len(self.sites)), INSIDE: 0, **columns})
 
     def _divided(self, of_sites: Ints) -> Ints:
@@ -193,7 +202,7 @@ class _Parts:
         sampled = np.zeros(len(self.sites), dtype=np.bool_)
         sampled[site] = True
         inner, outer = placed.select("site", INSIDE), whole
-        for name in (GPU_TIME.name, ENERGY.name, COULD_WIN.name, *COUNTED):
+        for name in (GPU_TIME.name, ENERGY.name, COULD_WIN.name, *COUNTED, *LIMITS):
             if name in whole.columns:
                 took = _ints(whole, name)
                 inner = inner.with_columns(pl.Series(name, scaled(site, stalls, took[site])))

@@ -1,11 +1,12 @@
 // Kernels, layers and ops against the limits of their device.
 
+import { CLASSES, classOf } from "../../../flame/limits.js";
 import { amount, clip, percent } from "../../../text.js";
 import { exactly } from "../../shared/frame_choices.js";
 import { element, wide } from "../ui/dom.js";
 import { leadOf } from "../ui/leads.js";
 import { draw } from "./chart.js";
-import { bytesPerSecond, CLASSES, classOf, factsOf, operations, reached } from "./words.js";
+import { bytesPerSecond, factsOf, operations, reached } from "./words.js";
 
 const KINDS = { kernels: "Kernels", layers: "Layers", ops: "Ops" };
 const MOST_LISTED = 15;
