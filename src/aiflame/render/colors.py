@@ -104,9 +104,11 @@ def limit_fills(theme: str) -> list[str]:
     return [oklch(*tone) for tone in (*tones, unknown)]
 
 
-def palette_css(theme: str, kinds: Iterable[int] | None) -> str:
-    """The rules that fill frames of some kinds; None: frames of a differential graph."""
-    if kinds is None:
+def palette_css(theme: str, kinds: Iterable[int] | None, *, limits: bool = False) -> str:
+    """The rules that fill frames of some kinds; None: frames of a differential graph. `limits`: by their share of the limit instead."""
+    if limits:
+        rules = [f".s{place}{{fill:{color}}}" for place, color in enumerate(limit_fills(theme))]
+    elif kinds is None:
         reach = len(DIFF_STEPS)
         rules = [f".s{step + reach}{{fill:{diff_fill(step, theme)}}}" for step in range(-reach, reach + 1)]
     else:

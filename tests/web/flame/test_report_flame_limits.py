@@ -82,9 +82,9 @@ def test_colours_are_chosen_in_the_menu_and_with_a_key(flame: Flames, counted: B
     assert opened.bar(NORM)["color"] == usual
 
 
-@pytest.mark.parametrize("state", ["&inverted=1", "&sandwich=kind:GPU kernel", "&by=step", "&detail=line"])
+@pytest.mark.parametrize("state", ["&inverted=1", "&sandwich=mlp", "&by=step", "&detail=line"])
 def test_graphs_that_are_made_otherwise_keep_the_colours(flame: Flames, counted: Blocks, state: str) -> None:
-    opened = flame(counted, BY_LAYER.replace("by=layer", "by=code") + state)
+    opened = flame(counted, BY_LAYER + state)
     assert opened.bar(GEMM)["color"] == LIGHT[3]
     assert {bar["color"] for bar in opened.bars()} <= set(LIGHT)
 

@@ -111,6 +111,15 @@ def test_the_facts_of_a_report_have_the_tree_s_sums(tmp_path: Path) -> None:
     assert facts_makers(recorded)["device"]()
 
 
+def test_leaves_of_a_report_have_the_limits_of_the_tree(tmp_path: Path) -> None:
+    recorded = training(tmp_path)
+    facts, whole = device_sites(recorded), tree(recorded, "gpu-time")
+    for name in ("limits-counted", "limits-limit", "limits-by_memory"):
+        assert facts.leaves[name].sum() == whole.total(name)
+    assert 0 < whole.total("limits-limit") < whole.total("limits-counted")
+    assert "limits-counted" not in device_sites(profile(tmp_path / "plain", **ran(*TWO))).leaves.columns
+
+
 def test_a_report_without_kernels_has_no_devices(tmp_path: Path) -> None:
     assert "device" not in facts_makers(profile(tmp_path, gpu_counters=stretches([], {IDLE: 3.0}, 5 * MS)))
 
