@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from argparse import Namespace
 
-from aiflame.attribute.metrics import OF_GPU
+from aiflame.attribute.metrics import on_devices
 from aiflame.attribute.transforms.difference import diff
 from aiflame.attribute.transforms.invert import inverted_for_reading
 from aiflame.attribute.transforms.recursion import merge_recursion
@@ -98,7 +98,7 @@ def run(options: Namespace) -> None:
     say(options.output)
     if shown.scoped is not None:
         say(shown.scoped.line.with_switch(), err=True)
-        if shown.steps and shown.metric in OF_GPU and not options.no_idle and shown.scoped.line.idle_text:
+        if shown.steps and on_devices(shown.metric) and not options.no_idle and shown.scoped.line.idle_text:
             say(shown.scoped.line.idle_text, err=True)
     if note := idle_note(shown.tree, shown.metric):
         say(note, err=True)

@@ -24,9 +24,10 @@ from aiflame.profile.tables.interface import OpenedProfile
 pytestmark = needs_fakes
 
 
-def run(path: Path, gpu_sampling: int, gpu_counters: int) -> OpenedProfile:
+def run(path: Path, gpu_sampling: int, gpu_counters: int, names: str = "") -> OpenedProfile:
     command: list[str | Path] = [sys.executable, PROGRAM, "steady", "1"]
-    outcome = recorded(command, path, gpu_sampling=gpu_sampling, gpu_counters=gpu_counters, env=around())
+    env = {**around(), **({"AIFLAME_GPU_COUNTERS": names} if names else {})}
+    outcome = recorded(command, path, gpu_sampling=gpu_sampling, gpu_counters=gpu_counters, env=env)
     assert outcome.status == 0, outcome.stderr
     return aiflame.open(path).store
 
@@ -44,3 +45,14 @@ def test_two_recordings_become_one(tmp_path: Path) -> None:
     there = counters.table("kernels").select(pl.col("end_ns").cast(pl.Int64) - pl.col("start_ns").cast(pl.Int64)).to_series()
     of_kernels = without_idle(tree(merged, "dram-bytes")).total("dram-bytes")
     assert of_kernels / launches == pytest.approx(4 * there.mean(), rel=0.05), "bytes of a launch there, for each launch here"
+
+
+def test_the_users_own_counters_are_divided_over_kernels(tmp_path: Path) -> None:
+    """The fake executes 5 instructions where it reads 3 bytes."""
+    name = "smsp__inst_executed.sum"
+    counted = run(tmp_path / "own.aiflame", GpuSampling.OFF, GpuCounters.ON, f"{name},dram__bytes_read.sum")
+    assert {name, "dram__bytes_read.sum"} <= set(metrics(counted))
+    sums = {one: without_idle(tree(counted, one)).total(one) for one in (name, "dram__bytes_read.sum")}
+    assert sums[name] * 3 == pytest.approx(sums["dram__bytes_read.sum"] * 5, rel=1e-3)
+    took = counted.table("kernels").select((pl.col("end_ns").cast(pl.Int64) - pl.col("start_ns").cast(pl.Int64)).sum()).item()
+    assert 0 < sums["dram__bytes_read.sum"] <= 3.05 * took

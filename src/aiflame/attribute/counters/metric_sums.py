@@ -11,7 +11,7 @@ import polars as pl
 from aiflame.attribute.arrays.types import Ints
 from aiflame.attribute.counters.another_run import has_another_run
 from aiflame.attribute.counters.counted import Counts, counts_of_sites
-from aiflame.attribute.counters.names import COUNTED
+from aiflame.attribute.counters.names import counters_of
 from aiflame.attribute.devices.work import Work
 from aiflame.profile.tables.interface import Tables
 
@@ -39,13 +39,13 @@ class Counted:
 
 def counted_of_sites(profile: Tables, gpu_work: Work, *metrics: str) -> Mapping[str, Counted]:
     """For each of these metrics of trees."""
-    counts = counts_of_sites(profile, gpu_work, [counter for metric in metrics for counter in COUNTED[metric]])
+    counts = counts_of_sites(profile, gpu_work, [counter for metric in metrics for counter in counters_of(metric)])
     another = has_another_run(profile)
     return {metric: replace(_sum(counts, metric, len(gpu_work.sites)), another_run=another) for metric in metrics}
 
 
 def _sum(counts: Counts, metric: str, sites: int) -> Counted:
-    there = [counter for counter in COUNTED[metric] if counter in counts.values]
+    there = [counter for counter in counters_of(metric) if counter in counts.values]
     value, estimated = (
         sum((of[counter] for counter in there), np.zeros(sites, dtype=np.int64)) for of in (counts.values, counts.estimated)
     )

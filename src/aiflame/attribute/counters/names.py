@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
+from aiflame.attribute.metrics import is_own_counter
 from aiflame.attribute.tree import DRAM_BYTES, L2_BYTES, NVLINK_BYTES, PCIE_BYTES, SM_ACTIVITY, TENSOR
 
 DRAM = ("dram-read-bytes", "dram-write-bytes")
@@ -33,3 +34,12 @@ COUNTED: Mapping[str, Collection[str]] = {
     SM_ACTIVITY.name: (AS_TIME[ACTIVE_CYCLES],),
 }
 """For each metric of trees the counters whose sum it is."""
+
+
+def counters_of(metric: str) -> Collection[str]:
+    """The counters whose sum a metric of trees is; a user's own is one itself."""
+    return COUNTED.get(metric, (metric,))
+
+
+def is_counted(metric: str) -> bool:
+    return metric in COUNTED or is_own_counter(metric)

@@ -16,7 +16,7 @@ from aiflame.attribute.analysis import Analysis
 from aiflame.attribute.arrays.apportion import scaled
 from aiflame.attribute.arrays.types import Ints
 from aiflame.attribute.counters.metric_sums import counted_of_sites
-from aiflame.attribute.counters.names import COUNTED
+from aiflame.attribute.counters.names import is_counted
 from aiflame.attribute.devices.idle import IDLE, idle
 from aiflame.attribute.devices.places import NO_LAUNCH_FRAME, add_inside, family_nodes, item_nodes, launched_at, stand_alone
 from aiflame.attribute.devices.samples import DRIVER, Samples, elsewhere, samples
@@ -104,7 +104,7 @@ def _whole_tree(plan: _Plan, metric: Metric, measured: Ints, resting: pl.DataFra
         metric = replace(metric, label=metric.label + DIVIDED) if len(lines) else metric
         inner, inner_value = np.concatenate([inner, lines]), np.concatenate([inner_value, by_samples])
     idle_nodes = stand_alone(builder, plan.trie, resting, dict.fromkeys(resting["name"].unique(), Kind.GPU_IDLE))
-    if resting["value"].sum() and metric.name not in COUNTED:
+    if resting["value"].sum() and not is_counted(metric.name):
         metric = replace(metric, label=metric.label + WITH_IDLE)
     values = np.concatenate([value, inner_value, resting["value"].to_numpy()])
     counts = gpu_work.sites["launches"].to_numpy()
