@@ -1,19 +1,13 @@
 // How near the kernels below a frame come to the limit of their device: its colour, and its words.
 
+import { CLASSES, classOf } from "../limit_classes.js";
 import { amount, percent } from "../text.js";
 
 /** @typedef {import("./model.js").Model} Model */
 
-/** Shares of the limit, from far to near. */
-export const CLASSES = ["below 20%", "20 to 40%", "40 to 60%", "60 to 80%", "80% or more"];
 /** The classes, and frames that have no kernel with a known limit. */
 export const GROUPS = [...CLASSES, "no limit known"];
 const NEARLY_ALL = 0.95;
-
-/** The class of a share of the limit: a place in CLASSES. */
-export function classOf(/** @type {number} */ share) {
-  return Math.min(CLASSES.length - 1, Math.floor(share * CLASSES.length));
-}
 
 /**
  * The group of a frame: a place in GROUPS.

@@ -1,6 +1,6 @@
 // Kernels, layers and ops against the limits of their device.
 
-import { CLASSES, classOf } from "../../../flame/limits.js";
+import { CLASSES, classOf } from "../../../limit_classes.js";
 import { amount, clip, percent } from "../../../text.js";
 import { exactly } from "../../shared/frame_choices.js";
 import { element, wide } from "../ui/dom.js";
