@@ -109,7 +109,7 @@ class ViewMenu {
       this.#choice("dir", "Direction", [["up", "flame: callees above"], ["down", "icicle: callees below"]]),
       this.#choice("order", "Order of siblings", [["name", "by name"], ["width", "by width"], ["time", "by first time"]]),
       this.#choice("detail", "Detail", [["function", "functions"], ["line", "lines"], ["instruction", "instructions"]]),
-      this.#choice("color", "Colours", [["", "by kind"], ["limit", "by % of the device's limit"]]),
+      this.#choice("color", "Colours", [["", "by kind"], ["limit", "by % of the device's limit (k)"]]),
       element(
         "fieldset", {},
         this.#switch("mine", "1", "My code only: packages folded (p)"),
