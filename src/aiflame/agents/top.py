@@ -12,7 +12,7 @@ from aiflame.analyze.overview.scoped_tree import scoped_tree
 from aiflame.analyze.top import top
 from aiflame.api import Profile
 from aiflame.attribute.groupings import CODE, LISTS
-from aiflame.attribute.metrics import CALL_LINE, METRICS, OF_GPU
+from aiflame.attribute.metrics import CALL_LINE, METRICS, is_own_counter, on_devices
 from aiflame.attribute.transforms.filters import focus
 from aiflame.attribute.transforms.noise import hide_interpreter_noise
 from aiflame.attribute.tree import GPU_STALLS, Kind
@@ -30,7 +30,7 @@ def top_answer(profile: Profile, by: str, metric: str, only: str, rows: int, *, 
         raise AiflameError(f"cannot list by {quoted(by, 40)}: use {', '.join(LISTS)}")
     metric = metric or (GPU_STALLS.name if by == "stall" else default_metric(profile.store))
     there = metrics(profile.store)
-    if metric in METRICS and metric not in there:
+    if (metric in METRICS or is_own_counter(metric)) and metric not in there:
         return Answer(TOP, {"nothing": _nothing(profile, metric, there)})
     grouping = by if by and LISTS[by].grouped else CODE
     scoped = scoped_tree(profile.store, metric, grouping, _DETAIL.get(by, "function"), whole_run=whole_run)
@@ -44,7 +44,7 @@ def top_answer(profile: Profile, by: str, metric: str, only: str, rows: int, *, 
             raise AiflameError(
                 f"no frame matches {quoted(only, 60)}, so there are no samples in it: try a shorter expression, or top without it"
             )
-    of_kernels = metric in OF_GPU and not set(tree.kinds().tolist()).isdisjoint((Kind.GPU_KERNEL, Kind.GPU_COPY))
+    of_kernels = on_devices(metric) and not set(tree.kinds().tolist()).isdisjoint((Kind.GPU_KERNEL, Kind.GPU_COPY))
     by = by or ("kernel" if of_kernels else "function")
     if not tree.total(metric):
         return Answer(TOP, {"scope": scoped.line.text, "nothing": f"no {tree.metric(metric).label} in this scope: call top with whole_run"})

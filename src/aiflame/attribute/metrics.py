@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
@@ -79,3 +80,21 @@ SAMPLED = tuple(name for name, row in METRIC_ROWS.items() if row.compared is Com
 """Metrics that count samples of warps."""
 COMPARED = tuple(sorted((name for name, row in METRIC_ROWS.items() if row.compared), key=lambda name: name in CLOCK))
 """Metrics by which two runs can be compared step by step; metrics of devices first."""
+_OWN = re.compile(r"[A-Za-z][\w.]{0,99}__\w{1,99}\.(sum|avg|max)", re.ASCII)
+
+
+def is_own_counter(name: str) -> bool:
+    """Whether it is the vendor's name of a counter that a user may have asked for (`--gpu-counters NAMES`): `smsp__inst_executed.sum`."""
+    return _OWN.fullmatch(name) is not None
+
+
+def metric_row(name: str) -> MetricRow:
+    """A metric's row; that of a user's own counter is made here."""
+    if is_own_counter(name):
+        return MetricRow(Metric(name, "counts", name), f"record with --gpu-counters {name}", moments=GPU_TIME)
+    return METRIC_ROWS[name]
+
+
+def on_devices(name: str) -> bool:
+    """Whether its values lie in kernels and copies."""
+    return name in OF_GPU or is_own_counter(name)

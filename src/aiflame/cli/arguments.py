@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from aiflame.attribute.groupings import OF_TREES
-from aiflame.attribute.metrics import DETAILS, METRICS
+from aiflame.attribute.metrics import DETAILS, METRICS, is_own_counter
 from aiflame.cli.parser import Parser, number
 
 
@@ -19,7 +19,12 @@ def add_output(parser: Parser, default: str, file: str) -> None:
 
 def add_metric(parser: Parser) -> None:
     parser.add_choice(
-        "--metric", choices=METRICS, metavar="METRIC", help=f"{', '.join(METRICS)} (default: gpu-time where kernels ran, else cpu-time)"
+        "--metric",
+        choices=METRICS,
+        metavar="METRIC",
+        help=f"{', '.join(METRICS)}, or the name of a counter that was recorded with --gpu-counters NAMES"
+        " (default: gpu-time where kernels ran, else cpu-time)",
+        also=is_own_counter,
     )
 
 

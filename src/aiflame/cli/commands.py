@@ -12,7 +12,25 @@ from aiflame.errors import AiflameError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from aiflame.cli.command import Command
+    from argparse import Namespace
+    from typing import Protocol
+
+    class Command(Protocol):
+        """A module of this folder with the command's name."""
+
+        @property
+        def DESCRIPTION(self) -> str:
+            """The question that the command answers, at the top of its help."""
+
+        @property
+        def EXAMPLES(self) -> tuple[str, ...]:
+            """Command lines, at the end of its help."""
+
+        def add_arguments(self, parser: Parser) -> None: ...
+
+        def run(self, options: Namespace) -> int | None:
+            """The exit status; None: 0."""
+
 
 DESCRIPTION = "AI flame graphs for everyone: where did the time go, and why?"
 GROUPS: Mapping[str, Mapping[str, str]] = {
@@ -20,6 +38,7 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
         "record": "record a program and all its child processes",
         "demo": "record a small bundled workload and show where its time went",
         "doctor": "check what can be recorded on this machine, and how to enable more",
+        "merge": "merge GPU stalls and GPU counters of two recordings into one",
     },
     "read a profile": {
         "open": "show the report in the browser",

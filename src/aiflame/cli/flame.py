@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from argparse import Namespace
 
-from aiflame.attribute.metrics import OF_GPU
+from aiflame.attribute.metrics import on_devices
 from aiflame.attribute.transforms.difference import diff
 from aiflame.attribute.transforms.invert import inverted_for_reading
 from aiflame.attribute.transforms.recursion import merge_recursion
+from aiflame.attribute.tree import OF_LIMITS
 from aiflame.cli.arguments import (
     add_base_ranks,
     add_baseline,
@@ -35,6 +36,7 @@ EXAMPLES = (
     "aiflame flame --metric gpu-stalls --inverted  # by stall reason",
     "aiflame flame --whole-run  # with start-up, warm-up, the end, and idle GPUs",
 )
+KIND, LIMIT = COLORS = ("kind", "limit")
 
 
 def add_arguments(parser: Parser) -> None:
@@ -44,6 +46,9 @@ def add_arguments(parser: Parser) -> None:
     add_grouping(parser)
     add_detail(parser)
     add_baseline(parser)
+    parser.add_choice(
+        "--color", choices=COLORS, metavar="COLORS", help=f"{', '.join(COLORS)}: by the share of the device's limit (default: {KIND})"
+    )
     parser.add_argument("--inverted", action="store_true", help="begin with the leaves, to see the callers of expensive functions")
     parser.add_argument("--icicle", action="store_true", help="draw the callers at the top, their callees below")
     parser.add_argument("--merge-recursion", action="store_true", help="fold functions that call themselves")
@@ -59,6 +64,10 @@ def run(options: Namespace) -> None:
     shown = _of_scope(options)
     tree, subtitle = shown.tree, shown.title
     compared = options.baseline is not None
+    by_limit = options.color == LIMIT
+    if by_limit and (compared or OF_LIMITS[0] not in tree.metrics):
+        why = "two profiles are compared" if compared else f"{shown.of} has no limits of {shown.label}"
+        raise AiflameError(f"frames cannot be coloured by their limits: {why} (docs/limits.md says which have some)")
     if compared:
         base = Namespace(**{**vars(options), "profile": options.baseline, "metric": shown.metric, "ranks": options.base_ranks})
         before = _of_scope(base)
@@ -75,7 +84,8 @@ def run(options: Namespace) -> None:
         if compared:
             svg.write_diff(tree, options.output, title=options.title, subtitle=subtitle, inverted=hanging)
         else:
-            svg.write(tree, shown.metric, options.output, title=options.title, subtitle=subtitle, inverted=hanging)
+            write = svg.write_limits if by_limit else svg.write
+            write(tree, shown.metric, options.output, title=options.title, subtitle=subtitle, inverted=hanging)
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         raise AiflameError(f"cannot write {options.output}: {reason}: choose another place with -o") from None
@@ -88,7 +98,7 @@ def run(options: Namespace) -> None:
     say(options.output)
     if shown.scoped is not None:
         say(shown.scoped.line.with_switch(), err=True)
-        if shown.steps and shown.metric in OF_GPU and not options.no_idle and shown.scoped.line.idle_text:
+        if shown.steps and on_devices(shown.metric) and not options.no_idle and shown.scoped.line.idle_text:
             say(shown.scoped.line.idle_text, err=True)
     if note := idle_note(shown.tree, shown.metric):
         say(note, err=True)

@@ -40,9 +40,18 @@ class Parser(argparse.ArgumentParser):
         self._get_optional_actions()[0].help = "show this help"
         self.examples = examples
 
-    def add_choice(self, *flags: str, choices: Iterable[str], metavar: str, help: str, default: str | None = None) -> None:
-        """An option with a choice of values. The error for another value names the nearest of them."""
-        values = tuple(choices)
+    def add_choice(
+        self,
+        *flags: str,
+        choices: Iterable[str],
+        metavar: str,
+        help: str,
+        default: str | None = None,
+        also: Callable[[str], bool] = lambda text: False,
+    ) -> None:
+        """An option that takes one of these values, and such as `also` accepts. The error of another value names the nearest of them."""
+        values = _Values(choices)
+        values.also = also
         self.add_argument(*flags, type=_one_of(values), choices=values, metavar=metavar, help=help, default=default)
 
     def parse(self, arguments: Sequence[str]) -> argparse.Namespace:
@@ -98,6 +107,15 @@ def meant(names: Sequence[str]) -> str:
     """`did you mean --wall?`"""
     *others, last = names
     return f"did you mean {', '.join(others)} or {last}?" if others else f"did you mean {last}?"
+
+
+class _Values(tuple[str, ...]):
+    """Values of an option, of which some have no list."""
+
+    also: Callable[[str], bool]
+
+    def __contains__(self, text: object) -> bool:
+        return super().__contains__(text) or (isinstance(text, str) and self.also(text))
 
 
 def _one_of(values: Sequence[str]) -> Callable[[str], str]:

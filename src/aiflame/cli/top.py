@@ -15,7 +15,7 @@ from aiflame.analyze.phases import over_steps, phase_times
 from aiflame.analyze.step_times import Steps, over_all, step_times
 from aiflame.analyze.top import to_json, top
 from aiflame.attribute.groupings import CODE, LISTS
-from aiflame.attribute.metrics import CALL_LINE, CLOCK, OF_GPU
+from aiflame.attribute.metrics import CALL_LINE, CLOCK, on_devices
 from aiflame.attribute.tree import GPU_STALLS, GPU_TIME, Kind
 from aiflame.cli.arguments import add_json, add_metric, add_profile, add_ranks, add_rows, add_selection, add_whole_run
 from aiflame.cli.parser import Parser
@@ -56,7 +56,7 @@ def run(options: Namespace) -> None:
     options.detail = _DETAIL.get(by, "function")
     options.metric = options.metric or (GPU_STALLS.name if by == "stall" else "")
     shown = scoped_view(options, by if by in LISTS and LISTS[by].grouped else CODE)
-    of_kernels = shown.metric in OF_GPU and not set(shown.tree.kinds().tolist()).isdisjoint((Kind.GPU_KERNEL, Kind.GPU_COPY))
+    of_kernels = on_devices(shown.metric) and not set(shown.tree.kinds().tolist()).isdisjoint((Kind.GPU_KERNEL, Kind.GPU_COPY))
     question = by or ("kernel" if of_kernels else "function")
     by_clock = _by_clock(shown) if question == "step" else None
     empty = _empty(shown, question, by_clock)
@@ -73,7 +73,7 @@ def run(options: Namespace) -> None:
         unit = shown.tree.metric(shown.metric).unit
         beside = [] if options.no_idle else [f"{name}: {amount(value, unit)}" for name, value in shown.scoped.idle]
         beside += [used.text] if used is not None else []
-        print_scope(shown.scoped.line, by_clock, idle=shown.metric in OF_GPU and not options.no_idle, beside=beside, empty=empty)
+        print_scope(shown.scoped.line, by_clock, idle=on_devices(shown.metric) and not options.no_idle, beside=beside, empty=empty)
     if empty:
         return
     if steps is not None:
@@ -82,8 +82,8 @@ def run(options: Namespace) -> None:
 
 
 def _with_activity(answer: pl.DataFrame, shown: View, question: str, *, alike: bool) -> pl.DataFrame:
-    """The rows with columns of hardware counters, if these were recorded."""
-    if shown.scoped is None or shown.metric not in OF_GPU or shown.scoped.analysis.activity is None:
+    """The rows with columns of hardware counters, where there are some."""
+    if shown.scoped is None or not on_devices(shown.metric) or shown.scoped.analysis.activity is None:
         return answer
     analysis = shown.scoped.analysis
     return with_activity(answer, question, analysis.sites, analysis.scoped_shared, shown.scoped.analysis.activity, alike=alike)

@@ -19,6 +19,12 @@ DIFF_STEPS = (0.01, 0.05, 0.1, 0.25, 0.5, 0.95)
 """A change below the first step has no colour; each further step is one shade deeper."""
 
 
+LIMIT_TONES = ((0.70, 0.175, 42.0), (0.79, 0.130, 62.0), (0.90, 0.085, 98.0), (0.81, 0.085, 240.0), (0.69, 0.140, 252.0))
+"""OKLCH of the classes of a share of a limit, from below 20% to 80% or more: orange to blue over a pale yellow, which people who see few
+colours tell apart, too."""
+NO_LIMIT = (0.87, 0.0, 0.0)
+
+
 @dataclass(frozen=True, slots=True)
 class Tone:
     """A kind's colour in OKLCH (light theme) and its name in the legend."""
@@ -90,9 +96,19 @@ def diff_fill(step: int, theme: str) -> str:
     return oklch(calm - (calm - 0.66) * depth, 0.175 * depth, 25 if step > 0 else 255)
 
 
-def palette_css(theme: str, kinds: Iterable[int] | None) -> str:
-    """The CSS rules that fill frames of some kinds; None: frames of a differential graph."""
-    if kinds is None:
+def limit_fills(theme: str) -> list[str]:
+    """The colours of the classes of a share of a limit; the last is for frames without a known limit."""
+    dim = 0.065 if theme == "dark" else 0.0
+    tones = [(max(lightness - dim, 0.61), chroma, hue) for lightness, chroma, hue in LIMIT_TONES]
+    unknown = (0.62, 0.0, 0.0) if theme == "dark" else NO_LIMIT
+    return [oklch(*tone) for tone in (*tones, unknown)]
+
+
+def palette_css(theme: str, kinds: Iterable[int] | None, *, limits: bool = False) -> str:
+    """The rules that fill frames of some kinds; None: frames of a differential graph. `limits`: by their share of the limit instead."""
+    if limits:
+        rules = [f".s{place}{{fill:{color}}}" for place, color in enumerate(limit_fills(theme))]
+    elif kinds is None:
         reach = len(DIFF_STEPS)
         rules = [f".s{step + reach}{{fill:{diff_fill(step, theme)}}}" for step in range(-reach, reach + 1)]
     else:

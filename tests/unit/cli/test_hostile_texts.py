@@ -62,6 +62,12 @@ COMMANDS: Mapping[str, list[list[str]]] = {
         ["gate", "{before}", "{torn}"],
         ["gate", "{before}", "{training}", "--threshold", "none" + FILE_NAME],
     ],
+    "merge": [
+        ["merge", "{before}", "{training}", "-o", "{place}/merged.aiflame"],
+        ["merge", "{training}", "{ranks}"],
+        ["merge", "{kernels}", "{kernels}"],
+        ["merge", "{torn}", "/nowhere" + FILE_NAME],
+    ],
     "timeline": [["timeline", "{training}", "-o", "{place}/t.pftrace"], ["timeline", "{kernels}", "-o", "{place}/k.pftrace"]],
     "ranks": [["ranks", "{ranks}"], ["ranks", "{ranks}", "--json"], ["ranks", "{training}"]],
     "export": [

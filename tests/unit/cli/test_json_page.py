@@ -93,6 +93,9 @@ def profiles(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         tuned.work(number, number, number + 1, ("benchmark_all_configs", "/torch/_inductor/runtime/triton_heuristics.py", 9))
     counted = Story()
     counted.work(0, 0, 500)
+    stalled = Story()
+    stalled.work(0, 0, 500)
+    stalled.sampled("sgemm", {"wait": 5})
     alike = [Sampled(name, [(0, "LDG", line(7), {"wait": 5})]) for name in ("gemm_a", "gemm_b")]
     paths = {
         "training": training(folder / "training.aiflame").path,
@@ -102,6 +105,7 @@ def profiles(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         "kernels": unsealed(folder / "kernels.aiflame"),
         "steps": story.profile(folder / "steps").path,
         "counted": counted.profile(folder / "counted", gpu_counters=every_counter(counted.kernels, {"sgemm": 0.5}, MS, device=DEVICE)).path,
+        "stalled": stalled.profile(folder / "stalled").path,
         "tuned": tuned.profile(folder / "tuned").path,
         "alike": profile(folder / "alike.aiflame", *alike).path,
         "first": repeated(folder, 1).path,
@@ -136,6 +140,7 @@ RUNS: dict[str, list[list[str]]] = {
     "tally": [["tally", "{training}", "--extended"], ["tally", "{ranks}", "--extended"]],
     "ranks": [["ranks", "{ranks}"]],
     "intra": [["intra", "{spool}"]],
+    "merge": [["merge", "{stalled}", "{counted}", "-o", "{folder}/merged.aiflame"]],
     "report": [["report", "{training}", "-o", "{folder}/r.html"]],
     "timeline": [["timeline", "{training}", "-o", "{folder}/t.pftrace"]],
     "export": [["export", "{training}", "-o", "{folder}/e.txt"]],

@@ -31,7 +31,7 @@ MEANING = STACKS | {"attribute.meaning"}
 DEVICES = MEANING | {"attribute.devices"}
 LIMITS = DEVICES | {"attribute.counters", "attribute.limits"}
 TREES = LIMITS | {"attribute.transforms", "attribute.energy", "attribute.trees"}
-ATTRIBUTE = TREES | {"attribute.sites", "attribute.timeline", "memory"}
+ATTRIBUTE = TREES | {"attribute.merging", "attribute.sites", "attribute.timeline", "memory"}
 ASKED = ATTRIBUTE | {"analyze"}
 ON_DEVICES = ASKED | {"analyze.device"}
 ANALYZE = ON_DEVICES | {
@@ -76,6 +76,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "attribute.energy": DEVICES,
     "attribute.counters": DEVICES,
     "attribute.limits": LIMITS,
+    "attribute.merging": DEVICES | {"attribute.counters"},
     "attribute.trees": TREES,
     "attribute.sites": TREES,
     "attribute.timeline": DEVICES | {"attribute.counters", "attribute.transforms", "memory"},

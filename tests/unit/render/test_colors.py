@@ -3,11 +3,26 @@
 from __future__ import annotations
 
 import colorsys
+import math
+from itertools import combinations
 
 import pytest
 
 from aiflame.attribute.tree import Kind
-from aiflame.render.colors import DIFF_STEPS, LABEL, SEARCH, SHADES, TONES, contrast, diff_fill, fill, oklch, palette_css, shade_of
+from aiflame.render.colors import (
+    DIFF_STEPS,
+    LABEL,
+    SEARCH,
+    SHADES,
+    TONES,
+    contrast,
+    diff_fill,
+    fill,
+    limit_fills,
+    oklch,
+    palette_css,
+    shade_of,
+)
 
 READABLE = 4.5  # WCAG AA
 
@@ -27,7 +42,28 @@ def test_every_kind_has_a_tone() -> None:
 def test_labels_are_readable_on_every_frame(theme: str) -> None:
     fills = [fill(kind, shade, theme) for kind in Kind for shade in range(SHADES)]
     fills += [diff_fill(step, theme) for step in range(-len(DIFF_STEPS), len(DIFF_STEPS) + 1)]
+    fills += limit_fills(theme)
     assert min(contrast(color, LABEL) for color in [*fills, SEARCH[theme]]) >= READABLE
+
+
+LINEAR = {
+    "usual": ((1, 0, 0), (0, 1, 0), (0, 0, 1)),
+    "protanopia": ((0.152286, 1.052583, -0.204868), (0.114503, 0.786281, 0.099216), (-0.003882, -0.048116, 1.051998)),
+    "deuteranopia": ((0.367322, 0.860646, -0.227968), (0.280085, 0.672501, 0.047413), (-0.011820, 0.042940, 0.968881)),
+}
+"""What people see of linear RGB, by Machado, Oliveira and Fernandes (2009)."""
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("eyes", LINEAR)
+def test_classes_of_limits_are_told_apart_by_everybody(theme: str, eyes: str) -> None:
+    def seen(color: str) -> tuple[float, ...]:
+        linear = [(int(color[at : at + 2], 16) / 255) ** 2.2 for at in (1, 3, 5)]
+        mixed = [sum(part * value for part, value in zip(row, linear, strict=True)) for row in LINEAR[eyes]]
+        return tuple(255 * max(part, 0.0) ** (1 / 2.2) for part in mixed)
+
+    colors = [seen(color) for color in limit_fills(theme)]
+    assert min(math.dist(one, other) for one, other in combinations(colors, 2)) > 25
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from aiflame.analyze.device.limits import device
 from aiflame.analyze.layer_groups import collapsed
 from aiflame.attribute.arrays.types import Floats, Mask
 from aiflame.attribute.counters.counted import Counts, counts_by
-from aiflame.attribute.counters.intervals import has_counters
+from aiflame.attribute.counters.intervals import has_counts
 from aiflame.attribute.counters.names import ACTIVE_CYCLES, AS_TIME, CYCLES, DRAM, TENSOR_CYCLES, WARP_CYCLES
 from aiflame.attribute.devices.work import Work
 from aiflame.profile.tables.interface import Tables
@@ -54,8 +54,8 @@ def _known(name: str) -> pl.Expr:
 
 
 def activity(profile: Tables, gpu_work: Work, inside: Mask | None) -> Activity | None:
-    """The sums of the sites of this work; `inside`: of only these executions. None if nothing was counted."""
-    if not has_counters(profile):
+    """Of the sites of this work; `inside`: of these executions alone. None where nothing was counted."""
+    if not has_counts(profile):
         return None
     sites = len(gpu_work.sites)
     target = gpu_work.executions["site"].to_numpy().astype(np.int64)

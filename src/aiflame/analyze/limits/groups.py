@@ -12,6 +12,8 @@ from aiflame.analyze.device.profile_analysis import ProfileAnalysis, profile_ana
 from aiflame.analyze.layer_groups import collapsed
 from aiflame.analyze.scope import in_scope
 from aiflame.attribute.analysis import Analysis, once
+from aiflame.attribute.counters.another_run import has_another_run
+from aiflame.attribute.counters.metric_sums import OF_ANOTHER_RUN
 from aiflame.attribute.limits.bounds import of_limits
 from aiflame.attribute.limits.kernels import has_limits, kernel_limits, of_sites, waited
 from aiflame.profile.schema.kinds import Kind
@@ -46,6 +48,8 @@ class Utilization:
     """The device's memory at its peak bandwidth."""
     counted: float
     """The part of the kernels' time for which these are known."""
+    another_run: bool = False
+    """The counters are those of another run of the program (`aiflame merge`)."""
 
     def to_json(self) -> dict[str, float]:
         return asdict(self)
@@ -53,7 +57,8 @@ class Utilization:
     @property
     def text(self) -> str:
         some = "" if self.counted >= NEARLY_ALL else f", by the {self.counted:.0%} of kernels' time with counters"
-        return f"Used of the device: {self.tensor:.0%} of its tensor cores' rate, {self.memory:.0%} of its memory's bandwidth{some}"
+        other = OF_ANOTHER_RUN if self.another_run else ""
+        return f"Used of the device: {self.tensor:.0%} of its tensor cores' rate, {self.memory:.0%} of its memory's bandwidth{some}{other}"
 
 
 def limits_of(analysis: ProfileAnalysis, by: Sequence[str]) -> pl.DataFrame:
@@ -109,7 +114,7 @@ def utilization(analysis: ProfileAnalysis) -> Utilization | None:
     if not sums["counted"] or not whole:
         return None
     limit, tensor, memory = (min(sums[name] / whole, 1.0) for name in ("limit", "tensor", "memory"))
-    return Utilization(limit, tensor, memory, sums["counted"] / max(sums["took"], 1))
+    return Utilization(limit, tensor, memory, sums["counted"] / max(sums["took"], 1), has_another_run(analysis.profile))
 
 
 @once

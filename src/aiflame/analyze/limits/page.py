@@ -9,7 +9,7 @@ import polars as pl
 
 from aiflame.analyze.device.profile_analysis import ProfileAnalysis
 from aiflame.analyze.limits.groups import Utilization, known_limits, limits_of, model, utilization
-from aiflame.attribute.counters.intervals import has_counters
+from aiflame.attribute.counters.intervals import has_counts
 from aiflame.attribute.limits.peaks import Peaks, peaks
 from aiflame.profile.schema.kinds import Kind
 
@@ -94,7 +94,7 @@ def _places(analysis: ProfileAnalysis) -> pl.DataFrame:
 
 
 def _why(analysis: ProfileAnalysis, names: pl.Series, devices: Mapping[str, Peaks]) -> str:
-    if not has_counters(analysis.profile):
+    if not has_counts(analysis.profile):
         return "No hardware counters of the GPU were recorded: record with --gpu-counters auto (aiflame doctor lists its requirements)."
     if not devices:
         return f"The vendor's peaks of {', '.join(filter(None, names)) or 'this device'} are not known: docs/limits.md lists the devices."

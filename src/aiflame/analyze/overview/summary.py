@@ -15,10 +15,10 @@ from aiflame.analyze.scheduling import uneven_samples
 from aiflame.analyze.step_times import Steps, over_all, step_times
 from aiflame.attribute.analysis import Analysis
 from aiflame.attribute.counters.intervals import counted_total
-from aiflame.attribute.counters.names import COUNTED
+from aiflame.attribute.counters.names import is_counted
 from aiflame.attribute.devices.samples import elsewhere
 from aiflame.attribute.devices.stall_samples import samples_of_counter
-from aiflame.attribute.metrics import CLOCK, METRICS, SAMPLED
+from aiflame.attribute.metrics import CLOCK, SAMPLED, metric_row
 from aiflame.attribute.stacks.process_frames import short_command
 from aiflame.attribute.stacks.sample_time import sample_ns
 from aiflame.attribute.tree import BYTES, GPU_LATENCY, GPU_TIME
@@ -148,7 +148,7 @@ def _largest(parts: pl.DataFrame, by: str, most: int | None, whole: int | None =
 def _totals(analysis: ProfileAnalysis) -> list[MetricTotal]:
     profile, totals = analysis.profile, []
     for name in metrics(profile):
-        metric = METRICS[name]
+        metric = metric_row(name).metric
         if name in CLOCK:
             ticks = profile.scan("cpu_samples").filter(pl.col("clock") == CLOCK[name])
             value = sample_ns()
@@ -157,7 +157,7 @@ def _totals(analysis: ProfileAnalysis) -> list[MetricTotal]:
             total = int(analysis.sites["took"].sum())
         elif name == BYTES.name:
             total = int(analysis.sites.filter(pl.col("kind") == int(Kind.GPU_COPY))["bytes"].sum())
-        elif name in COUNTED:
+        elif is_counted(name):
             total = counted_total(profile, name)
         elif name in SAMPLED:
             total = _samples(profile, latency=name == GPU_LATENCY.name)

@@ -4,7 +4,8 @@
     counts(profile)             the same as arrays, with times, rates and the remainder
     counts_by(profile, work, target, targets)   sums over executions, for instance by site
 
-Sums are exact: the values of all executions and of `Counts.remainder` add up to the table `gpu_counters`.
+Sums are exact: the values of all executions and of `Counts.remainder` add up to the table `gpu_counters`. A profile that was merged with
+another run has its counters from there (`another_run`).
 """
 
 from __future__ import annotations
@@ -18,10 +19,11 @@ import polars as pl
 from aiflame.attribute.analysis import Analysis, once
 from aiflame.attribute.arrays.apportion import scaled
 from aiflame.attribute.arrays.types import Floats, Ints
+from aiflame.attribute.counters.another_run import has_another_run, of_another_run, rates_of_another_run
 from aiflame.attribute.counters.expected import Kinds, expectations
 from aiflame.attribute.counters.fit import Rates
 from aiflame.attribute.counters.intervals import MOST_DEVICES, ROWS, counted_values, has_counters, stretches, totals
-from aiflame.attribute.counters.names import AS_TIME, CYCLES
+from aiflame.attribute.counters.names import AS_TIME, CYCLES, NOT_OURS
 from aiflame.attribute.counters.shares import Executions, divide
 from aiflame.attribute.devices.addresses import Addresses
 from aiflame.attribute.devices.windows import LATEST
@@ -56,7 +58,7 @@ class Counts:
     """For each target, the cycles of its device in that time; of executions that ran at the same time, each has all cycles. 0: not
     counted."""
     remainder: pl.DataFrame
-    """process (that recorded), device, metric, value: the part that belongs to no work of this program"""
+    """process (that recorded), device, metric, value, why: the part that belongs to nothing of this program"""
     rates: pl.DataFrame
     """RATES: how much each kind of kernel adds in a nanosecond, with its standard error; `name` is null for idle time and "" for all rare
     kinds together. `told_apart`: false for a kind that always ran together with others."""
@@ -98,10 +100,14 @@ def counts_of_sites(profile: Tables, gpu_work: Work, only: Collection[str] = ())
 
 
 def counts_by(profile: Tables, gpu_work: Work, target: Ints, targets: int, only: Collection[str] = ()) -> Counts:
-    """As `counted`, by target. `target`: the target of each execution, from 0; executions of different devices never share one. `only`:
-    these counters; (): all."""
+    """`target`: where each execution's values are added up, from 0; executions of several devices have no target in common. `only`: these
+    counters; (): all."""
+    if has_another_run(profile):
+        there = of_another_run(profile, gpu_work, target, targets, only)
+        rates = rates_of_another_run(profile, RATES)
+        return Counts(there.values, there.estimated, there.covered_ns, there.cycles, there.remainder, rates)
     if not has_counters(profile):
-        empty = pl.DataFrame(schema={"process": pl.UInt32, "device": pl.String, "metric": pl.String, "value": pl.Int64})
+        empty = pl.DataFrame(schema={"process": pl.UInt32, **dict.fromkeys(("device", "metric", "why"), pl.String), "value": pl.Int64})
         return Counts({}, {}, np.zeros(targets), np.zeros(targets), empty, pl.DataFrame(schema=RATES))
     addresses = Addresses.of(profile)
     rows = counted_values(profile)
@@ -132,7 +138,8 @@ def counts_by(profile: Tables, gpu_work: Work, target: Ints, targets: int, only:
             making.timed(parts.covered, parts.cycles, of_cycles=CYCLES in counted_here.values)
             making.rates.append(_named(parts.rates, kinds.rows, own["device"][0], list(counted_here.values)))
     values, estimated, remainder = making.whole(in_all)
-    return Counts(values, estimated, making.covered, making.cycles, remainder, pl.concat([pl.DataFrame(schema=RATES), *making.rates]))
+    rates = pl.concat([pl.DataFrame(schema=RATES), *making.rates])
+    return Counts(values, estimated, making.covered, making.cycles, remainder.with_columns(why=pl.lit(NOT_OURS)), rates)
 
 
 class _Making:

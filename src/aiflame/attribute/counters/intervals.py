@@ -13,8 +13,10 @@ import numpy as np
 import polars as pl
 
 from aiflame.attribute.arrays.types import Ints
-from aiflame.attribute.counters.names import AS_TIME, COUNTED, CYCLES, KNOWN
+from aiflame.attribute.counters.another_run import has_another_run, metrics_of_another_run, totals_of_another_run
+from aiflame.attribute.counters.names import AS_TIME, COUNTED, CYCLES, KNOWN, counters_of
 from aiflame.attribute.devices.windows import LATEST, lanes
+from aiflame.attribute.metrics import is_own_counter
 from aiflame.profile.tables.interface import Tables
 
 MOST = 1 << 50
@@ -40,14 +42,20 @@ def has_counters(profile: Tables) -> bool:
     return profile.has("gpu_counters")
 
 
+def has_counts(profile: Tables) -> bool:
+    """Whether kernels have counts, of this run or of another."""
+    return has_counters(profile) or has_another_run(profile)
+
+
 def counted_metrics(profile: Tables) -> list[str]:
-    """The metrics of trees for which counters were recorded."""
-    if not has_counters(profile):
+    """The metrics of trees that were counted; a user's own counters by their names, last."""
+    if not has_counts(profile):
         return []
-    there = set(profile.scan("gpu_counters").select(pl.col("metric").unique()).collect()["metric"])
+    there = metrics_of_another_run(profile) or set(profile.scan("gpu_counters").select(pl.col("metric").unique()).collect()["metric"])
     if CYCLES in there:
         there |= {time for cycles, time in AS_TIME.items() if cycles in there}
-    return [metric for metric, counters in COUNTED.items() if not there.isdisjoint(counters)]
+    own = sorted(name for name in there if name is not None and is_own_counter(name))
+    return [*(metric for metric, counters in COUNTED.items() if not there.isdisjoint(counters)), *own[:MOST_METRICS]]
 
 
 def counted_values(profile: Tables) -> pl.DataFrame:
@@ -83,9 +91,9 @@ def totals(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def counted_total(profile: Tables, metric: str) -> int:
-    """The sum of a metric of trees over the whole recording."""
-    rows = counted_values(profile)
-    return int(rows.filter(pl.col("metric").is_in(list(COUNTED[metric])))["value"].sum())
+    """The sum of a metric of trees, over all of the recording."""
+    rows = totals_of_another_run(profile) if has_another_run(profile) else counted_values(profile)
+    return int(rows.filter(pl.col("metric").is_in(list(counters_of(metric))))["value"].sum())
 
 
 def stretches(rows: pl.DataFrame) -> Iterator[Stretches]:

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import polars as pl
 
 from aiflame.attribute.arrays.types import Ints
+from aiflame.attribute.counters.another_run import has_another_run
 from aiflame.attribute.counters.counted import Counts, counts_of_sites
-from aiflame.attribute.counters.names import COUNTED
+from aiflame.attribute.counters.names import counters_of
 from aiflame.attribute.devices.work import Work
 from aiflame.profile.tables.interface import Tables
 
-NOT_OURS = "[nothing of this program]"
+OF_ANOTHER_RUN = ", counted in another run"
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,27 +23,33 @@ class Counted:
     sites: Ints
     """The value of each row of `Work.sites`."""
     remainder: pl.DataFrame
-    """process, device, value: the part that belongs to no work of the program"""
+    """process, device, name, value: the part that belongs to nothing of the program; `name` says why"""
     estimated: float
     """The part of the values that was divided by estimated rates, 0 to 1."""
+    another_run: bool = False
+    """It was counted in another run of the program (`counters.another_run`)."""
 
     @property
     def label(self) -> str:
         """A suffix for the metric's label, after a comma."""
         part = f"{100 * self.estimated:.0f}" if self.estimated >= 0.01 else "<1"
-        return f", {part}% of it divided over kernels by their rates" if self.estimated else ""
+        divided = f", {part}% of it divided over kernels by their rates" if self.estimated else ""
+        return f"{OF_ANOTHER_RUN if self.another_run else ''}{divided}"
 
 
 def counted_of_sites(profile: Tables, gpu_work: Work, *metrics: str) -> Mapping[str, Counted]:
-    """The sums for each of these metrics of trees."""
-    counts = counts_of_sites(profile, gpu_work, [counter for metric in metrics for counter in COUNTED[metric]])
-    return {metric: _sum(counts, metric, len(gpu_work.sites)) for metric in metrics}
+    """For each of these metrics of trees."""
+    counts = counts_of_sites(profile, gpu_work, [counter for metric in metrics for counter in counters_of(metric)])
+    another = has_another_run(profile)
+    return {metric: replace(_sum(counts, metric, len(gpu_work.sites)), another_run=another) for metric in metrics}
 
 
 def _sum(counts: Counts, metric: str, sites: int) -> Counted:
-    there = [counter for counter in COUNTED[metric] if counter in counts.values]
+    there = [counter for counter in counters_of(metric) if counter in counts.values]
     value, estimated = (
         sum((of[counter] for counter in there), np.zeros(sites, dtype=np.int64)) for of in (counts.values, counts.estimated)
     )
-    remainder = counts.remainder.filter(pl.col("metric").is_in(there)).group_by("process", "device").agg(pl.col("value").sum())
-    return Counted(value, remainder.filter(pl.col("value") > 0).sort("process", "device"), int(estimated.sum()) / max(int(value.sum()), 1))
+    remainder = counts.remainder.filter(pl.col("metric").is_in(there)).group_by("process", "device", name="why").agg(pl.col("value").sum())
+    return Counted(
+        value, remainder.filter(pl.col("value") > 0).sort("process", "device", "name"), int(estimated.sum()) / max(int(value.sum()), 1)
+    )

@@ -14,8 +14,9 @@ import polars as pl
 
 from aiflame.attribute.analysis import Analysis, once
 from aiflame.attribute.arrays.types import Floats, Ints, Mask
+from aiflame.attribute.counters.another_run import has_another_run
 from aiflame.attribute.counters.counted import Counts, counts_by
-from aiflame.attribute.counters.intervals import has_counters as recorded_counters
+from aiflame.attribute.counters.intervals import has_counts
 from aiflame.attribute.counters.metric_sums import Counted
 from aiflame.attribute.counters.names import ACTIVE_CYCLES, AS_TIME, DRAM, TENSOR_CYCLES, WARP_CYCLES
 from aiflame.attribute.devices.work import Work, work
@@ -64,7 +65,7 @@ class KernelLimits:
 
 def has_limits(profile: Tables) -> bool:
     """Whether the limit of any kernel is known."""
-    return recorded_counters(profile) and bool(kernel_limits(profile).has_limit.any())
+    return has_counts(profile) and bool(kernel_limits(profile).has_limit.any())
 
 
 @once
@@ -120,8 +121,9 @@ def of_sites(profile: Tables, work: Work, inside: Mask | None = None) -> dict[st
 def could_win(profile: Tables, work: Work) -> Counted:
     """The time of each of `work.sites` beyond that at the limit."""
     sums = of_sites(profile, work)
-    nothing = pl.DataFrame(schema={"process": pl.UInt32, "device": pl.String, "value": pl.Int64})
-    return Counted(sums["counted"] - sums["limit"], nothing, int(sums["estimated"].sum()) / max(int(sums["counted"].sum()), 1))
+    nothing = pl.DataFrame(schema={"process": pl.UInt32, "device": pl.String, "name": pl.String, "value": pl.Int64})
+    estimated = int(sums["estimated"].sum()) / max(int(sums["counted"].sum()), 1)
+    return Counted(sums["counted"] - sums["limit"], nothing, estimated, has_another_run(profile))
 
 
 def waited(work: Work, inside: Mask | None = None) -> Ints:

@@ -12,8 +12,8 @@ from aiflame.attribute.analysis import Analysis
 from aiflame.attribute.arrays.apportion import scaled
 from aiflame.attribute.arrays.row_keys import summed
 from aiflame.attribute.arrays.types import Ints
-from aiflame.attribute.counters.metric_sums import NOT_OURS, Counted, counted_of_sites
-from aiflame.attribute.counters.names import COUNTED
+from aiflame.attribute.counters.metric_sums import Counted, counted_of_sites
+from aiflame.attribute.counters.names import is_counted
 from aiflame.attribute.devices.idle import IDLE, Device, Gaps, idle_times, summed_up
 from aiflame.attribute.devices.places import NO_LAUNCH_FRAME, add_inside, family_nodes, item_nodes, launched_at
 from aiflame.attribute.devices.samples import DRIVER, InWindows, Samples, elsewhere, samples
@@ -22,11 +22,11 @@ from aiflame.attribute.devices.work import Work, work_with
 from aiflame.attribute.energy.gpu_energy import IDLE_ENERGY, Energy, energy
 from aiflame.attribute.forest import Forest, TreeBuilder
 from aiflame.attribute.groupings import ALONE, UNLAUNCHED
-from aiflame.attribute.limits.kernels import could_win
+from aiflame.attribute.limits.kernels import could_win, of_sites
 from aiflame.attribute.meaning.context import BRINGS, CONTEXT, Meaning, of_devices
 from aiflame.attribute.meaning.fewer_regions import fewer_regions
 from aiflame.attribute.meaning.fused_split import SplitOverOps, split_over_ops
-from aiflame.attribute.metrics import METRIC_ROWS, METRICS, OF_GPU, SAMPLED
+from aiflame.attribute.metrics import METRICS, SAMPLED, metric_row, on_devices
 from aiflame.attribute.prefixes import Prefix
 from aiflame.attribute.sites.segments import forest_of
 from aiflame.attribute.sites.table import INSIDE, Gathered, SiteTable, groupings_of, site_table, without_noise
@@ -39,7 +39,11 @@ from aiflame.profile.schema.kinds import Kind
 from aiflame.profile.tables.interface import Tables
 
 BY = Prefix(("phase", "layer", "op", "region"), code=True)
-MOMENTS_OF = {name: (row.moments or row.metric).name for name, row in METRIC_ROWS.items() if row.on_devices}
+LIMITS = ("limits-counted", "limits-limit", "limits-by_memory")
+"""Columns of leaves beside those of metrics, as OF_LIMITS of trees: the time of kernels whose limit is known, that at the limit, and the
+part of it that the memory limits. By them the report colours frames."""
+DIVIDED = (GPU_TIME.name, ENERGY.name, COULD_WIN.name, *LIMITS)
+"""Columns whose values of a sampled kernel are divided over the frames inside it, and so are those of counters."""
 _ITEM = ["name", "device", "kind", "readable", "detailed"]
 _LONE = ["process", "why", "device", "function"]
 
@@ -47,7 +51,7 @@ _LONE = ["process", "why", "device", "function"]
 def device_sites(profile: Tables) -> SiteTable:
     """The sites of devices."""
     profile = Analysis.of(profile)
-    there = [name for name in metrics(profile) if name in OF_GPU]
+    there = [name for name in metrics(profile) if on_devices(name)]
     trie = functions(profile)
     meaning = of_devices(profile)
     profile.used(of_devices)
@@ -66,13 +70,16 @@ def device_sites(profile: Tables) -> SiteTable:
     parts = _Parts.of(gpu_work.sites, meaning)
     resting = idle_times(gpu_work, profile.table("processes"))
     energies = energy(profile, gpu_work) if ENERGY.name in there else None
-    counted = dict(counted_of_sites(profile, gpu_work, *(name for name in there if name in COUNTED)))
+    counted = dict(counted_of_sites(profile, gpu_work, *(name for name in there if is_counted(name))))
+    limits: dict[str, Ints] = {}
     if COULD_WIN.name in there:
         counted[COULD_WIN.name] = could_win(profile, gpu_work)
+        known = of_sites(profile, gpu_work)
+        limits = {name: known[name.removeprefix("limits-")] for name in LIMITS}
     lone, lone_values = _lone(profile, resting, sampled, energies, counted)
 
     forests, sites = _sites(profile, parts, gpu_work.sites, lone)
-    values = [parts.whole(gpu_work.sites, energies, counted)]
+    values = [parts.whole(gpu_work.sites, energies, counted, limits)]
     for name, of in sampled.items():
         placed = parts.placed(of, of_points[name], name)
         if name == GPU_STALLS.name:
@@ -82,7 +89,7 @@ def device_sites(profile: Tables) -> SiteTable:
     for name, rows in lone_values.items():
         point = np.append(of_points[name], 0)[_ints(rows, "point")] if name in of_points else np.zeros(len(rows), dtype=np.int64)
         values.append(pl.DataFrame({"site": len(parts.sites) + _ints(rows, "lone"), INSIDE: point, name: rows["value"]}))
-    blank = pl.DataFrame(schema=dict.fromkeys(("site", INSIDE, *there, LAUNCHES.name), pl.Int64))
+    blank = pl.DataFrame(schema=dict.fromkeys(("site", INSIDE, *there, *limits, LAUNCHES.name), pl.Int64))
     leaves = pl.concat([blank, *(rows.cast(pl.Int64) for rows in values)], how="diagonal").select(blank.columns).fill_null(0)
 
     when = device_times(profile, gpu_work, meaning.steps, sampled.get(GPU_STALLS.name), lone, resting)
@@ -90,12 +97,20 @@ def device_sites(profile: Tables) -> SiteTable:
     forests |= {"process": trie.owners(), "code": code, INSIDE: inside}
     groupings = groupings_of(lambda row: row.on_devices, ranks=has_ranks(profile))
     gathered = Gathered(*grouped_by_rank(profile, forests, sites), leaves, when, fewer.notes)
-    return site_table("device", tuple(_metric(name, energies, counted) for name in there), MOMENTS_OF, groupings, gathered)
+    measured = tuple(_metric(name, energies, counted) for name in there)
+    moments = {name: moments_of(name) for name in (*METRICS, *there) if on_devices(name)}
+    return put_in_order("device", measured, moments, groupings, gathered)
+
+
+def moments_of(name: str) -> str:
+    """The metric by which a metric's values are placed in time."""
+    row = metric_row(name)
+    return (row.moments or row.metric).name
 
 
 def _metric(name: str, energies: Energy | None, counted: Mapping[str, Counted]) -> Metric:
-    """The metric, with a label that says how it was measured."""
-    metric = METRICS[name]
+    """The metric, with the label that says how it was measured."""
+    metric = metric_row(name).metric
     of = energies if name == ENERGY.name else counted.get(name)
     return replace(metric, label=metric.label + of.label) if of is not None else metric
 
@@ -161,8 +176,10 @@ class _Parts:
             divided, part, divided.rows[first].with_columns(group=pl.Series(group), weight=pl.Series(weight), took=pl.Series(took))
         )
 
-    def whole(self, sites: pl.DataFrame, energies: Energy | None, counted: Mapping[str, Counted]) -> pl.DataFrame:
-        """The values of whole kernels and copies by site. A launch is counted once, for the first part of its site."""
+    def whole(
+        self, sites: pl.DataFrame, energies: Energy | None, counted: Mapping[str, Counted], limits: Mapping[str, Ints]
+    ) -> pl.DataFrame:
+        """The values of whole kernels and copies by site. A launch counts once, at the first part of its site."""
         _, first = np.unique(self.sites["group"].to_numpy(), return_index=True)
         launches = np.zeros(len(self.sites), dtype=np.int64)
         launches[first] = sites["launches"].to_numpy()
@@ -170,6 +187,7 @@ class _Parts:
         if energies is not None:
             columns[ENERGY.name] = self._divided(energies.sites)
         columns |= {name: self._divided(of.sites) for name, of in counted.items()}
+        columns |= {name: self._divided(of) for name, of in limits.items()}
         return pl.DataFrame({"site": np.arange(len(self.sites)), INSIDE: 0, **columns})
 
     def _divided(self, of_sites: Ints) -> Ints:
@@ -193,8 +211,8 @@ class _Parts:
         sampled = np.zeros(len(self.sites), dtype=np.bool_)
         sampled[site] = True
         inner, outer = placed.select("site", INSIDE), whole
-        for name in (GPU_TIME.name, ENERGY.name, COULD_WIN.name, *COUNTED):
-            if name in whole.columns:
+        for name in whole.columns:
+            if name in DIVIDED or is_counted(name):
                 took = _ints(whole, name)
                 inner = inner.with_columns(pl.Series(name, scaled(site, stalls, took[site])))
                 outer = outer.with_columns(pl.Series(name, np.where(sampled, 0, took)))
@@ -226,7 +244,7 @@ def _lone(
     if energies is not None:
         by_metric[ENERGY.name] = [energies.idle.with_columns(why=pl.lit(IDLE_ENERGY), kind=pl.lit(int(Kind.GPU_IDLE)))]
     for name, measured in counted.items():
-        by_metric[name] = [measured.remainder.with_columns(why=pl.lit(NOT_OURS), kind=pl.lit(int(Kind.GPU_IDLE)))]
+        by_metric[name] = [measured.remainder.rename({"name": "why"}).with_columns(kind=pl.lit(int(Kind.GPU_IDLE)))]
     for name, of in sampled.items():
         function = pl.when("called").then(pl.lit("")).otherwise("function").alias("function")
         lost = of.unplaced.join(of.points.with_row_index("point"), on="point", how="left", maintain_order="left")

@@ -7,11 +7,11 @@ from collections.abc import Iterable
 import polars as pl
 
 from aiflame.attribute.counters.intervals import counted_metrics
-from aiflame.attribute.counters.names import COUNTED
+from aiflame.attribute.counters.names import COUNTED, is_counted
 from aiflame.attribute.energy.power import CPUS, GPUS, measured
 from aiflame.attribute.groupings import FAMILY, OF_TREES, PREFIXES, RANK, REGROUPS
 from aiflame.attribute.limits.kernels import has_limits
-from aiflame.attribute.metrics import CLOCK, DETAILS, METRIC_ROWS, METRICS, OF_GPU, SAMPLED
+from aiflame.attribute.metrics import CLOCK, DETAILS, METRICS, SAMPLED, is_own_counter, metric_row, on_devices
 from aiflame.attribute.prefixes import Prefix, in_steady_steps
 from aiflame.attribute.transforms.filters import without_idle
 from aiflame.attribute.transforms.grouping import group
@@ -33,16 +33,16 @@ def tree(profile: Tables, metric: str | None = None, by: str = "code", detail: s
     `by` is one of `groupings.OF_TREES`. `steady`: only work in steady steps (`meaning.steady`), without idle time.
     """
     metric = metric or default_metric(profile)
-    _require("metric", metric, METRICS)
+    _require("metric", metric, [metric] if is_own_counter(metric) else METRICS)
     _require("grouping", by, OF_TREES)
-    detail = detail or METRIC_ROWS[metric].detail
+    detail = detail or metric_row(metric).detail
     _require("detail", detail, DETAILS)
     there = metrics(profile)
     if metric not in there:
         if not there:
             raise AiflameError(f"this profile has no {metric}, nor anything else: the program ended too soon to be sampled; {LONGER}")
         raise AiflameError(f"this profile has no {metric}, only {', '.join(there)}: for {metric}, {how_to_record(profile, metric)}")
-    if by == FAMILY and (metric not in OF_GPU or GPU_TIME.name not in there):
+    if by == FAMILY and (not on_devices(metric) or GPU_TIME.name not in there):
         raise AiflameError(
             f"families group GPU kernels, and {metric} is not measured on them: use --metric {GPU_TIME.name}, or another grouping"
         )
@@ -101,8 +101,8 @@ def _raw(profile: Tables, metric: str, detail: str, by: Prefix | None) -> Tree:
         return bytes_tree(profile, by)
     if metric in SAMPLED:
         return samples_tree(profile, METRICS[metric], detail, by)
-    if metric in COUNTED:
-        return counters_tree(profile, METRICS[metric], detail, by)
+    if is_counted(metric):
+        return counters_tree(profile, metric_row(metric).metric, detail, by)
     if metric == ENERGY.name:
         return energy_tree(profile, detail, by) if GPU_TIME.name in metrics(profile) else cpu_energy_tree(profile, detail, by)
     return cpu_tree(profile, METRICS[metric], detail, by)

@@ -15,8 +15,8 @@ import polars as pl
 from aiflame.attribute.analysis import Analysis
 from aiflame.attribute.arrays.apportion import scaled
 from aiflame.attribute.arrays.types import Ints
-from aiflame.attribute.counters.metric_sums import NOT_OURS, counted_of_sites
-from aiflame.attribute.counters.names import COUNTED
+from aiflame.attribute.counters.metric_sums import counted_of_sites
+from aiflame.attribute.counters.names import is_counted
 from aiflame.attribute.devices.idle import IDLE, idle
 from aiflame.attribute.devices.places import NO_LAUNCH_FRAME, add_inside, family_nodes, frames_on_process, item_nodes, launched_at
 from aiflame.attribute.devices.samples import DRIVER, Samples, elsewhere, samples
@@ -63,7 +63,7 @@ def could_win_tree(profile: Tables, detail: str = "function", by: Prefix | None 
     plan = _Plan.of(profile, by)
     won = could_win(profile, plan.gpu_work)
     metric = replace(COULD_WIN, label=COULD_WIN.label + won.label)
-    return _whole_tree(plan, metric, won.sites, won.remainder.with_columns(name=pl.lit(NOT_OURS)), detail)
+    return _whole_tree(plan, metric, won.sites, won.remainder, detail)
 
 
 def counters_tree(profile: Tables, metric: Metric, detail: str = "function", by: Prefix | None = None) -> Tree:
@@ -71,7 +71,7 @@ def counters_tree(profile: Tables, metric: Metric, detail: str = "function", by:
     plan = _Plan.of(profile, by)
     counted = counted_of_sites(profile, plan.gpu_work, metric.name)[metric.name]
     metric = replace(metric, label=metric.label + counted.label)
-    return _whole_tree(plan, metric, counted.sites, counted.remainder.with_columns(name=pl.lit(NOT_OURS)), detail)
+    return _whole_tree(plan, metric, counted.sites, counted.remainder, detail)
 
 
 def _whole_tree(plan: _Plan, metric: Metric, measured: Ints, resting: pl.DataFrame, detail: str, recorded: Scopes | None = None) -> Tree:
@@ -103,8 +103,8 @@ def _whole_tree(plan: _Plan, metric: Metric, measured: Ints, resting: pl.DataFra
         lines = add_inside(builder, profile, sampled.points, place[row], sampled.placed["point"].to_numpy()[which], detail)
         metric = replace(metric, label=metric.label + DIVIDED) if len(lines) else metric
         inner, inner_value = np.concatenate([inner, lines]), np.concatenate([inner_value, by_samples])
-    idle_nodes = frames_on_process(builder, plan.trie, resting, dict.fromkeys(resting["name"].unique(), Kind.GPU_IDLE))
-    if resting["value"].sum() and metric.name not in COUNTED:
+    idle_nodes = stand_alone(builder, plan.trie, resting, dict.fromkeys(resting["name"].unique(), Kind.GPU_IDLE))
+    if resting["value"].sum() and not is_counted(metric.name):
         metric = replace(metric, label=metric.label + WITH_IDLE)
     values = np.concatenate([value, inner_value, resting["value"].to_numpy()])
     counts = gpu_work.sites["launches"].to_numpy()

@@ -88,6 +88,30 @@ class JobRank:
 
 
 @dataclass(frozen=True, slots=True)
+class AnotherRun:
+    """The run of the program whose hardware counters a merged profile has (`aiflame merge`)."""
+
+    profile: str = ""
+    """the name of its folder"""
+    command: tuple[str, ...] = ()
+    started: Clocks = field(default_factory=Clocks)
+    steps: int = 0
+    """that it had"""
+    steps_here: int = 0
+    matched: dict[str, int] = field(default_factory=dict)
+    """how many kernels and copies of this profile were matched with its by `place` (kernel, layer, phase and place in a step), by `layer`
+    (kernel, layer and phase) and by `kernel`; `none`: with none"""
+    unmatched_time: float = 0.0
+    """the part of the time of kernels and copies that was matched with none"""
+    alone: int = 0
+    """its counted kernels and copies that none here was matched with"""
+    scale: float = 1.0
+    """what belongs to no kernel here counts so many times: launches here for each that was counted there"""
+    differences: tuple[str, ...] = ()
+    """in command, code or devices, where the user merged nevertheless"""
+
+
+@dataclass(frozen=True, slots=True)
 class Meta:
     format: int = FORMAT
     version: str = ""
@@ -109,7 +133,8 @@ class Meta:
     job_rank: JobRank | None = None
     """None: no launcher started the recorder, or the job has one rank"""
     id: str = ""
-    """random id of this recording (`claims.py`)"""
+    """random, of this recording (`claims.py`)"""
+    another_run: AnotherRun | None = None
 
     def with_notes(self, *notes: str) -> Meta:
         return replace(self, degraded=tuple(dict.fromkeys((*self.degraded, *notes))))

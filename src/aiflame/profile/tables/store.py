@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import io
 import re
+import shutil
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -124,6 +126,20 @@ class Profile:
                         tables.folder.folder(name).remove_tree(old.name)
         except OSError as error:
             raise AiflameError(f"cannot write into {self.place.path}: {error.strerror or error}") from None
+
+    def copy_tables(self, to: Folder) -> None:
+        """Writes all tables, recorded and derived ones, into a new folder of tables."""
+        parts: dict[str, tuple[Part, ...]] = {}
+        for name in self.names():
+            if name in self._in_memory:
+                parts[name] = (write_part(to, name, uuid.uuid4().hex, self._in_memory[name]),)
+                continue
+            folder, parts[name] = self._parts(name)
+            for part in parts[name]:
+                file = part.file.partition("/")[2]
+                with open_part(folder, part) as source, io.BufferedWriter(to.make_folder(name).new_file(file)) as target:
+                    shutil.copyfileobj(source, target)
+        Index(parts).write(to)
 
     def write_meta(self, meta: Meta) -> None:
         """Replaces the profile's metadata, here and in `place`."""

@@ -1,8 +1,9 @@
 """The flame graph as one SVG file: interactive in a browser, a still picture elsewhere, and it loads nothing from the network.
 
-Its data is a block (`render/blocks.py`) in base64. The block has the columns of `render/frame_columns.py` (frames in the order of siblings,
-with `frame.approximate` if any frame is), and for the nodes, in depth-first order, `node.depth` (smaller than their parents), `node.frame`,
-and for the head's metric N `node.own.N` and `node.folded.N`. `web/flame_svg/file.js` reads it.
+Its data is a block (`render/blocks.py`) in base64. It has the columns of `render/frame_columns.py`, its frames in the order of siblings,
+with `frame.approximate` if any is, and of the nodes, in depth-first order, `node.depth` (smaller than their parents),
+`node.frame`, and for the head's metric N `node.own.N` and `node.folded.N`; with `limits`, behind the metric also those of the time with a
+known limit, of the time at it, and of the part that memory limits. `web/flame_svg/file.js` reads it.
 """
 
 from __future__ import annotations
@@ -27,6 +28,9 @@ from aiflame.render.flame_svg.layout import MAX_NODES, Layout, lay_out
 from aiflame.render.frame_columns import IN_ORDER, frame_columns, kind_labels
 from aiflame.render.output import new_file
 
+LIMIT_CLASSES = ("below 20%", "20 to 40%", "40 to 60%", "60 to 80%", "80% or more", "no limit known")
+"""As GROUPS of web/flame/limits.js."""
+
 
 def write(
     tree: Tree,
@@ -45,6 +49,34 @@ def write(
     css = (kinds * np.int64(SHADES) + shades)[layout.frame]
     chips = _kind_chips(layout, kinds[layout.frame])
     _write(tree, (metric,), layout, css, chips, out, title, subtitle, inverted)
+
+
+def write_limits(
+    tree: Tree,
+    metric: str,
+    out: IO[str] | Path,
+    title: str,
+    subtitle: str,
+    inverted: bool = False,
+    max_nodes: int = MAX_NODES,
+    min_share: float = 0.0,
+) -> None:
+    """As `write`, frames coloured by how near their kernels come to the limit of their device; the tree has OF_LIMITS."""
+    columns = (metric, *(f"limits-{name}" for name in ("counted", "limit", "by_memory")))
+    layout = lay_out(tree, columns, max_nodes, min_share)
+    css = limit_classes(layout.total[1], layout.total[2])
+    own = nodes.gather(css, layout.own[0] + layout.folded[0], len(LIMIT_CLASSES))
+    whole = int(layout.total[0, 0])
+    chips = [still.Chip(f"s{place}", name, share(int(own[place]), whole)) for place, name in enumerate(LIMIT_CLASSES)]
+    facts = " · ".join(filter(None, (subtitle, "colours: share of the device's limit")))
+    _write(tree, columns, layout, css, chips, out, title, facts, inverted, limits=True)
+
+
+def limit_classes(counted: NDArray[np.int64], limit: NDArray[np.int64]) -> NDArray[np.int64]:
+    """For each node a place in LIMIT_CLASSES: as `limitGroup` of web/flame/limits.js."""
+    known = len(LIMIT_CLASSES) - 1
+    reached = np.minimum(known - 1, np.floor(limit / np.maximum(counted, 1) * known).astype(np.int64))
+    return np.where(counted > 0, reached, known)
 
 
 def write_diff(
@@ -82,6 +114,8 @@ def _write(
     title: str,
     subtitle: str,
     inverted: bool,
+    *,
+    limits: bool = False,
 ) -> None:
     kinds = None if len(metrics) > 1 else np.unique(tree.frames["kind"].to_numpy()[layout.frame]).tolist()
     unit = tree.metric(metrics[0]).unit
@@ -91,7 +125,10 @@ def _write(
         "title": cleaned_text(title),
         "facts": cleaned_text(facts),
         "inverted": inverted,
-        "metrics": [{"name": one.name, "unit": one.unit, "label": one.label} for one in map(tree.metric, metrics)],
+        "metrics": [
+            {"name": one.name, "unit": one.unit, "label": one.label} for one in map(tree.metric, metrics[:1] if limits else metrics)
+        ],
+        "limits": limits,
         "steps": list(DIFF_STEPS),
         "foldedNodes": layout.folded_nodes,
     }
@@ -99,8 +136,8 @@ def _write(
     web = Path(__file__).parents[1] / "web"
     script = bundle(web, "flame_svg/main.js")
     style = (web / "flame_svg" / "style.css").read_text(encoding="utf-8").replace("LABEL_COLOR", LABEL)
-    # A media rule, not a media attribute: librsvg supports neither, and would apply the rules inside.
-    dark_rules = (web / "flame_svg" / "dark.css").read_text(encoding="utf-8") + palette_css("dark", kinds)
+    # A media rule, not a media attribute: librsvg heeds neither and would apply the guarded rules.
+    dark_rules = (web / "flame_svg" / "dark.css").read_text(encoding="utf-8") + palette_css("dark", kinds, limits=limits)
     dark = f"@media (prefers-color-scheme: dark) {{\n{dark_rules}\n}}"
     text = "\n".join(
         (
@@ -108,7 +145,7 @@ def _write(
             f'<svg xmlns="http://www.w3.org/2000/svg" id="aiflame" width="{still.WIDTH}" height="{picture.height}"'
             f' viewBox="0 0 {still.WIDTH} {picture.height}" role="img" aria-labelledby="aiflame-title">',
             f'<title id="aiflame-title">{still.shown(title, 200)}</title>',
-            f"<style>{_cdata(style + palette_css('light', kinds))}</style>",
+            f"<style>{_cdata(style + palette_css('light', kinds, limits=limits))}</style>",
             f'<style id="aiflame-dark">{_cdata(dark)}</style>',
             f'<g id="aiflame-still"><rect class="paper" width="100%" height="100%"/>\n{picture.svg}\n</g>',
             f'<metadata id="aiflame-data">{_data(tree, layout, head)}</metadata>',

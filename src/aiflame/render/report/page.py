@@ -12,7 +12,7 @@ from pathlib import Path
 from aiflame.attribute.tree import Kind
 from aiflame.render.bundle import bundle
 from aiflame.render.clean_text import cleaned_text
-from aiflame.render.colors import DIFF_STEPS, LABEL, SEARCH, SHADES, TONES, diff_fill, fill
+from aiflame.render.colors import DIFF_STEPS, LABEL, SEARCH, SHADES, TONES, diff_fill, fill, limit_fills
 
 WEB = Path(__file__).parents[1] / "web"
 _PAGE = WEB / "report" / "page"
@@ -66,7 +66,8 @@ def _kinds(theme: str) -> dict[int | str, list[str]]:
 def _others(theme: str) -> dict[int | str, list[str]]:
     reach = len(DIFF_STEPS)
     changes = [diff_fill(step, theme) for step in range(-reach, reach + 1)]
-    return {"label": [LABEL], "match": [SEARCH[theme]], "changes": changes, "steps": [str(step) for step in DIFF_STEPS]}
+    steps = [str(step) for step in DIFF_STEPS]
+    return {"label": [LABEL], "match": [SEARCH[theme]], "changes": changes, "steps": steps, "limits": limit_fills(theme)}
 
 
 def _style() -> str:

@@ -13,8 +13,7 @@ from profiles import ran
 from stories import DEVICE, US, Story
 
 from aiflame.analyze.overview.summary import summarize
-from aiflame.attribute.counters.metric_sums import NOT_OURS
-from aiflame.attribute.counters.names import COUNTED
+from aiflame.attribute.counters.names import COUNTED, NOT_OURS
 from aiflame.attribute.groupings import OF_TREES
 from aiflame.attribute.metrics import METRICS
 from aiflame.attribute.sites.devices import device_sites
@@ -85,6 +84,56 @@ def test_every_grouping_has_the_same_total(tmp_path: Path, by: str, metric: str)
         assert whole == counted.filter(counted["metric"].str.starts_with("dram"))["value"].sum()
 
 
+OWN = "smsp__inst_executed.sum"
+
+
+def own(path: Path) -> Profile:
+    """A user's own counter: 2,000 instructions a µs of kernel `a`, 500 of `b`, 10 of idle time. And a name that no vendor has."""
+    rows = [*stretches(TWO, {"a": 2.0, "b": 0.5, IDLE: 0.01}, 8 * MS, OWN), *stretches(TWO, {"a": 1.0}, 8 * MS, "<script>")]
+    return profile(path, **ran(*TWO), gpu_counters=rows)
+
+
+def test_a_user_s_own_counter_is_a_metric_divided_over_kernels(tmp_path: Path) -> None:
+    recorded = own(tmp_path)
+    assert metrics(recorded) == ["gpu-time", OWN]
+    whole = tree(recorded, OWN)
+    assert lines(whole, OWN) == {
+        f"{UNDER};-;a_[G]": pytest.approx(4 * MS, rel=0.02),
+        f"{UNDER};py::run;-;b_[G]": pytest.approx(MS, rel=0.02),
+        f"train.py (4711);{NOT_OURS}": pytest.approx(4 * MS * 0.01, rel=0.2),
+    }
+    assert whole.total(OWN) == sum(row["value"] for row in recorded.table("gpu_counters").filter(metric=OWN).to_dicts())
+    assert (whole.metric(OWN).unit, whole.metric(OWN).label.partition(",")[0]) == ("counts", OWN)
+    for by in ("layer", "step", "family", "phase"):
+        assert tree(recorded, OWN, by).total(OWN) == whole.total(OWN), by
+
+
+def test_a_user_s_own_counter_is_in_the_report_and_in_lists(tmp_path: Path) -> None:
+    recorded = own(tmp_path)
+    facts = device_sites(recorded)
+    assert [metric.name for metric in facts.metrics] == ["gpu-time", OWN]
+    assert facts.leaves[OWN].sum() == tree(recorded, OWN).total(OWN)
+    assert facts.moments_of[OWN] == "gpu-time"
+    assert {one.name: one.total for one in summarize(recorded, recorded.meta).metrics}[OWN] == tree(recorded, OWN).total(OWN)
+    listed = run_aiflame("top", str(recorded.path), "--metric", OWN, "--by", "kernel", "--json")
+    rows = {row["name"]: row["self"] for row in json.loads(listed.out)["rows"]}
+    assert rows["a"] == pytest.approx(4 * MS, rel=0.02)
+    assert rows["b"] == pytest.approx(MS, rel=0.02)
+
+
+def test_a_counter_that_was_not_recorded_is_named(tmp_path: Path) -> None:
+    recorded = str(own(tmp_path).path)
+    for name, status, why in (
+        ("lts__t_sectors.sum", 1, f"this profile has no lts__t_sectors.sum, only gpu-time, {OWN}: for lts__t_sectors.sum, record with"
+         " --gpu-counters lts__t_sectors.sum"),
+        ("<script>", 2, "'<script>' is none of cpu-time"),
+        ("dram-byte", 2, "'dram-byte' is not known: did you mean dram-bytes"),
+    ):  # fmt: skip
+        refused = run_aiflame("top", recorded, "--metric", name)
+        assert refused.status == status, refused.err
+        assert why in refused.err
+
+
 def test_the_metrics_that_were_counted(tmp_path: Path) -> None:
     assert [name for name in metrics(two(tmp_path)) if name in COUNTED] == ["dram-bytes", "tensor", "sm-activity"]
     rows = stretches(TWO, {"a": 1.0}, 8 * MS, "tensor-cycles")
@@ -110,6 +159,15 @@ def test_the_facts_of_a_report_have_the_tree_s_sums(tmp_path: Path) -> None:
     for metric in ("dram-bytes", "tensor", "sm-activity", "could-win"):
         assert facts.leaves[metric].sum() == tree(recorded, metric).total(metric)
     assert facts_makers(recorded)["device"]()
+
+
+def test_leaves_of_a_report_have_the_limits_of_the_tree(tmp_path: Path) -> None:
+    recorded = training(tmp_path)
+    facts, whole = device_sites(recorded), tree(recorded, "gpu-time")
+    for name in ("limits-counted", "limits-limit", "limits-by_memory"):
+        assert facts.leaves[name].sum() == whole.total(name)
+    assert 0 < whole.total("limits-limit") < whole.total("limits-counted")
+    assert "limits-counted" not in device_sites(profile(tmp_path / "plain", **ran(*TWO))).leaves.columns
 
 
 def test_a_report_without_kernels_has_no_devices(tmp_path: Path) -> None:

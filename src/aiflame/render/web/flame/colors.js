@@ -1,5 +1,7 @@
 // The colour of a frame as a number: of a kind and a shade, as render/colors.kind_class counts them; or in a differential graph how far it
-// changed, from gone (0) to new.
+// changed, from gone (0) to new; or how near it comes to its limit, from far (0) to near and unknown.
+
+import { limitGroup } from "./limits.js";
 
 /** @typedef {import("./model.js").Model} Model */
 
@@ -23,6 +25,7 @@ export class FrameColors {
    */
   number(model, node) {
     if (model.differential) return this.steps.length + model.change(node, this.steps);
+    if (model.limits) return limitGroup(model, node);
     const { frames } = model;
     const frame = model.frame[node];
     if (this.#frames !== frames) {

@@ -1,18 +1,29 @@
-// Groups of frames in the legend: kinds, or in a differential graph directions of change.
+// Groups of frames in the legend: kinds, or shares of the limit, or in a differential graph directions of change.
 
 import { KIND_ORDER } from "../kinds.js";
 import { percent } from "../text.js";
 import { changeColor, kindColor } from "./colors.js";
+import { GROUPS, limitGroup } from "./limits.js";
 
 /** @typedef {import("./model.js").Model} Model */
 
 /**
- * An entry of the legend. `group` is a kind, or a place in `CHANGES`; `color` as in colors.js.
+ * An entry of the legend. `group` is a kind, or a place in `GROUPS` or `CHANGES`; `color` as in colors.js.
  * @typedef {{group: number, key: string, color: number, share: string, title: string}} Entry
  */
 
 export const CHANGES = ["gone", "less", "same", "more", "new"];
 const HIGHLIGHT = "Click: highlight";
+
+/**
+ * The names of groups, by group.
+ * @param {Model} model
+ * @returns {Record<number, string> | string[]}
+ */
+export function groupNames(model) {
+  if (model.differential) return CHANGES;
+  return model.limits ? GROUPS : model.labels;
+}
 
 /**
  * The group of a node.
@@ -21,7 +32,7 @@ const HIGHLIGHT = "Click: highlight";
  * @param {number[]} steps
  */
 export function groupOf(model, node, steps) {
-  if (!model.differential) return model.kind(node);
+  if (!model.differential) return model.limits ? limitGroup(model, node) : model.kind(node);
   const [now, before] = [model.total[0][node], model.base[node]];
   if (before === 0) return 4;
   if (now === 0) return 0;
@@ -78,6 +89,12 @@ export function entries(model, steps, { inclusive, own, frames }, alone = false)
       const of = group > 0 ? "widths" : model.against ? "rest" : "baseline";
       const title = `${frames[group].toLocaleString("en-US")} frames. Share of the ${of} that lies in them. ${HIGHLIGHT}`;
       return { group, key, color: changeColor(group, steps), share: percent(own[group], group > 0 ? whole : model.base[0]), title };
+    });
+  }
+  if (model.limits) {
+    return GROUPS.map((key, group) => {
+      const title = `${frames[group].toLocaleString("en-US")} frames. Share of the widths that lies in them. ${HIGHLIGHT}`;
+      return { group, key, color: group, share: percent(own[group], whole), title };
     });
   }
   const kinds = [...inclusive.keys()].filter((kind) => kind > 0 && inclusive[kind] > 0).sort((one, other) => rank(one) - rank(other));

@@ -9,7 +9,10 @@
 
 /**
  * Columns of values are [the metric, launches, the base]; a graph that is compared with nothing has no base.
- * @typedef {{own: Float64Array[], total: Float64Array[], upper?: number, metric: {unit: string}, whole: number[]}} Measured
+ * `limits`: of the kernels in and below a node, their time where its limit is known, the time at the limit, and the part of that which
+ * memory limits; `ofTime`: the metric is the time itself.
+ * @typedef {{counted: Float64Array, limit: Float64Array, memory: Float64Array, ofTime: boolean}} Limits
+ * @typedef {{own: Float64Array[], total: Float64Array[], upper?: number, metric: {unit: string}, whole: number[], limits?: Limits}} Measured
  * @typedef {import("./arrange.js").Arranged & Measured} Graph
  */
 
@@ -47,6 +50,8 @@ export class Model {
     this.byBase = false;
     this.width = total[0];
     this.launches = total[1];
+    /** @type {Limits | null} */
+    this.limits = graph.limits ?? null; // where frames are coloured by them
     this.base = total[2] ?? null;
     this.lift = -(depth[rows[0]] ?? 0); // levels of callers in a sandwich
     this.levels = starts.length - 1;

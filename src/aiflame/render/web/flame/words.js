@@ -1,6 +1,7 @@
 // A frame in words: at the pointer, and in the line under the picture.
 
 import { amount, percent } from "../text.js";
+import { limitText } from "./limits.js";
 
 /** @typedef {import("./viewport.js").Viewport} Viewport */
 /** @typedef {import("./model.js").Model} Model */
@@ -15,6 +16,8 @@ export function factsOf({ model, zoom }, node) {
   const total = model.width[node];
   const facts = [["total", `${amountOf(model, total)}${ofZoomed(model, zoom, node)}`], ["self", amountOf(model, model.ownWidth[node])]];
   if (model.differential) facts.push([model.sides.join(" → "), compared(model, node)]);
+  const limit = limitText(model, node);
+  if (limit) facts.push(["limit", limit]);
   const launches = model.launches[node];
   if (launches > 0) {
     const mean = model.metric.unit === "ns" ? ` · ${amount(Math.round(model.total[0][node] / launches), "ns")} each` : "";
@@ -31,6 +34,8 @@ export function factsOf({ model, zoom }, node) {
 export function lineOf({ model, zoom }, node) {
   const parts = [`${amountOf(model, model.width[node])} of all${ofZoomed(model, zoom, node)}`, `self ${amountOf(model, model.ownWidth[node])}`];
   if (model.differential) parts.push(compared(model, node));
+  const limit = limitText(model, node);
+  if (limit) parts.push(limit);
   return parts.join(" · ");
 }
 

@@ -6,6 +6,8 @@ import { framesOf, Model } from "../flame/model.js";
 
 /** @typedef {import("../flame/arrange.js").Tree} Tree */
 
+const LIMITS = 3; // columns
+
 export class FlameFile {
   /** @param {{head: any, columns: Record<string, any>}} block */
   constructor({ head, columns }) {
@@ -25,10 +27,11 @@ export class FlameFile {
     };
   }
 
-  /** The columns of a tree: the metric, launches (zeros: the file has none), the base. */
+  /** The columns of a tree: the metric, launches (zeros: the file has none), the base, or those of limits. */
   #columns(/** @type {Record<string, any>} */ columns, /** @type {string} */ what) {
-    const [first, ...base] = this.head.metrics.map((/** @type {any} */ _, /** @type {number} */ at) => Float64Array.from(columns[`node.${what}.${at}`]));
-    return [first, new Float64Array(first.length), ...base];
+    const count = this.head.metrics.length + (this.head.limits ? LIMITS : 0);
+    const [first, ...others] = Array.from({ length: count }, (_, at) => Float64Array.from(columns[`node.${what}.${at}`]));
+    return [first, new Float64Array(first.length), ...others];
   }
 
   /**
@@ -44,7 +47,8 @@ export class FlameFile {
       for (let node = 0; node < tree.count; node++) if (node === 0 || placed[node] > 0) own[placed[node]] -= folded[column][node];
     });
     const whole = arranged.total.map((total) => total[0]);
-    const model = new Model({ ...arranged, placed, metric: head.metrics[0], whole }, frames, head.kinds);
+    const shown = head.limits ? withLimits(arranged) : arranged;
+    const model = new Model({ ...shown, placed, metric: head.metrics[0], whole }, frames, head.kinds);
     model.useBase(byBase);
     const nodeOf = (/** @type {number} */ wanted) => {
       let node = place ? place[wanted] : wanted;
@@ -56,6 +60,15 @@ export class FlameFile {
     inFile[0] = 0;
     return { model, nodeOf, inFile };
   }
+}
+
+/**
+ * A layout with the columns of limits apart from that of the metric, which is time.
+ * @param {import("../flame/arrange.js").Arranged | Omit<import("../flame/arrange.js").Arranged, "placed">} arranged
+ */
+function withLimits(arranged) {
+  const [counted, limit, memory] = arranged.total.slice(2);
+  return { ...arranged, own: arranged.own.slice(0, 2), total: arranged.total.slice(0, 2), limits: { counted, limit, memory, ofTime: true } };
 }
 
 function parents(/** @type {ArrayLike<number>} */ depth) {

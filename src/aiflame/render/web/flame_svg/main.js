@@ -193,7 +193,7 @@ class App {
   }
 
   toggleGroup(/** @type {number} */ id, /** @type {boolean} */ hide) {
-    if (hide && this.chart.model.differential) return;
+    if (hide && (this.chart.model.differential || this.chart.model.limits)) return;
     const name = hide ? "hidden" : "lit";
     const now = this.state[name];
     if (!hide && this.state.hidden.includes(id)) this.go({ hidden: this.state.hidden.filter((one) => one !== id) });

@@ -10,6 +10,9 @@ import { SiteTable, hiddenFrames, idleShare, tree } from "./sites.js";
 
 const LAST = new Set([KIND.GPU_IDLE, KIND.UNATTRIBUTED]); // among siblings by name
 
+const GPU_TIME = "gpu-time";
+const OF_KERNELS = [GPU_TIME, "could-win"]; // metrics of kernels as wholes, in ns
+
 const MOST_IDLE = 0.5; // where a device was idle for a larger share, idle time would fill the picture: it is left out unless chosen
 
 const opened = new Map(); // domain → facts, and those with a base
@@ -20,7 +23,8 @@ export const FLAME_CALLS = {
     const { facts } = await open(blocks, domain, false);
     const { metrics, bins, notes, slots } = facts.head;
     const named = facts.groupings.map(({ name, label }) => ({ name, label }));
-    return { metrics, groupings: named, kinds: facts.kinds, bins, slots, notes: notes ?? [], steps: facts.steps.length };
+    const limits = metrics.map(({ name }) => name).filter((name) => hasLimits(facts, name));
+    return { metrics, groupings: named, kinds: facts.kinds, bins, slots, notes: notes ?? [], steps: facts.steps.length, limits };
   },
 
   async frames(blocks, { domain, base }) {
@@ -36,16 +40,28 @@ export const FLAME_CALLS = {
     const asked = { ...given, metric: metric.name, detail: given.detail || usualDetail(metric), idle: shown };
     const raw = growOnce(from, asked);
     const changed = transform(raw, from, asked);
-    const how = { order: asked.order, widths: raw.columns.length > 2 && asked.widths === "base" ? 2 : 0, rank: ranks(from) };
+    const how = { order: asked.order, widths: !raw.limits && raw.columns.length > 2 && asked.widths === "base" ? 2 : 0, rank: ranks(from) };
     /** @type {Record<string, any>} */
     const laid = changed.above ? joined(arrange(changed.below, how), arrange(changed.above, how)) : arrange(changed.below, how);
-    const { placed: _, ...arrays } = laid; // the page needs no old numbers
+    const { placed: _, ...arrays } = raw.limits ? apart(laid) : laid; // the page needs no old numbers
     const cut = Boolean(changed.above?.cut ?? changed.below.cut);
     const divided = Boolean(given.range || given.steps || steady);
-    const told = { metric, detail: asked.detail, idle: { share: idle, shown }, whole: whole(raw), cut, divided, scaled: raw.scaled };
+    const limits = raw.limits ? { ...arrays.limits, ofTime: metric.name === GPU_TIME } : null;
+    const told = { metric, limits, detail: asked.detail, idle: { share: idle, shown }, whole: whole(raw), cut, divided, scaled: raw.scaled };
     return { answer: { ...arrays, ...told }, transfer: buffers(arrays) };
   },
 };
+
+/** Whether the frames of a metric may be coloured by the limits of their kernels. */
+function hasLimits({ columns }, metric) {
+  return OF_KERNELS.includes(metric) && columns["leaf.limits-counted"] !== undefined;
+}
+
+/** A layout with the columns of limits apart from those of the metric. */
+function apart(laid) {
+  const [counted, limit, memory] = laid.total.slice(2);
+  return { ...laid, own: laid.own.slice(0, 2), total: laid.total.slice(0, 2), limits: { counted, limit, memory } };
+}
 
 /** Samples show the frames inside a kernel: as attribute/trees/build.py. */
 function usualDetail({ unit }) {
@@ -70,8 +86,8 @@ async function read(blocks, domain, withBase) {
 }
 
 function growOnce(from, asked) {
-  const { metric, by, range, steps, scope, ranks: ofRanks, against, scale, idle, detail, inverted, hide } = asked;
-  const key = JSON.stringify([from.key, metric, by, range, steps, scope, ofRanks, against, scale, idle, detail, Boolean(inverted), hide]);
+  const { metric, by, range, steps, scope, ranks: ofRanks, against, scale, idle, detail, inverted, hide, color } = asked;
+  const key = JSON.stringify([from.key, metric, by, range, steps, scope, ofRanks, against, scale, idle, detail, Boolean(inverted), hide, color]);
   if (grown.key === key) return grown.tree;
   const { facts, base, frames, labels } = from;
   const grouping = facts.groupings.find((one) => one.name === by) ?? facts.groupings[0];
@@ -82,7 +98,7 @@ function growOnce(from, asked) {
   const alike = rest && ofRanks ? unnumbered(frames) : null;
   if (alike) rest.frameOf = alike;
   const segments = alike ? grouping.segments.filter((name) => name !== "process" && name !== "rank") : grouping.segments;
-  const made = tree(facts, rest ?? (base && { ...base, chosen: chosenParts(base.facts, metric, { scope, range: null, steps: null, ranks: null }) }), { segments, metric, hidden, chosen, idle, ...(alike ? { frameOf: alike } : {}) });
+  const made = tree(facts, rest ?? (base && { ...base, chosen: chosenParts(base.facts, metric, { scope, range: null, steps: null, ranks: null }) }), { segments, metric, hidden, chosen, idle, limits: color === "limit" && !base && hasLimits(facts, metric), ...(alike ? { frameOf: alike } : {}) });
   const perLength = rest && rest.chosen.length > 0 ? chosen.length / rest.chosen.length : 1;
   const usual = rest || !base ? perLength : perPeriod(facts, base.facts, metric);
   grown = { key, tree: scaled(made, scale === "total" ? null : usual) };
@@ -98,7 +114,7 @@ function perPeriod(facts, base, metric) {
 /** Multiplies the tree's baseline by `factor`; null: so that both have the same sum. Parts of units are kept. */
 function scaled(made, factor) {
   const [now, , before] = made.columns;
-  if (!before) return { ...made, scaled: 1 };
+  if (!before || made.limits) return { ...made, scaled: 1 };
   const [sum, base] = [total(now), total(before)];
   const times = factor ?? (sum > 0 && base > 0 ? sum / base : 1);
   const columns = times === 1 ? made.columns : [now, made.columns[1], before.map((value) => value * times)];

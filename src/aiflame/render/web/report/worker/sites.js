@@ -7,6 +7,7 @@ import { stepParts } from "./site_shares.js";
 
 const LINES = new Set([KIND.GPU_LINE, KIND.CPU_LINE]);
 const INSTRUCTIONS = new Set([KIND.GPU_INSTRUCTION, KIND.GPU_STALL, KIND.GPU_OFFSET, KIND.CPU_INSTRUCTION]);
+const LIMITS = ["limits-counted", "limits-limit", "limits-by_memory"];
 const MOST_EXPECTED = 1 << 22; // nodes to make room for beforehand
 
 /** The contents of a block of facts. `frames` are its own and those that views add: the root's, `[no layer]` …, steps. */
@@ -96,20 +97,23 @@ export function hiddenFrames(kinds, { detail, inverted }, hide) {
 /**
  * `wanted`: the segments, the metric, hidden frames, the chosen part of it (as `chosenParts`, or null), and whether idle time counts. The tree of
  * one metric, with the columns [values, launches]; with another to compare it with ({facts, chosen, frameOf: where its frames are those of another
- * profile}) [values, launches, its values].
+ * profile}) [values, launches, its values]. `wanted.limits`: with nothing to compare it with, also [… kernels' time with a known limit, that at
+ * the limit, the part of it that memory limits].
  */
 export function tree(facts, other, wanted) {
   const growth = new Growth(Math.min(facts.nodes + facts.sites, MOST_EXPECTED), Math.min(facts.sites, MOST_EXPECTED));
   const columns = [new Sums(), new Sums(), new Sums()];
   const first = new Sums(Int32Array, NEVER);
-  grow(growth, facts, { ...wanted, shared: Boolean(other) }, columns[0], columns[1], first);
+  const limits = wanted.limits && !other ? LIMITS.map((name) => ({ of: facts.columns[`leaf.${name}`], sums: new Sums() })) : [];
+  grow(growth, facts, { ...wanted, shared: Boolean(other) }, columns[0], columns[1], first, limits);
   if (other) grow(growth, other.facts, { ...wanted, chosen: other.chosen, frameOf: other.frameOf, shared: true }, columns[2], null, first);
   const made = growth.nodes();
-  return { ...made, columns: columns.slice(0, other ? 3 : 2).map((one) => one.upTo(made.count)), first: first.upTo(made.count) };
+  const there = [...columns.slice(0, other ? 3 : 2), ...limits.map(({ sums }) => sums)];
+  return { ...made, columns: there.map((one) => one.upTo(made.count)), first: first.upTo(made.count), limits: limits.length > 0 };
 }
 
 /** Puts each site that has values on its segments, and its leaves on it. */
-function grow(growth, facts, wanted, values, launches, first) {
+function grow(growth, facts, wanted, values, launches, first, beside = []) {
   const { columns, sites } = facts;
   const value = columns[`leaf.${wanted.metric}`];
   if (!value) return;
@@ -136,6 +140,7 @@ function grow(growth, facts, wanted, values, launches, first) {
     for (let copy = starts[its]; copy < starts[its + 1]; copy++) {
       const node = growth.put(place[copy], inside, leafInside[leaf], wanted.hidden);
       const share = part[copy] * kept[its];
+      for (const { of, sums } of beside) sums.add(node, of[leaf] * share);
       if (share === 1) {
         values.add(node, value[leaf]);
         if (leafLaunches) launches.add(node, leafLaunches[leaf]);

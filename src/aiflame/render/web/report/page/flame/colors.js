@@ -5,6 +5,7 @@ import { KIND } from "../../../kinds.js";
 
 const MATCH = 900;
 const CHANGES = 1000; // …+12: from gone to new
+const LIMITS = 2000; // …+5: from far to near, and unknown
 
 export class Colors {
   #frames;
@@ -25,9 +26,10 @@ export class Colors {
     return this.shown(model, this.#frames.number(model, node));
   }
 
-  /** A colour of flame/colors.js: those of changes are apart from those of kinds. */
+  /** A colour of flame/colors.js: those of changes and of limits are apart from those of kinds. */
   shown(model, number) {
-    return model.differential ? CHANGES + number : number;
+    if (model.differential) return CHANGES + number;
+    return model.limits ? LIMITS + number : number;
   }
 
   get found() {
@@ -36,6 +38,7 @@ export class Colors {
 
   css(color) {
     if (color === MATCH) return this.match;
+    if (color >= LIMITS) return this.palette.limits[color - LIMITS];
     if (color >= CHANGES) return this.palette.changes[color - CHANGES];
     return (this.palette[Math.floor(color / SHADES)] ?? this.palette[KIND.UNATTRIBUTED])[color % SHADES];
   }

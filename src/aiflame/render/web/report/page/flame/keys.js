@@ -10,6 +10,7 @@ export const KEYS = [
   ["p", "my code only: packages and libraries fold into the line that called them"],
   ["b", "bottom-up"],
   ["o", "order: by name, by width, by time"],
+  ["k", "colours: by kind, by % of the device's limit"],
 ];
 
 const ORDERS = ["name", "width", "time"];
@@ -23,6 +24,7 @@ export const OWN = {
   p: (view) => view.change({ mine: view.state.mine ? "" : "1" }),
   b: (view) => view.change({ inverted: view.state.inverted ? "" : "1" }),
   o: (view) => view.change({ order: ORDERS[(ORDERS.indexOf(view.state.order) + 1) % ORDERS.length] }),
+  k: (view) => view.info.limits.includes(view.model.metric.name) && view.change({ color: view.state.color ? "" : "limit" }),
   "+": (view) => zoomBy(view, 0.5),
   "=": (view) => zoomBy(view, 0.5),
   "-": (view) => zoomBy(view, 2),

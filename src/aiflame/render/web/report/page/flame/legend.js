@@ -1,6 +1,6 @@
 // The legend, which filters, and a chip for each thing that the graph leaves out.
 
-import { CHANGES, entries, groupShares, inGroups } from "../../../flame/groups.js";
+import { entries, groupNames, groupShares, inGroups } from "../../../flame/groups.js";
 import { clip, percent } from "../../../text.js";
 import { describe, readChoices, writeChoices } from "../../shared/frame_choices.js";
 import { element } from "../ui/dom.js";
@@ -18,7 +18,7 @@ export class Legend {
     if (!lit) return null;
     const { view } = this;
     const chosen = new Set(lit.split(";"));
-    const named = Object.entries(view.model.differential ? CHANGES : view.model.labels);
+    const named = Object.entries(groupNames(view.model));
     const groups = new Set(named.filter(([, name]) => chosen.has(name)).map(([group]) => Number(group)));
     return inGroups(view.model, groups, view.chart.colors.steps);
   }
@@ -38,7 +38,8 @@ export class Legend {
       const show = () => view.change({ widths: "base" });
       chips.push(element("button.flame-note", { type: "button", onclick: show }, "Show what is gone"));
     }
-    this.body.replaceChildren(...chips);
+    const scale = model.limits ? [element("span.flame-note", {}, "of the device's limit:")] : [];
+    this.body.replaceChildren(...scale, ...chips);
   }
 
   #chip({ key, color, share, title }, colors, on) {
@@ -53,7 +54,7 @@ export class Legend {
 
   #clicked(key, hide) {
     const { view } = this;
-    if (hide && !view.model.differential) {
+    if (hide && !view.model.differential && !view.model.limits) {
       addChoice(view, "hide", { what: "kind", text: key });
       return;
     }

@@ -3,7 +3,7 @@
 /** Each key of the address and its value when it is absent. */
 const FIELDS = {
   domain: "", metric: "", by: "", order: "name", inverted: "", mine: "", recursion: "", detail: "", idle: "", // how the tree is made
-  focus: "", hide: "", merge: "", sandwich: "", range: "", steps: "", ranks: "", against: "", scale: "", widths: "", base: "",
+  focus: "", hide: "", merge: "", sandwich: "", range: "", steps: "", ranks: "", against: "", scale: "", widths: "", base: "", color: "",
   dir: "", search: "", case: "", lit: "", zoom: "", at: "", // how it is looked at
 };
 

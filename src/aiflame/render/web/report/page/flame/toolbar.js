@@ -102,13 +102,14 @@ class ViewMenu {
 
   constructor(view) {
     this.view = view;
-    this.button = button("View ▾", "Direction, order, detail", () => this.toggle());
+    this.button = button("View ▾", "Direction, order, detail, colours", () => this.toggle());
     this.button.setAttribute("aria-haspopup", "true");
     this.panel = element(
       "div.flame-panel", { hidden: true, role: "group", "aria-label": "View" },
       this.#choice("dir", "Direction", [["up", "flame: callees above"], ["down", "icicle: callees below"]]),
       this.#choice("order", "Order of siblings", [["name", "by name"], ["width", "by width"], ["time", "by first time"]]),
       this.#choice("detail", "Detail", [["function", "functions"], ["line", "lines"], ["instruction", "instructions"]]),
+      this.#choice("color", "Colours", [["", "by kind"], ["limit", "by % of the device's limit (k)"]]),
       element(
         "fieldset", {},
         this.#switch("mine", "1", "My code only: packages folded (p)"),
@@ -148,6 +149,8 @@ class ViewMenu {
       widths: !model.differential,
     };
     for (const { key, input } of this.#groups) if (key in useless) input.parentElement.hidden = useless[key];
+    const colors = this.#groups.find(({ key }) => key === "color").input.closest("fieldset");
+    colors.hidden = !this.view.info.limits.includes(model.metric.name) || model.differential;
     for (const { key, input } of this.#groups) if (key === "dir") input.disabled = Boolean(state.sandwich);
   }
 

@@ -1,9 +1,10 @@
 // Two pictures of kernels below the peaks of their device, both with logarithmic scales. Left: those without work for tensor cores, by their mean time and the rate at which
 // they move bytes. Right, the roofline: the others, by their work for each byte of memory and the rate of that work.
 
+import { classOf } from "../../../limit_classes.js";
 import { clip, Ruler } from "../../../text.js";
 import { drawn } from "../ui/dom.js";
-import { bytesPerSecond, classOf, operations } from "./words.js";
+import { bytesPerSecond, operations } from "./words.js";
 
 const NO_WORK = 0.002; // of the tensor cores' full rate: conversions and the like, no matrix products
 const TALL = 440;

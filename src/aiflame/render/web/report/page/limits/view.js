@@ -1,11 +1,12 @@
 // Kernels, layers and ops against the limits of their device.
 
+import { CLASSES, classOf } from "../../../limit_classes.js";
 import { amount, clip, percent } from "../../../text.js";
 import { exactly } from "../../shared/frame_choices.js";
 import { element, wide } from "../ui/dom.js";
 import { leadOf } from "../ui/leads.js";
 import { draw } from "./chart.js";
-import { bytesPerSecond, CLASSES, classOf, factsOf, operations, reached } from "./words.js";
+import { bytesPerSecond, factsOf, operations, reached } from "./words.js";
 
 const KINDS = { kernels: "Kernels", layers: "Layers", ops: "Ops" };
 const MOST_LISTED = 15;
@@ -82,7 +83,7 @@ class Limits {
     }
     const swatches = CLASSES.map((text, number) => element("li", {}, element(`i.swatch.reach-${number}`), text));
     const some = used.counted < 0.95 ? ` (by the ${percent(used.counted, 1)} of kernels' time with counters)` : "";
-    const rates = `tensor cores worked at ${percent(used.tensor, 1)} of their rate, memory at ${percent(used.memory, 1)} of its bandwidth${some}.`;
+    const rates = `tensor cores worked at ${percent(used.tensor, 1)} of their rate, memory at ${percent(used.memory, 1)} of its bandwidth${some}${used.another_run ? ", counted in another run" : ""}.`;
     const least = ` At their limits, these kernels would take ${percent(used.limit, 1)} of the time.`;
     const legend = element("div.limit-legend", {}, element("span.soft.fine", {}, "of the limit:"), element("ul.legend", {}, ...swatches));
     this.body.replaceChildren(

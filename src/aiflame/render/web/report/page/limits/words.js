@@ -2,7 +2,6 @@
 
 import { amount, percent } from "../../../text.js";
 
-export const CLASSES = ["below 20%", "20 to 40%", "40 to 60%", "60 to 80%", "80% or more"];
 const BOUND = {
   memory: "the device's memory",
   tensor: "tensor cores",
@@ -10,11 +9,6 @@ const BOUND = {
   latency: "latency: it does not fill the device",
   "": "nothing that was counted",
 };
-
-/** The class of a share of the limit: a place in CLASSES. */
-export function classOf(share) {
-  return Math.min(CLASSES.length - 1, Math.floor(share * CLASSES.length));
-}
 
 export function boundBy(row) {
   return BOUND[row.bound_by] ?? row.bound_by;
