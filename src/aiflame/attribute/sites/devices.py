@@ -99,7 +99,7 @@ def device_sites(profile: Tables) -> SiteTable:
     gathered = Gathered(*grouped_by_rank(profile, forests, sites), leaves, when, fewer.notes)
     measured = tuple(_metric(name, energies, counted) for name in there)
     moments = {name: moments_of(name) for name in (*METRICS, *there) if on_devices(name)}
-    return put_in_order("device", measured, moments, groupings, gathered)
+    return site_table("device", measured, moments, groupings, gathered)
 
 
 def moments_of(name: str) -> str:
