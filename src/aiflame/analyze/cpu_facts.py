@@ -14,10 +14,10 @@ from aiflame.attribute.arrays import nodes
 from aiflame.attribute.meaning.context import of_samples
 from aiflame.attribute.meaning.fused_split import split_over_ops
 from aiflame.attribute.meaning.steady import in_steps
-from aiflame.attribute.metrics import CLOCK, METRICS
+from aiflame.attribute.own_metrics import clocks
 from aiflame.attribute.prefixes import STEADY
 from aiflame.attribute.stacks.functions import functions
-from aiflame.attribute.stacks.sample_time import sample_ns
+from aiflame.attribute.stacks.samples import VALUE
 from aiflame.attribute.stacks.waiting import state_frames
 from aiflame.profile.schema.kinds import Kind
 from aiflame.profile.tables.interface import Tables
@@ -28,11 +28,11 @@ _KEY = ["process", "thread", "stack", "state", "step", STEADY, "phase", "layer",
 @dataclass(frozen=True, slots=True)
 class CpuFacts:
     metric: str
-    """The metric of CPU samples: one of CLOCK."""
+    """The metric of CPU samples, or one of the profile's own (`own_metrics.clocks`)."""
     rows: pl.DataFrame
     """process, thread, stack, step (-1: none), steady (1: in steady steps), phase, layer, op, waits ("" or `[OpenMP wait]` …), function,
-    function_kind and module (of the innermost function), file, line, caller (innermost line of the program's own source, and its function),
-    own (the program's author wrote the innermost Python function, too, in that file), value (ns)."""
+    function_kind and module (of the innermost function), file, line, caller (innermost line of the program's own source, and its
+    function), own (its author wrote the innermost Python function, too, in that file), value (ns, or in the unit of the metric)."""
     steps: pl.DataFrame
     """The steps, with the columns of `DeviceJoin.steps`."""
     fused: bool
@@ -50,15 +50,13 @@ class CpuFacts:
 
 
 def cpu_facts(profile: Tables, metric: str) -> CpuFacts:
-    assert metric in METRICS
     profile = Analysis.of(profile)
     trie, own_lines = functions(profile), places(profile)
-    meaning = of_samples(profile, CLOCK[metric])
-    weight = sample_ns()
-    steady_steps(profile)  # from launches, if there are any
+    meaning = of_samples(profile, clocks(profile)[metric])
+    steady_steps(profile)  # by devices, where there are some
     placed = in_steps(profile, meaning.samples)
     samples = placed.lazy()
-    measured = samples.group_by(_KEY).agg(value=weight.sum().cast(pl.Int64)).sort(_KEY).collect()
+    measured = samples.group_by(_KEY).agg(pl.col(VALUE).sum()).sort(_KEY).collect()
     states, measured = state_frames(trie, measured)
     divided = split_over_ops(measured, measured["value"].to_numpy(), meaning.compiled, meaning.forests)
     process, thread, stack = (measured[name].cast(pl.Int64).to_numpy() for name in ("process", "thread", "stack"))

@@ -16,7 +16,12 @@ from aiflame.profile.schema.enums import CallBackend, GpuApi, SyncKind
 from aiflame.profile.tables.interface import Tables
 
 HOST, DEVICE, TRAFFIC = "host", "device", "traffic"
-_OF_API = {GpuApi.OPENCL: CallBackend.OPENCL, GpuApi.CUDA: CallBackend.CUDA, GpuApi.LEVEL_ZERO: CallBackend.LEVEL_ZERO}
+_OF_API = {
+    GpuApi.OPENCL: CallBackend.OPENCL,
+    GpuApi.CUDA: CallBackend.CUDA,
+    GpuApi.LEVEL_ZERO: CallBackend.LEVEL_ZERO,
+    GpuApi.HIP: CallBackend.HIP,
+}
 _WAITS = {SyncKind.EVENT: "[wait for an event]", SyncKind.STREAM: "[wait for a stream]", SyncKind.CONTEXT: "[wait for a device]"}
 LAUNCH = "[launch]"
 _TIME = pl.col("time")

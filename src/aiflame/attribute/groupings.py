@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import polars as pl
 
-from aiflame.attribute.metrics import METRIC_ROWS, Compared
+from aiflame.attribute.metrics import Compared, MetricRow
 from aiflame.attribute.prefixes import Prefix
 from aiflame.profile.schema.kinds import Kind
 
@@ -187,8 +187,8 @@ REGROUPS: Mapping[str, Regroup] = {row.name: row.regroup for row in GROUPING_ROW
 LISTS: Mapping[str, Listed] = {row.name: row.listed for row in GROUPING_ROWS if row.listed is not None}
 
 
-def compared_by(metric: str) -> Sequence[str]:
-    """The groupings by which the values of a metric are compared, the most useful first; () if they are not compared step by step."""
-    kind = METRIC_ROWS[metric].compared
+def compared_by(metric: MetricRow) -> Sequence[str]:
+    """The groupings by which the values of a metric are compared, the most useful first; () where they are not compared step by step."""
+    kind = metric.compared
     rows = [row for row in GROUPING_ROWS if kind in row.compared]
     return tuple(row.name for row in sorted(rows, key=lambda row: row.compared[kind])) if kind is not None else ()

@@ -38,6 +38,9 @@ Derive = Callable[[Profile], None]
 Align = Callable[[Ranked], Ranked]
 """Aligns the clocks of several hosts, more closely than by the time of day."""
 
+Import = Callable[[Path, "Progress | None"], Folder]
+"""The profile of a file that another tool wrote."""
+
 
 def _as_sealed(profile: Profile) -> None:
     pass
@@ -47,14 +50,23 @@ def _by_the_time_of_day(profile: Ranked) -> Ranked:
     return profile
 
 
-def open_profile(
-    path: str | Path, progress: Progress | None = None, *, derive: Derive = _as_sealed, align: Align = _by_the_time_of_day
-) -> Profile | Ranked:
-    """Opens a profile of one recorder or of many ranks. Without `derive` it has the tables that were recorded, and those that were derived
-    earlier.
+def _no_import(path: Path, progress: Progress | None) -> Folder:
+    raise AiflameError(f"{path} is not a profile: a profile is a folder made by `aiflame record`")
 
-    A profile that is still being recorded has the records so far. The tables of another user's profile are written to a folder of ours."""
-    folder = _folder_at(Path(path))
+
+def open_profile(
+    path: str | Path,
+    progress: Progress | None = None,
+    *,
+    derive: Derive = _as_sealed,
+    align: Align = _by_the_time_of_day,
+    imported: Import = _no_import,
+) -> Profile | Ranked:
+    """Opens a profile, of one recorder or of many ranks. Without `derive` it has the tables that were recorded, and those derived before.
+    A file of another tool is `imported`.
+
+    A profile that is still being recorded has the tables so far. Tables of another user's profile are written to a folder of ours."""
+    folder = _folder_at(Path(path), lambda file: imported(file, progress))
     if is_ours(folder):
         refuse_foreign_entries(folder)
     if is_ranked(folder):
@@ -72,7 +84,7 @@ def newest(folder: str | Path, allowed: Callable[[Path], bool] | None = None) ->
     profiles: dict[Path, Folder] = {}
     for path in filter(allowed, Path(folder).glob(f"*{SUFFIX}")):
         with contextlib.suppress(AiflameError, OSError):
-            if _looks_like_one(profile := Folder.open(path)):
+            if looks_like_profile(profile := Folder.open(path)):
                 profiles[path] = profile
     if not profiles:
         raise AiflameError(f"no profile (*{SUFFIX}) in {Path(folder).resolve()}: record one with `aiflame record -- COMMAND`, or name one")
@@ -87,25 +99,26 @@ def _recorded(profile: Folder) -> float:
     return profile.status().st_mtime
 
 
-def _folder_at(path: Path) -> Folder:
+def _folder_at(path: Path, imported: Callable[[Path], Folder]) -> Folder:
     try:
         profile = Folder.open(path)
         if not profile.entries():
             raise AiflameError(f"{path} is empty: not a profile")
-        if _looks_like_one(profile):
+        if looks_like_profile(profile):
             return profile
+        return imported(path)
     except FileNotFoundError:
         raise AiflameError(f"{path} does not exist: name a profile, a folder NAME{SUFFIX} made by `aiflame record`") from None
     except NotADirectoryError:
-        pass
+        return imported(path)
     except OSError as error:
         raise AiflameError(f"cannot read {path}: {error.strerror or error}") from None
     except ValueError:
         raise AiflameError(f"{str(path)!r} is no path: name a profile, a folder NAME{SUFFIX}") from None
-    raise AiflameError(f"{path} is not a profile: a profile is a folder made by `aiflame record`")
 
 
-def _looks_like_one(profile: Folder) -> bool:
+def looks_like_profile(profile: Folder) -> bool:
+    """Whether a folder is one that a recorder or an import made."""
     return any(profile.entry(part) is not None for part in (META_FILE, SPOOL, SEALED, RANKS))
 
 

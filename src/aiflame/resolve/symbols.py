@@ -8,7 +8,7 @@ import polars as pl
 
 from aiflame.profile.schema.enums import FrameKind
 from aiflame.profile.schema.frame_words import unpacked
-from aiflame.profile.schema.kinds import Kind
+from aiflame.profile.schema.kinds import OP_MODULE, Kind
 from aiflame.profile.spool.short_lives import ENDED_BEFORE_A_TICK
 from aiflame.profile.tables.store import Profile
 from aiflame.resolve.device.gpu_code import write_gpu_tables
@@ -16,7 +16,7 @@ from aiflame.resolve.device.intra_tables import write_intra_tables
 from aiflame.resolve.files.outside import NOTHING, Outside
 from aiflame.resolve.fused_ops import kernel_labels, provenance, with_kernels
 from aiflame.resolve.jit.symbols import address_symbols, method_symbols
-from aiflame.resolve.names.readable import clean
+from aiflame.resolve.names.readable import clean, readable
 from aiflame.resolve.native.symbols import native_symbols
 from aiflame.resolve.program_sources import keep_sources
 from aiflame.resolve.python.names import python_symbols
@@ -60,6 +60,7 @@ def resolve(profile: Profile, progress: Callable[[float], None] | None = None, o
         address_symbols(_of(frames, FrameKind.ADDRESS), profile.table("processes"), _time_of_day(profile), profile.folder, outside),
         _marks(_of(frames, FrameKind.MARK), profile.table("marks")),
         _texts(_of(frames, FrameKind.KERNEL), profile.table("marks"), Kind.OS_KERNEL),
+        _named(_of(frames, FrameKind.NAMED), profile.table("named_frames")),
         _nameless(frames),
     ]
     symbols = pl.concat([_complete(part) for part in parts]).sort("process", "frame", "depth")
@@ -87,6 +88,31 @@ def _texts(frames: pl.DataFrame, marks: pl.DataFrame, kind: Kind) -> pl.DataFram
     texts = marks.select("process", pl.col("id").cast(pl.UInt64).alias("rest"), pl.col("text").map_elements(clean, pl.String).alias("name"))
     named = frames.select("process", "frame", "rest").join(texts, on=["process", "rest"], how="left")
     return named.with_columns(pl.col("name").fill_null("[unknown]"), kind=pl.lit(int(kind)))
+
+
+def _named(frames: pl.DataFrame, named: pl.DataFrame) -> pl.DataFrame:
+    """Frames of an imported trace. Names of native functions become readable as those of a recording do."""
+    texts = named.with_columns(pl.col(name).map_elements(clean, pl.String) for name in ("name", "module", "file"))
+    native = (
+        texts.filter(pl.col("kind").is_in([int(Kind.C), int(Kind.CPP)]), pl.col("module") != OP_MODULE)
+        .select("kind", "name")
+        .unique(maintain_order=True)
+    )
+    read = [readable(name) for name in native["name"]]
+    native = native.with_columns(
+        short=pl.Series([name.short for name in read], dtype=pl.String), full_name=pl.Series([name.full for name in read], dtype=pl.String)
+    )
+    texts = texts.join(native, on=["kind", "name"], how="left").with_columns(pl.coalesce("short", "name").alias("name"))
+    columns = ("kind", "name", "full_name", "module", "file", "line")
+    found = frames.select("process", "frame", "rest").join(
+        texts.select("process", pl.col("id").cast(pl.UInt64).alias("rest"), *columns), on=["process", "rest"], how="left"
+    )
+    return found.with_columns(
+        pl.col("name").fill_null("[unknown]"),
+        pl.col("full_name", "module", "file").fill_null(""),
+        pl.col("line").fill_null(0),
+        pl.col("kind").fill_null(int(Kind.C)),
+    )
 
 
 def _nameless(frames: pl.DataFrame) -> pl.DataFrame:

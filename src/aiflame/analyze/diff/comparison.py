@@ -25,9 +25,10 @@ from aiflame.attribute.arrays.apportion import scaled
 from aiflame.attribute.arrays.types import Floats
 from aiflame.attribute.groupings import compared_by
 from aiflame.attribute.meaning.fused_kernels import ESTIMATED
-from aiflame.attribute.metrics import CLOCK, COMPARED, METRIC_ROWS, METRICS, OF_GPU, SAMPLED
+from aiflame.attribute.metrics import COMPARED, OF_GPU, SAMPLED
+from aiflame.attribute.own_metrics import metric_rows
 from aiflame.attribute.sites.times import period_log2
-from aiflame.attribute.tree import Tree
+from aiflame.attribute.tree import Metric, Tree
 from aiflame.attribute.trees.build import default_metric, metrics
 from aiflame.errors import AiflameError
 from aiflame.json_text import json_text, schema
@@ -95,9 +96,10 @@ def compare(base: ProfileAnalysis, new: ProfileAnalysis, metric: str = "", by: s
     metric = metric or default_metric(new.profile)
     groupings = _groupings(base, new, metric, by)
     before, after = values(base, metric, groupings), values(new, metric, groupings)
-    differences = [_difference(before[one], after[one], metric, one) for one in groupings]
+    kind = metric_rows(new.profile)[metric].metric
+    differences = [_difference(before[one], after[one], kind, one) for one in groupings]
     if metric in SAMPLED and (periods := [period_log2(analysis.profile) for analysis in (base, new)])[0] != periods[1]:
-        differences = [_at_one_period(before[one], after[one], metric, one, *periods) for one in groupings]
+        differences = [_at_one_period(before[one], after[one], kind, one, *periods) for one in groupings]
     fused = (base.fused or new.fused) if metric in OF_GPU else any(analysis.of_clock(metric).fused for analysis in (base, new))
     differences = [replace(one, label=one.label + ESTIMATED) if fused and one.by in ("op", "layer") else one for one in differences]
     if not any((difference.rows["only"] == "").any() for difference in differences):
@@ -137,22 +139,23 @@ def to_json(comparison: Comparison, *, everything: bool = False) -> str:
 
 
 def _groupings(base: ProfileAnalysis, new: ProfileAnalysis, metric: str, by: str) -> Sequence[str]:
-    if metric not in METRICS:
-        raise AiflameError(f"unknown metric {metric!r}: use {', '.join(METRICS)}")
-    if metric not in COMPARED:
+    row = metric_rows(new.profile).get(metric) or metric_rows(base.profile).get(metric)
+    if row is None:
+        raise AiflameError(f"unknown metric {metric!r}: use {', '.join(metric_rows(new.profile))}")
+    groupings = compared_by(row)
+    if not groupings:
         raise AiflameError(f"{metric} cannot be compared step by step: use {', '.join(COMPARED)}, or aiflame flame --baseline")
     for name, analysis in (("first", base), ("second", new)):
         there = metrics(analysis.profile)
         if metric not in there:
             has = f"only {', '.join(there)}" if there else "nor anything else"
-            raise AiflameError(f"the {name} profile has no {metric}, {has}: for {metric}, {METRIC_ROWS[metric].record}")
-    groupings = compared_by(metric)
+            raise AiflameError(f"the {name} profile has no {metric}, {has}: for {metric}, {row.record}")
     if by and by not in groupings:
         raise AiflameError(f"cannot compare {metric} by {by!r}: use {', '.join(groupings)}")
     return [by] if by else groupings[:4]
 
 
-def _at_one_period(base: Values, new: Values, metric: str, by: str, before: int, now: int) -> Difference:
+def _at_one_period(base: Values, new: Values, metric: Metric, by: str, before: int, now: int) -> Difference:
     """Compares two runs with different sampling periods: scales the samples of the first to the period of the second."""
     times = 2.0 ** (before - now)
     difference = _difference(replace(base, total=base.total * times, steps=base.steps * times), new, metric, by)
@@ -161,10 +164,11 @@ def _at_one_period(base: Values, new: Values, metric: str, by: str, before: int,
     )
 
 
-def _difference(base: Values, new: Values, metric: str, by: str) -> Difference:
+def _difference(base: Values, new: Values, kind: Metric, by: str) -> Difference:
     base_steps, new_steps = base.step_count, new.step_count
     per_step = base_steps > 0 and new_steps > 0
-    sampled = metric in CLOCK or metric in SAMPLED
+    of_warps = kind.name in SAMPLED
+    sampled = of_warps or kind.name not in OF_GPU
     before, after = _centres(base, per_step, sampled), _centres(new, per_step, sampled)
     rows = before.join(after, on="name", how="full", coalesce=True, suffix="_new")
     only = (
@@ -187,11 +191,10 @@ def _difference(base: Values, new: Values, metric: str, by: str) -> Difference:
         only="only",
     ).with_columns(beyond=(pl.col("low") > 0) | (pl.col("high") < 0))
     rows = rows.sort(pl.col("beyond").fill_null(True), pl.col("difference").abs(), "name", descending=[True, True, False])
-    kind = METRICS[metric]
-    note = _note(per_step, enough, base, new, "mean" if sampled else "median", metric in SAMPLED)
+    note = _note(per_step, enough, base, new, "mean" if sampled else "median", of_warps)
     rows = rows.select(pl.col(name).cast(dtype) for name, dtype in ROWS.items())
-    label = kind.label.partition(",")[0] if per_step and metric in SAMPLED else kind.label
-    return Difference(metric, label, kind.unit, by, per_step, base_steps, new_steps, note, rows)
+    label = kind.label.partition(",")[0] if per_step and of_warps else kind.label
+    return Difference(kind.name, label, kind.unit, by, per_step, base_steps, new_steps, note, rows)
 
 
 def _note(per_step: bool, enough: bool, base: Values, new: Values, centre: str, divided: bool) -> str:

@@ -13,7 +13,8 @@ from aiflame.analyze.device.profile_analysis import ProfileAnalysis
 from aiflame.analyze.diff.per_step_samples import averaged, site_samples, steps_a_window
 from aiflame.analyze.step_times import steady
 from aiflame.attribute.devices.work import bytes_of
-from aiflame.attribute.metrics import CLOCK, SAMPLED
+from aiflame.attribute.metrics import SAMPLED
+from aiflame.attribute.own_metrics import clocks
 from aiflame.attribute.tree import GPU_TIME
 from aiflame.profile.schema.kinds import Kind
 
@@ -55,7 +56,7 @@ class _Measured:
 
 def values(analysis: ProfileAnalysis, metric: str, groupings: Sequence[str]) -> dict[str, Values]:
     """Values of each item of each grouping; items without a name (no layer, no op) are left out."""
-    if metric in CLOCK:
+    if metric in clocks(analysis.profile):
         return {by: _of_cpus(analysis, metric, by) for by in groupings}
     measured = _samples(analysis, metric) if metric in SAMPLED else _exact(analysis, metric)
     return {by: _of_devices(analysis, by, measured, metric not in SAMPLED) for by in groupings}

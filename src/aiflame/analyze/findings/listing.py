@@ -23,6 +23,7 @@ from aiflame.attribute.analysis import Analysis
 from aiflame.attribute.tree import CPU_TIME, WALL_TIME
 from aiflame.attribute.trees.how_to_record import LONGER
 from aiflame.json_text import json_text, schema
+from aiflame.profile.folder.meta import Imported
 from aiflame.profile.tables.interface import OpenedProfile
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ EXPLAIN_WAITING = ("waiting-", "loop-blocked", "oversubscribed-", "throttled", "
 LONG_ENOUGH = 500_000_000
 """In nanoseconds: a program that runs this long has a hundred samples."""
 NO_STALLS = "No samples of GPU instructions, so no stall reasons: record with --gpu-sampling auto (aiflame doctor checks its requirements)"
+NOTHING = "Nothing stands out: the time is spread over many functions; aiflame top lists them"
 CUT_SHORT = "The recording was cut short: its end is missing, and findings cover the time until then"
 
 
@@ -68,7 +70,10 @@ def listing(profile: OpenedProfile, limit: int, *, whole_run: bool = False) -> L
     analysis = analysis_of(profile, whole_run=whole_run)
     summary = summarize(analysis, profile.meta)
     ordered = findings(analysis, summary, limit, lambda: _ranks(profile))
-    missing = tuple(_missing(analysis, summary, ordered, off=profile.meta.options.get("cpu_rate") == 0))
+    if (origin := profile.meta.imported) is not None:
+        missing = tuple(_missing_in_import(origin, ordered))
+    else:
+        missing = tuple(_missing(analysis, summary, ordered, off=profile.meta.options.get("cpu_rate") == 0))
     return Listing(profile.path.name, summary, tuple(_with_ids(ordered)), missing, (*profile.unfinished(), *summary.notes), whole_run)
 
 
@@ -125,6 +130,13 @@ def _with_ids(ordered: Sequence[Finding]) -> Iterator[Listed]:
         yield Listed(name if used[name] == 1 else f"{name}-{used[name]}", finding, fix(finding))
 
 
+def _missing_in_import(origin: Imported, ordered: Sequence[Finding]) -> Iterator[str]:
+    if not ordered:
+        yield NOTHING
+    if origin.lacks:
+        yield f"A file of this kind ({origin.format}) has no {', no '.join(origin.lacks)}: a recording of aiflame has them"
+
+
 def _missing(analysis: Analysis, summary: Summary, ordered: Sequence[Finding], *, off: bool) -> Iterator[str]:
     """`off`: samples of CPU time were switched off."""
     if not summary.complete:
@@ -153,7 +165,7 @@ def _missing(analysis: Analysis, summary: Summary, ordered: Sequence[Finding], *
         reason = "the reason was not seen: record with --wall, or without --no-waits"
         yield f"{begin} waited for the rest (for data, a lock or a processor), and {reason}"
     elif not ordered and samples >= FEW_SAMPLES:
-        yield "Nothing stands out: the time is spread over many functions; aiflame top lists them"
+        yield NOTHING
 
 
 def _nothing(summary: Summary, *, off: bool) -> str:

@@ -18,9 +18,10 @@ from aiflame.attribute.counters.intervals import counted_total
 from aiflame.attribute.counters.names import is_counted
 from aiflame.attribute.devices.samples import elsewhere
 from aiflame.attribute.devices.stall_samples import samples_of_counter
-from aiflame.attribute.metrics import CLOCK, SAMPLED, metric_row
+from aiflame.attribute.metrics import CLOCK, SAMPLED
+from aiflame.attribute.own_metrics import clocks, metric_rows, own_metrics
 from aiflame.attribute.stacks.process_frames import short_command
-from aiflame.attribute.stacks.sample_time import sample_ns
+from aiflame.attribute.stacks.samples import VALUE, samples_of
 from aiflame.attribute.tree import BYTES, GPU_LATENCY, GPU_TIME
 from aiflame.attribute.trees.build import default_metric, metrics, tree
 from aiflame.profile.folder.meta import Meta
@@ -93,6 +94,11 @@ class Summary:
     """The time of fused kernels was divided over layers by an estimate."""
 
 
+def _origin(meta: Meta) -> str:
+    """Where an imported profile comes from, in the place of its command."""
+    return f"{', '.join(meta.imported.files)}: {meta.imported.format}" if meta.imported is not None else ""
+
+
 def summarize(profile: Tables, meta: Meta) -> Summary:
     profile = Analysis.of(profile)
     analysis = profile_analysis(profile)
@@ -100,7 +106,7 @@ def summarize(profile: Tables, meta: Meta) -> Summary:
     parts = _parts(analysis, metric)
     processes = profile.table("processes").sort("process")
     return Summary(
-        command=shlex.join(meta.command),
+        command=shlex.join(meta.command) or _origin(meta),
         started=_started(meta),
         duration_ns=duration(meta, analysis),
         exit_status=meta.exit_status,
@@ -134,6 +140,8 @@ def summarize(profile: Tables, meta: Meta) -> Summary:
 
 def _parts(analysis: ProfileAnalysis, metric: str) -> pl.DataFrame:
     """phase, layer, value, in the scope"""
+    if metric in own_metrics(analysis.profile):
+        return pl.DataFrame(schema={"phase": pl.String, "layer": pl.String, "value": pl.Int64})
     if metric in CLOCK and analysis.scoped_cpu is not None:
         return analysis.scoped_cpu.rows.select("phase", "layer", "value")
     return analysis.scoped_shared.select("phase", "layer", value="took")
@@ -147,12 +155,11 @@ def _largest(parts: pl.DataFrame, by: str, most: int | None, whole: int | None =
 
 def _totals(analysis: ProfileAnalysis) -> list[MetricTotal]:
     profile, totals = analysis.profile, []
+    of_threads, rows = clocks(profile), metric_rows(profile)
     for name in metrics(profile):
-        metric = metric_row(name).metric
-        if name in CLOCK:
-            ticks = profile.scan("cpu_samples").filter(pl.col("clock") == CLOCK[name])
-            value = sample_ns()
-            total = int(ticks.select(value.sum()).collect().item())
+        metric = rows[name].metric
+        if name in of_threads:
+            total = int(samples_of(profile, of_threads[name]).select(pl.col(VALUE).sum()).collect().item())
         elif name == GPU_TIME.name:
             total = int(analysis.sites["took"].sum())
         elif name == BYTES.name:

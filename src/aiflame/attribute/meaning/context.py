@@ -31,8 +31,9 @@ from aiflame.attribute.meaning.phases import Evidence, Marks, Phase, marks, phas
 from aiflame.attribute.meaning.regions import Regions, regions
 from aiflame.attribute.meaning.steps import DATA, OPTIMIZER, Seen, Steps, automatic_regions, steps
 from aiflame.attribute.meaning.torch_frames import torch_frames
-from aiflame.attribute.metrics import CLOCK
+from aiflame.attribute.own_metrics import clocks
 from aiflame.attribute.stacks.functions import functions
+from aiflame.attribute.stacks.samples import VALUE
 from aiflame.attribute.stacks.table import outermost_layers, stack_table
 from aiflame.attribute.stacks.word_trie import word_trie
 from aiflame.attribute.tree import Frame, frame_table
@@ -45,8 +46,8 @@ CONTEXT = ("step", "phase", "layer", "op", "region")
 BRINGS = "brings"
 """A further column: the item copies data to a device for the next forward work, so its phase is data loading."""
 MOTHER = "mother"
-"""A further column: the thread for which it works (see `events.mother_threads`)."""
-_OF_SAMPLES = ("process", "thread", "id", "stack", "state", "weight", "period_ns", "time_ns")
+"""Beside them: the thread that it works for (see `events.mother_threads`)."""
+_OF_SAMPLES = ("process", "thread", "id", "stack", "state", VALUE, "time_ns")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +59,7 @@ class Meaning:
     nodes: pl.DataFrame
     """process, node (made at a stack), CONTEXT: layer, op and phase at its capture"""
     samples: pl.DataFrame
-    """process, thread, id, stack, state, weight, period_ns, time_ns, CONTEXT; in the order of the table"""
+    """process, thread, id, stack, state, value, time_ns, CONTEXT; in the order of the table"""
     forests: dict[str, Forest]
     """Forests of phases, layers, ops and regions."""
     compiled: Compiled
@@ -96,7 +97,7 @@ def of_devices(profile: Analysis) -> Meaning:
 
 def release_samples(profile: Analysis) -> None:
     """Frees the context of CPU samples."""
-    for clock in CLOCK.values():
+    for clock in clocks(profile).values():
         profile.release(of_samples.part(clock))
 
 
@@ -115,7 +116,7 @@ def of_calls(profile: Tables, of: pl.DataFrame) -> Meaning:
 
 @once_for
 def of_samples(profile: Analysis, clock: int) -> Meaning:
-    """The context of the CPU samples of one clock."""
+    """The context of the CPU samples of one clock, or of the values of one of the profile's own metrics."""
     items = sample_items(profile, clock)
     classifier = _Classifier(profile)
     columns, regions_of = classifier.context(items, captured=np.zeros(len(items), dtype=np.bool_))

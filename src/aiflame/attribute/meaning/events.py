@@ -7,6 +7,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from aiflame.attribute.arrays.lookup import find
+from aiflame.attribute.stacks.samples import VALUE, samples_of
 from aiflame.profile.schema.frame_words import is_backward, is_forward, torch_thread
 from aiflame.profile.tables.interface import Tables
 
@@ -46,11 +47,10 @@ def node_items(profile: Tables) -> pl.DataFrame:
 
 
 def sample_items(profile: Tables, clock: int | None = None) -> pl.DataFrame:
-    """A row for each CPU sample, of one clock or of both, with its weight."""
-    samples = profile.scan("cpu_samples")
-    if clock is not None:
-        samples = samples.filter(pl.col("clock") == clock)
-    return _items(samples, "time_ns", gpu=False, more=("id", "state", "weight", "period_ns"))
+    """A row for each CPU sample, of one clock or of both; with a clock also its `value` (`stacks.samples`)."""
+    if clock is None:
+        return _items(profile.scan("cpu_samples"), "time_ns", gpu=False, more=("id", "state"))
+    return _items(samples_of(profile, clock), "time_ns", gpu=False, more=("id", "state", VALUE))
 
 
 def ints(items: pl.DataFrame, *names: str) -> tuple[NDArray[np.int64], ...]:

@@ -28,8 +28,9 @@ DOMAIN, OPTIMIZER, DATA = "aiflame", "optimizer", "data"
 NO_NODE = 0xFFFFFFFF
 """Sequence number of nodes that accumulate gradients (AccumulateGrad): no forward code made them."""
 INFERENCE = ("phase", "sequences", "tokens", "called_ns")
-"""Further columns of a step of inference: PREFILL or DECODE, the number of sequences and tokens that the model was given, and the duration
-of its call; each 0 if unknown."""
+"""Of a step of inference: whether it is PREFILL or DECODE, how many tokens of how many sequences the model was given, and how long its
+call took; each 0 where that is not known."""
+_NAMED_STEP = r"^ProfilerStep#\d+$"
 Row = tuple[int, int, int]
 """Thread, begin and end of a step."""
 
@@ -89,16 +90,17 @@ class Seen:
 
 
 def steps(profile: Tables, seen: dict[tuple[int, int], Seen]) -> Steps:
-    """`seen`: the items of each process and thread."""
-    marked = automatic_regions(profile)
+    """`seen`: for each process and thread."""
+    marked, named = automatic_regions(profile), named_steps(profile)
     columns = ("process", "thread", "begin_ns", "end_ns", *INFERENCE)
     tables = [pl.DataFrame(schema=dict.fromkeys(columns, pl.Int64))]
-    for process in sorted({process for process, _ in seen} | set(marked["process"])):
+    for process in sorted({process for process, _ in seen} | set(marked["process"]) | set(named["process"])):
         here = {thread: of for (one, thread), of in seen.items() if one == process}
         own = marked.filter(process=process)
         launches_tell_all = any(of.exact for of in here.values())
         calls = {} if launches_tell_all else outermost_calls(profile, process)
-        rows = _table(_training(own, here, calls))
+        rows = named.filter(process=process).drop("process")
+        rows = _table(_training(own, here, calls)) if rows.is_empty() else rows
         if rows.is_empty() and not any(of.backward.any() for of in here.values()):
             rows = _inference(profile, process, here, calls)
             rows = _jitted(profile, process, here) if rows.is_empty() else rows
@@ -127,6 +129,19 @@ def automatic_regions(profile: Analysis) -> pl.DataFrame:
         .sort("process", "thread", "begin_ns")
         .collect()
     )
+
+
+@once
+def named_steps(profile: Analysis) -> pl.DataFrame:
+    """process, thread, begin_ns, end_ns of the steps that torch's own profiler named in an imported trace."""
+    columns = dict.fromkeys(("process", "thread", "begin_ns", "end_ns"), pl.Int64)
+    if not profile.has("regions"):
+        return pl.DataFrame(schema=columns)
+    ends = profile.scan("region_ends").group_by("process", pl.col("region").alias("id")).agg(pl.col("end_ns").min())
+    of_torch = profile.scan("regions").filter(pl.col("api") == int(RegionApi.TORCH), pl.col("name").str.contains(_NAMED_STEP))
+    moments = pl.col("begin_ns", "end_ns").clip(upper_bound=LATEST)
+    rows = of_torch.join(ends, on=["process", "id"]).with_columns(moments).select(pl.col(name).cast(kind) for name, kind in columns.items())
+    return rows.sort("process", "thread", "begin_ns").collect()
 
 
 def _training(marked: pl.DataFrame, seen: dict[int, Seen], calls: dict[int, Calls]) -> list[Row]:

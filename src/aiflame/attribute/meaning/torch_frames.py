@@ -16,7 +16,7 @@ from aiflame.attribute.meaning.op_names import op_of_node, op_of_symbol
 from aiflame.attribute.stacks.word_trie import WordTrie, word_trie
 from aiflame.profile.schema.enums import FrameKind
 from aiflame.profile.schema.frame_words import frame_kinds
-from aiflame.profile.schema.kinds import Kind
+from aiflame.profile.schema.kinds import OP_MODULE, Kind
 
 COMPILED = "[compiled]"
 """The op of work in a graph that torch.compile made, outside of the ops that it calls."""
@@ -31,6 +31,9 @@ _NODES_WITHOUT_OP = ("PyNode", "CppNode", "Function", "Node", "TraceableFunction
 _CPP_NODE = r"^(?:.* )?torch::autograd::CppNode<(.+)>::apply\("
 _CPP_FUNCTION = r"^(?:.* )?torch::autograd::Function<([^<>]+)>::apply"
 _FUNCTOR = r"^c10::impl::(?:make_boxed_from_unboxed_functor|wrap_kernel_functor_unboxed_)::call$"
+_EVALUATES = r"^autograd::engine::evaluate_function: (.+)$"
+"""In imported traces, the engine about to run a node."""
+_CALLED_OP = r"^(\w+::[\w.]+)$"
 _TORCH_LIBRARY = r"^lib(?:torch|c10|aten|caffe2)"
 
 _AUTOGRAD_FILE = r"(?:^|/)torch/autograd/function\.py$"
@@ -100,12 +103,23 @@ def torch_frames(profile: Analysis) -> TorchFrames:
     op = _first(op, _rows(size, names, native, pl.col("text").str.extract(_CPP_FUNCTION), _last_part))
     compiled = pl.when(pl.col("file").str.contains(_INDUCTOR_FILE) & pl.col("name").str.contains(r"(?:^|\.)call$")).then(pl.lit(COMPILED))
     op = _first(op, _rows(size, names, python, compiled, str))
+    traced = native.filter(pl.col("module") == OP_MODULE)
+    nodes_run = traced["name"].str.extract(_EVALUATES).drop_nulls().unique()
+    is_node = pl.col("name").is_in(nodes_run.implode())
+    op = _first(op, _rows(size, names, traced, pl.when(~is_node).then(pl.col("name").str.extract(_CALLED_OP)), str))
 
     of_node = pl.col("name").str.extract(_NODE)
     node = _rows(size, names, native, pl.when(~of_node.is_in(_NODES_WITHOUT_OP)).then(of_node), op_of_node)
     node = _first(node, _rows(size, names, native, pl.col("text").str.extract(_CPP_NODE), _last_part))
-    in_node = _mask(size, native, (pl.col("name") == _NODE_CALL) | pl.col("name").str.contains(r"^torch::autograd::(Py|Cpp)Node::apply$"))
-    engine = _mask(size, native, pl.col("name").str.contains(_ENGINE)) | _mask(size, python, pl.col("name") == "_engine_run_backward")
+    node = _first(node, _rows(size, names, traced, pl.when(is_node).then("name"), lambda name: op_of_node(_last_part(name) or name)))
+    in_node = _mask(size, traced, is_node) | _mask(
+        size, native, (pl.col("name") == _NODE_CALL) | pl.col("name").str.contains(r"^torch::autograd::(Py|Cpp)Node::apply$")
+    )
+    engine = (
+        _mask(size, native, pl.col("name").str.contains(_ENGINE))
+        | _mask(size, traced, pl.col("name").str.contains(_EVALUATES))
+        | _mask(size, python, pl.col("name") == "_engine_run_backward")
+    )
 
     is_python = words.of_nodes((kind == FrameKind.PYTHON).astype(np.int64)) > 0
     functions = _functions_of_python(words, names, python, is_python)

@@ -13,14 +13,14 @@ from aiflame.attribute.forest import Forest, TreeBuilder
 from aiflame.attribute.meaning.context import of_samples
 from aiflame.attribute.meaning.fewer_regions import fewer_regions
 from aiflame.attribute.meaning.fused_split import split_over_ops
-from aiflame.attribute.metrics import CLOCK, METRICS
+from aiflame.attribute.own_metrics import FIRST_CLOCK, clocks, metric_rows
 from aiflame.attribute.sites.segments import forest_of
 from aiflame.attribute.sites.table import INSIDE, Gathered, SiteTable, groupings_of, site_table
 from aiflame.attribute.sites.times import sample_times
 from aiflame.attribute.stacks.functions import Functions, add_threads, functions
 from aiflame.attribute.stacks.innermost_lines import line_frames
 from aiflame.attribute.stacks.process_frames import NO_THREAD
-from aiflame.attribute.stacks.sample_time import sample_ns
+from aiflame.attribute.stacks.samples import VALUE
 from aiflame.attribute.stacks.waiting import state_frames
 from aiflame.attribute.transforms.noise import hidden_noise, is_noise
 from aiflame.attribute.transforms.reshape import without_nodes
@@ -30,20 +30,23 @@ from aiflame.profile.schema.kinds import Kind
 from aiflame.profile.tables.interface import Tables
 
 CONTEXT = ("phase", "layer", "op", "region")
+OWN_DOMAIN = "own-"
+"""Before the number of one of the profile's own metrics: the domain of its values."""
 _STACK = ["process", "thread", "stack", "state"]
 
 
 def cpu_sites(profile: Tables, metric: str) -> SiteTable:
-    """The sites of CPU threads, from the samples of the metric's clock."""
+    """The sites of threads, from the samples of the metric's clock, or from the values of one of the profile's own metrics."""
     profile = Analysis.of(profile)
     trie = functions(profile)
-    meaning = of_samples(profile, CLOCK[metric])
-    worth = sample_ns().cast(pl.Int64)
+    metric_row = metric_rows(profile)[metric]
+    clock = clocks(profile)[metric]
+    meaning = of_samples(profile, clock)
     same = [*_STACK, *CONTEXT]
     fewer = fewer_regions(meaning.samples, meaning.forests["region"])
-    profile.used(of_samples.part(CLOCK[metric]))
+    profile.used(of_samples.part(clock))
     meaning = replace(meaning, samples=fewer.of(meaning.samples), forests={**meaning.forests, "region": fewer.forest})
-    timed = meaning.samples.select(*same, "time_ns", "step", value=worth)
+    timed = meaning.samples.select(*same, "time_ns", "step", VALUE)
     measured = timed.group_by(same).agg(pl.col("value").sum()).sort(same)
     ends = _Ends.of(profile, trie, measured)
 
@@ -61,7 +64,7 @@ def cpu_sites(profile: Tables, metric: str) -> SiteTable:
     items = timed.join(placed.select(*same, "group"), on=same, how="left", maintain_order="left")
     times = sample_times(profile, metric, items.select("process", "group", "step", "time_ns", "value"), meaning.steps)
     sites = divided.rows.select(
-        (pl.col("process").cast(pl.Int64) + 1).alias("process"),
+        pl.Series("process", trie.owner(_ints(divided.rows, "process"))),
         *(pl.col(name).cast(pl.Int64) for name in (*CONTEXT, "code", "kernel", "group")),
         weight=pl.Series(weight),
     )
@@ -73,10 +76,10 @@ def cpu_sites(profile: Tables, metric: str) -> SiteTable:
         **{name: divided.forests[name] for name in CONTEXT},
         INSIDE: ends.of_inside,
     }
-    domain = "cpu" if CLOCK[metric] == 0 else "wall"
-    groupings = groupings_of(lambda row: row.on_cpus, ranks=has_ranks(profile))
+    domain = {0: "cpu", 1: "wall"}.get(clock, f"{OWN_DOMAIN}{clock - FIRST_CLOCK}")
+    groupings = groupings_of(lambda grouping: grouping.on_cpus, ranks=has_ranks(profile))
     gathered = Gathered(*grouped_by_rank(profile, forests, sites), leaves, times, fewer.notes)
-    return site_table(domain, (METRICS[metric],), {metric: metric}, groupings, gathered)
+    return site_table(domain, (metric_row.metric,), {metric: metric}, groupings, gathered)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,8 +106,9 @@ class _Ends:
 
         builder = TreeBuilder()
         node = trie.on_threads(process, stack)
-        place = builder.add(np.zeros(len(measured), dtype=np.int64), trie.owners(), 1 + process)
-        place = code = builder.add(add_threads(builder, place, profile, process, thread, NO_THREAD), trie.forest(), node)
+        place = builder.add(np.zeros(len(measured), dtype=np.int64), trie.owners(), trie.owner(process))
+        place = add_threads(builder, place, profile, process, trie.known_threads(process, thread), NO_THREAD)
+        place = code = builder.add(place, trie.forest(), node)
         for frames, ending in zip((waits, lines), endings, strict=True):
             place = builder.add(place, Forest.of_frames(frames), ending)
         # Whether a frame is noise depends on the frames below, too: on waits, but not on lines.

@@ -47,7 +47,7 @@ def groupings_of(segments: Callable[[GroupingRow], tuple[str, ...]], *, ranks: b
 @dataclass(frozen=True, slots=True)
 class SiteTable:
     domain: str
-    """device, cpu or wall"""
+    """device, cpu, wall, or own-0 … for the profile's own metrics"""
     metrics: tuple[Metric, ...]
     moments_of: Mapping[str, str]
     """For each metric, the one whose moments and slots show when its values occurred."""

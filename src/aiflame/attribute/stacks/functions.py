@@ -22,6 +22,7 @@ from aiflame.attribute.stacks.process_frames import (
     COMPILER_SUFFIX,
     GARBAGE_COLLECTOR,
     INTERPRETER_MODULE,
+    nameless,
     process_frames,
     thread_frames,
     with_ranks,
@@ -53,6 +54,8 @@ class Functions:
     """Finds stacks among the rows of `stacks`."""
     innermost: NDArray[np.int32]
     """For each row of `stacks`, the node of the stack's innermost function."""
+    nameless: Mask
+    """The processes of which nothing is known: they have no frame."""
 
     def of_stacks(self, process: NDArray[np.int64], stack: NDArray[np.int64]) -> NDArray[np.int64]:
         """The node of each stack; the node of its process if the profile has no such stack."""
@@ -74,6 +77,14 @@ class Functions:
         """The processes: process p has the node 1 + p."""
         return Forest.of_frames(self.frames[: self.processes + 1][1:])
 
+    def owner(self, process: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The node of each of these processes; 0 for one without a frame."""
+        return np.where(self.nameless[process], 0, 1 + process)
+
+    def known_threads(self, process: NDArray[np.int64], thread: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The threads for `add_threads`; -1 where neither process nor thread is known."""
+        return np.where(self.nameless[process] & (thread == 0), -1, thread)
+
     def forest(self) -> Forest:
         """The functions without their processes, by the same nodes; the nodes of processes mean none."""
         parent = np.where(self.parent > self.processes, self.parent, np.int32(0))
@@ -94,7 +105,8 @@ def functions_and_lines(profile: Analysis) -> Functions:
 
 
 def _trie(profile: Analysis, *, with_lines: bool) -> Functions:
-    processes = frame_table(process_frames(with_ranks(profile.table("processes"), profile.table("ranks"))))
+    owners = with_ranks(profile.table("processes"), profile.table("ranks"))
+    processes = frame_table(process_frames(owners))
     size = len(processes) - 1
     stacks = stack_table(profile).of_processes_before(size)
     names, of_words = _functions_of_words(profile, stacks.rows.select("process", "frame").unique(), with_lines=with_lines)
@@ -121,7 +133,7 @@ def _trie(profile: Analysis, *, with_lines: bool) -> Functions:
         outside = nodes.nearest(all_parent, is_function)
         all_parent, end = np.where(all_parent >= 0, outside[all_parent], np.int32(-1)), outside[end]
     merged_parent, merged_frame, place = nodes.merge_siblings(all_parent, all_frame)
-    return Functions(frames, merged_parent, merged_frame, size, stacks.keys, place[end])
+    return Functions(frames, merged_parent, merged_frame, size, stacks.keys, place[end], nameless(owners))
 
 
 def hang(
@@ -141,11 +153,11 @@ def hang(
     `begun` may add frames under processes; then comes the `whole` stack on its thread, or its innermost function alone."""
     builder = TreeBuilder()
     process, thread, stack = (measured[column].to_numpy().astype(np.int64) for column in ("process", "thread", "stack"))
-    place = builder.add(np.zeros(len(measured), dtype=np.int64), trie.owners(), 1 + process)
+    place = builder.add(np.zeros(len(measured), dtype=np.int64), trie.owners(), trie.owner(process))
     place = begun(builder, place)
     node = trie.on_threads(process, stack)
     if whole:
-        place = add_threads(builder, place, profile, process, thread, no_thread)
+        place = add_threads(builder, place, profile, process, trie.known_threads(process, thread), no_thread)
         place = builder.add(place, trie.forest(), node)
     else:
         place = builder.add(place, Forest.of_frames(trie.frames), np.where(node > 0, trie.frame[node].astype(np.int64) + 1, 0))

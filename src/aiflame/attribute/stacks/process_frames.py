@@ -7,6 +7,7 @@ from typing import Literal
 
 import polars as pl
 
+from aiflame.attribute.arrays.types import Mask
 from aiflame.attribute.tree import Frame
 from aiflame.profile.ranks.rank_of import NONE, ranks_of
 from aiflame.profile.schema.kinds import Kind
@@ -21,8 +22,16 @@ NO_THREAD = Frame("[unattributed: thread not recorded]", Kind.UNATTRIBUTED)
 
 
 def process_frames(processes: pl.DataFrame) -> list[Frame]:
-    """A frame for each row of `processes`, such as `train.py (4711)`; if ranks are known (`with_ranks`), `rank 3: train.py (4711)`."""
-    return [Frame(f"{name} ({pid})", Kind.PROCESS) for name, pid in zip(process_names(processes), processes["pid"], strict=True)]
+    """One frame for each row of `processes`, such as `train.py (4711)`; where ranks are known (`with_ranks`) `rank 3: train.py (4711)`."""
+    named = zip(process_names(processes), processes["pid"], strict=True)
+    return [Frame(f"{name} ({pid})" if pid else name, Kind.PROCESS) for name, pid in named]
+
+
+def nameless(processes: pl.DataFrame) -> Mask:
+    """Which of these rows (`with_ranks`) say nothing: an imported file need not know its process."""
+    empty = (pl.col("command") == "") & (pl.col("exe") == "") & (pl.col("pid") == 0) & (pl.col("rank") == NONE)
+    mask: Mask = processes.select(empty).to_series().to_numpy()
+    return mask
 
 
 def process_names(processes: pl.DataFrame) -> list[str]:

@@ -70,6 +70,7 @@ def calls(
                     "step": columns["step"][piece],
                     "flow": launched.first[at],
                     "flows": launched.arrows[at],
+                    "launch": np.arange(at.start, at.stop, dtype=np.int32) if isinstance(at, slice) else at,
                 }
             )
         within = inside.filter(pl.col("call").is_between(piece.start, piece.stop, closed="left"))

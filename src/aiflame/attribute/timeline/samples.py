@@ -81,8 +81,8 @@ def _functions(making: Making, owners: Owners, stacks: Stacks, rows: pl.DataFram
     # Each run of samples without a long gap has its own path.
     stretch = np.cumsum(~rows["follows"].to_numpy())
     node = stacks.visible_of(process, stack)
-    parent = _shown_parents(stacks)
-    # `<module>` alone is not informative.
+    parent = shown_parents(stacks)
+    # `<module>` alone says little.
     file = pl.col("file").str.split("/").list.last()
     named = pl.when(pl.col("name").str.starts_with("<") & (file != "")).then(pl.format("{} {}", "name", file)).otherwise("name")
     names = making.names(trie.frames.select(named.alias("name"))["name"].to_list())[trie.frame]
@@ -105,8 +105,8 @@ def _functions(making: Making, owners: Owners, stacks: Stacks, rows: pl.DataFram
     )
 
 
-def _shown_parents(stacks: Stacks) -> NDArray[np.int32]:
-    """The trie of shown functions: for each node the next shown one outside of it, 0 if that is a process."""
+def shown_parents(stacks: Stacks) -> NDArray[np.int32]:
+    """The trie of shown functions: for each node the next shown one outside of it, 0 where that is a process."""
     trie = stacks.trie
     above = np.where(trie.parent >= 0, stacks.visible[np.maximum(trie.parent, 0)], 0)
     parent = np.where(above > trie.processes, above, 0).astype(np.int32)

@@ -28,7 +28,7 @@ _GLUE_FILES = (
 """Files of Python functions through which torch and Triton call the user's code, or code generated from it."""
 _LAUNCHER = ("<string>", "launcher")
 """The function that Inductor makes for each kernel."""
-_INTERFACE = r"^_*(?:cu(?:da)?[A-Z]|cl[A-Z])\w*(?:@.*)?$"
+_INTERFACE = r"^_*(?:cu(?:da)?[A-Z]|cl[A-Z]|hip[A-Z]|ze[A-Z])\w*(?:@.*)?$"
 
 
 class Stacks:

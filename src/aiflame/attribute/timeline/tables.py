@@ -88,9 +88,10 @@ SLICES: Mapping[str, type[pl.DataType]] = {
     "kind": pl.UInt8,  # SliceKind
     "name": pl.UInt32,  # row of `names`
     "facts": pl.UInt32,  # `set` in `facts`, 0: none
-    "step": pl.Int32,  # for calls, kernels and copies; -1: none
-    "flow": pl.UInt32,  # for a call: the first arrow to its kernels and copies; for a kernel or copy: the arrow that ends here; 0: none
-    "flows": pl.UInt32,  # for a call: the number of arrows that begin here; their numbers are consecutive
+    "step": pl.Int32,  # of calls, kernels and copies; -1: none
+    "flow": pl.UInt32,  # of a call: the first arrow to its kernels and copies; of a kernel or copy: the arrow that ends here; 0: none
+    "flows": pl.UInt32,  # of a call: the number of arrows that begin here; their numbers are consecutive
+    "launch": pl.Int32,  # of a call: its row in `launches`; of a kernel or copy: that of its launch; -1: none
 }
 POINTS: Mapping[str, type[pl.DataType]] = {"track": pl.UInt32, "time_ns": pl.Int64, "value": pl.Float64}
 FACTS: Mapping[str, type[pl.DataType]] = {
@@ -190,8 +191,8 @@ class Making:
         return np.arange(first, first + len(sets))
 
     def slices(self, *rows: pl.DataFrame) -> None:
-        """Adds all slices of some tracks, as tables with columns of SLICES; missing columns are 0 (-1: step)."""
-        nothing = {"facts": 0, "step": -1, "flow": 0, "flows": 0}
+        """All slices of some tracks, as tables with columns of SLICES; missing columns are 0 (-1: step, launch)."""
+        nothing = {"facts": 0, "step": -1, "flow": 0, "flows": 0, "launch": -1}
         parts = [
             each.select(
                 (pl.col(name) if name in each.columns else pl.lit(nothing[name]).alias(name)).cast(kind) for name, kind in SLICES.items()

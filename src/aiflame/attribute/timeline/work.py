@@ -306,6 +306,7 @@ def _put(
         rows = {name: column[executions.alike[piece]] for name, column in columns.items()}
         arrows = flow[piece]
         rows |= {"begin_ns": begin[piece], "end_ns": end[piece], "step": executions.step[piece], "flow": arrows, "flows": arrows > 0}
+        rows["launch"] = executions.launch[piece]
         rows |= {"track": tracks[stream[piece], 1 + lane[piece]], "depth": np.zeros(len(arrows), dtype=np.uint16)}
         making.slices(pl.DataFrame(rows))
 

@@ -11,7 +11,8 @@ from aiflame.attribute.counters.names import COUNTED, is_counted
 from aiflame.attribute.energy.power import CPUS, GPUS, measured
 from aiflame.attribute.groupings import FAMILY, OF_TREES, PREFIXES, RANK, REGROUPS
 from aiflame.attribute.limits.kernels import has_limits
-from aiflame.attribute.metrics import CLOCK, DETAILS, METRICS, SAMPLED, is_own_counter, metric_row, on_devices
+from aiflame.attribute.metrics import CLOCK, DETAILS, METRICS, SAMPLED, metric_row, on_devices
+from aiflame.attribute.own_metrics import metric_rows, own_metrics
 from aiflame.attribute.prefixes import Prefix, in_steady_steps
 from aiflame.attribute.transforms.filters import without_idle
 from aiflame.attribute.transforms.grouping import group
@@ -33,9 +34,10 @@ def tree(profile: Tables, metric: str | None = None, by: str = "code", detail: s
     `by` is one of `groupings.OF_TREES`. `steady`: only work in steady steps (`meaning.steady`), without idle time.
     """
     metric = metric or default_metric(profile)
-    _require("metric", metric, [metric] if is_own_counter(metric) else METRICS)
+    known = metric_rows(profile)
+    _require("metric", metric, known)
     _require("grouping", by, OF_TREES)
-    detail = detail or metric_row(metric).detail
+    detail = detail or known[metric].detail
     _require("detail", detail, DETAILS)
     there = metrics(profile)
     if metric not in there:
@@ -55,12 +57,17 @@ def tree(profile: Tables, metric: str | None = None, by: str = "code", detail: s
     return group(raw, by) if by in REGROUPS else raw
 
 
+def tree_with_meaning(profile: Tables, metric: str, prefix: Prefix, detail: str) -> Tree:
+    """The tree of a metric that the profile has, by code, with frames of meaning between the processes and their code."""
+    return _raw(profile, metric, detail, prefix)
+
+
 def default_metric(profile: Tables) -> str:
-    """GPU time if kernels ran, otherwise the first metric that the profile has, otherwise CPU time."""
+    """GPU time where kernels ran, else time of threads, else the first of the profile's own metrics, else CPU time."""
     there = metrics(profile)
     if GPU_TIME.name in there and not is_empty(profile, "kernels"):
         return GPU_TIME.name
-    return next((name for name in there if name in CLOCK), CPU_TIME.name)
+    return next((name for name in (*CLOCK, *own_metrics(profile)) if name in there), CPU_TIME.name)
 
 
 def metrics(profile: Tables) -> list[str]:
@@ -82,7 +89,7 @@ def metrics(profile: Tables) -> list[str]:
     there += _counted(profile)
     if has_executions and has_limits(profile):
         there.append(COULD_WIN.name)
-    return there
+    return [*there, *own_metrics(profile)]
 
 
 def _counted(profile: Tables) -> list[str]:
@@ -105,7 +112,7 @@ def _raw(profile: Tables, metric: str, detail: str, by: Prefix | None) -> Tree:
         return counters_tree(profile, metric_row(metric).metric, detail, by)
     if metric == ENERGY.name:
         return energy_tree(profile, detail, by) if GPU_TIME.name in metrics(profile) else cpu_energy_tree(profile, detail, by)
-    return cpu_tree(profile, METRICS[metric], detail, by)
+    return cpu_tree(profile, metric_rows(profile)[metric].metric, detail, by)
 
 
 def _require(kind: str, name: str, choices: Iterable[str]) -> None:

@@ -11,12 +11,13 @@ from aiflame.attribute.forest import NodeIds, TreeBuilder
 from aiflame.attribute.meaning.context import of_samples
 from aiflame.attribute.meaning.fused_split import split_over_ops
 from aiflame.attribute.meaning.steady import in_steps
-from aiflame.attribute.metrics import CALL_LINE, CLOCK, FUNCTION, INSTRUCTION, LINE
+from aiflame.attribute.metrics import CALL_LINE, FUNCTION, INSTRUCTION, LINE
+from aiflame.attribute.own_metrics import clocks
 from aiflame.attribute.prefixes import STEADY, Prefix, add_prefix
 from aiflame.attribute.stacks.functions import functions, functions_and_lines, hang
 from aiflame.attribute.stacks.innermost_lines import instruction_frames, line_frames
 from aiflame.attribute.stacks.process_frames import NO_THREAD
-from aiflame.attribute.stacks.sample_time import sample_ns
+from aiflame.attribute.stacks.samples import VALUE, samples_of
 from aiflame.attribute.stacks.table import stack_table
 from aiflame.attribute.stacks.waiting import state_frames
 from aiflame.attribute.tree import CPU_TIME, Metric, Tree
@@ -35,16 +36,17 @@ _FINER: Mapping[str, tuple[Callable[[Tables, pl.DataFrame], tuple[pl.DataFrame, 
 def cpu_tree(
     profile: Tables, metric: Metric, detail: str = "function", by: Prefix | None = None, worth: pl.DataFrame | None = None
 ) -> Tree:
-    """The tree of the samples of one clock. `worth` (process, id, and a column with the metric's name): values of samples that replace
-    their CPU time. `detail` is one of `metrics.DETAILS`. `by`: frames between the process and the code; if it is without code, only the
-    innermost function of the code is left."""
+    """The tree of the samples of one clock, or of the values of one of the profile's own metrics.
+
+    `worth` (process, id, and a column of the metric's name): the values of samples of CPU time instead of their time. `detail` is one of
+    `metrics.DETAILS`. `by`: frames between the process and the code; without code, only the innermost function of the code is left."""
     profile = Analysis.of(profile)
     trie = functions(profile)
     key = ["process", "thread", "stack", "state"]
-    clock = CLOCK[CPU_TIME.name if worth is not None else metric.name]
+    clock = clocks(profile)[CPU_TIME.name if worth is not None else metric.name]
     if by is None:
         profile.used(stack_table)
-        samples, meaning = profile.scan("cpu_samples").filter(pl.col("clock") == clock), None
+        samples, meaning = samples_of(profile, clock), None
     else:
         meaning = of_samples(profile, clock)
         profile.used(of_samples.part(clock))
@@ -52,7 +54,7 @@ def cpu_tree(
         key += by.columns
         if not by.code:
             samples = samples.with_columns(thread=pl.lit(0, pl.UInt32))
-    counted = sample_ns()
+    counted = pl.col(VALUE)
     if worth is not None:
         same = [pl.col(name).cast(worth.schema[name]) for name in ("process", "id")]
         samples = samples.join(worth.lazy(), left_on=same, right_on=["process", "id"])

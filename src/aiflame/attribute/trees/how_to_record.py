@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from aiflame.attribute.energy.power import CPUS, unreadable
-from aiflame.attribute.metrics import metric_row
+from aiflame.attribute.own_metrics import metric_rows
 from aiflame.attribute.tree import ENERGY
 from aiflame.errors import AiflameError
 from aiflame.profile.schema.control_schema import GpuSampling
@@ -19,7 +19,7 @@ LONGER = "record it for longer, with a higher --cpu-rate, or with --wall"
 def how_to_record(profile: Tables, metric: str) -> str:
     """How to record a metric that this profile lacks."""
     if metric != ENERGY.name:
-        return metric_row(metric).record
+        return metric_rows(profile)[metric].record
     if not profile.has("telemetry_series"):
         return "record without --telemetry off"
     if not is_empty(profile, "kernels"):

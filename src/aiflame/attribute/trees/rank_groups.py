@@ -23,6 +23,12 @@ def has_ranks(profile: Tables) -> bool:
     return bool((with_ranks(profile.table("processes"), profile.table("ranks"))["rank"] != NONE).any())
 
 
+def ranks_by_name(profile: Tables) -> dict[str, int]:
+    """The rank of each process that has one, by the name of its frame in trees that are not grouped by rank."""
+    processes = _RankedProcesses.of(profile)
+    return {name: rank for name, rank in zip(processes.names, processes.rank, strict=True) if rank != NONE}
+
+
 def by_rank(tree: Tree, profile: Tables) -> Tree:
     """A tree whose processes are the outermost frames, by rank."""
     processes = _RankedProcesses.of(profile)

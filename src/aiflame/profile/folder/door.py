@@ -62,6 +62,11 @@ class Folder:
         with self._opened() as here:
             return Folder(_Held(os.dup(here), self.path))
 
+    def called(self, path: Path) -> Folder:
+        """The same folder, under another name in messages."""
+        with self._opened() as here:
+            return Folder(_Held(os.dup(here), path))
+
     def status(self) -> os.stat_result:
         with self._opened() as here:
             return os.fstat(here)
@@ -208,6 +213,11 @@ class Folder:
         """Renames an entry; replaces a file, or an empty folder, that has the new name."""
         with self._opened() as here:
             os.rename(below.component(name, self.path), below.component(new, self.path), src_dir_fd=here, dst_dir_fd=here)
+
+    def move(self, name: str, target: Folder, new: str) -> None:
+        """Moves an entry into another folder of the same file system, as `new`, which is no more than an empty folder there."""
+        with self._opened() as here, target._opened() as there:
+            os.rename(below.component(name, self.path), below.component(new, target.path), src_dir_fd=here, dst_dir_fd=there)
 
     def remove(self, name: str) -> None:
         """Removes a file, if it exists; a link itself, not its target."""

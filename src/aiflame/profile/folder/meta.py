@@ -88,6 +88,20 @@ class JobRank:
 
 
 @dataclass(frozen=True, slots=True)
+class Imported:
+    """Where an imported profile comes from."""
+
+    format: str = ""
+    """the tool that wrote it, for people: `torch.profiler`"""
+    files: tuple[str, ...] = ()
+    """their names"""
+    lacks: tuple[str, ...] = ()
+    """what the format has no place for, each as a noun: `stall reasons`"""
+    unused: dict[str, int] = field(default_factory=dict)
+    """fields and kinds of events that no view shows, and how often each occurred"""
+
+
+@dataclass(frozen=True, slots=True)
 class AnotherRun:
     """The run of the program whose hardware counters a merged profile has (`aiflame merge`)."""
 
@@ -135,6 +149,8 @@ class Meta:
     id: str = ""
     """random, of this recording (`claims.py`)"""
     another_run: AnotherRun | None = None
+    imported: Imported | None = None
+    """None: aiflame recorded it"""
 
     def with_notes(self, *notes: str) -> Meta:
         return replace(self, degraded=tuple(dict.fromkeys((*self.degraded, *notes))))

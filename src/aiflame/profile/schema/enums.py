@@ -23,7 +23,9 @@ class FrameKind(IntEnum):
     KERNEL = 7
     """[31:0] row of `marks`: a frame of the operating system's kernel"""
     LAYER = 8
-    """[31:0] row of `layers`: the torch module whose call runs in the Python frame just outside of this one"""
+    """[31:0] row of `layers`: the torch module whose call the Python frame just outside of this one evaluates"""
+    NAMED = 9
+    """[31:0] row of `named_frames`: a frame of which an imported trace has the name alone"""
 
 
 class LeafFlag(IntEnum):
@@ -43,6 +45,8 @@ class GpuApi(IntEnum):
     OPENCL = 1
     CUDA = 2
     LEVEL_ZERO = 3
+    HIP = 4
+    """in imported traces"""
 
 
 class CopyKind(IntEnum):
@@ -95,7 +99,9 @@ class RegionApi(IntEnum):
     AIFLAME = 3
     """`aiflame.region()`"""
     AUTOMATIC = 4
-    """aiflame itself: optimizer steps, data loading"""
+    """seen by aiflame itself: optimizer steps, data loading"""
+    TORCH = 5
+    """`torch.profiler.record_function()`, in imported traces"""
 
 
 class RegionKind(IntEnum):

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from enum import IntEnum
 
+OP_MODULE = "torch op"
+"""The module of frames of imported traces that are ops of torch, or nodes of its backward graph."""
+
 
 class Kind(IntEnum):
     """The kind of a frame decides its colour, its mark in collapsed stacks and which transforms touch it."""
@@ -43,4 +46,19 @@ class Kind(IntEnum):
     FAMILY = 24
     """A family of kernels: gemm, attention …"""
     GPU_SCOPE = 25
-    """A part of a kernel that recorded its own time."""
+    """Inside a kernel: a part of it whose time it recorded itself."""
+
+
+PYTHON_MARK = "py::"
+MARKS = {
+    Kind.OS_KERNEL: "_[k]",
+    Kind.GPU_KERNEL: "_[G]",
+    Kind.GPU_LINE: "_[G]",
+    Kind.GPU_SCOPE: "_[G]",
+    Kind.GPU_COPY: "_[G]",
+    Kind.GPU_INSTRUCTION: "_[g]",
+    Kind.GPU_STALL: "_[g]",
+    Kind.GPU_OFFSET: "_[g]",
+    Kind.CPU_INSTRUCTION: "_[g]",
+}
+"""The ends of names in collapsed stacks, by kind; the first stands before names of Python."""

@@ -105,7 +105,7 @@ PROGRAM = (
             ("filename", T.STR, "co_filename"),
             ("qualname", T.STR, "co_qualname (co_name on 3.10)"),
             ("linetable", T.BLOB, "co_linetable"),
-            ("python", T.U32, "PY_VERSION_HEX >> 16, which determines the line table's encoding"),
+            ("python", T.U32, "PY_VERSION_HEX >> 16: the line table's encoding; 0 in imported traces: a frame's offset counts lines"),
         ),
     ),
     Table(
@@ -142,8 +142,8 @@ PROGRAM = (
             ),
             ("autograd", T.U16, "as in launches"),
             ("sequence", T.U32, "as in launches"),
-            ("time_ns", T.U64, "CLOCK_MONOTONIC"),
-            ("period_ns", T.U32, "time between two ticks"),
+            ("time_ns", T.U64, "CLOCK_MONOTONIC; 0 in imported files: not known"),
+            ("period_ns", T.U32, "time one tick stands for"),
             ("state", T.U8, "SampleState"),
             ("clock", T.U8, "0: CPU time, 1: wall-clock time"),
             ("cpu", T.U16, "number of the processor"),
@@ -205,6 +205,43 @@ NAMES = (
             ("tid", T.U32, "thread id"),
             ("time_ns", T.U64, "CLOCK_MONOTONIC when it was named"),
             ("name", T.STR, "`threading.Thread.name`; for a main thread, the role of its process"),
+        ),
+    ),
+)
+
+IMPORTED = (
+    Table(
+        "named_frames",
+        "NamedFrame",
+        "a frame of an imported trace, of which no more is known than what the trace says",
+        columns(
+            ("name", T.STR, "as the trace has it"),
+            ("kind", T.U32, "`profile.schema.kinds.Kind`"),
+            ("module", T.STR, "library or category; empty: not known"),
+            ("file", T.STR, "source file; empty: not known"),
+            ("line", T.U32, "0: not known"),
+        ),
+    ),
+    Table(
+        "value_kinds",
+        "ValueKind",
+        "a kind of values that an imported profile has for stacks and that are no time; the first is the one that it means most",
+        columns(
+            ("name", T.STR, "as the tool calls it; it becomes a metric of the profile"),
+            ("unit", T.STR, "ns, bytes, µJ, or what is counted: samples, objects …"),
+            ("label", T.STR, "for people; empty: the name"),
+        ),
+    ),
+    Table(
+        "stack_values",
+        "StackValue",
+        "a value of a stack",
+        columns(
+            ("thread", T.U32, "row of `threads`, 0: not known"),
+            ("stack", T.U32, "row of `stacks`"),
+            ("kind", T.U32, "row of `value_kinds`"),
+            ("value", T.I64, "in the kind's unit"),
+            ("time_ns", T.U64, "CLOCK_MONOTONIC, 0: not known"),
         ),
     ),
 )

@@ -10,14 +10,13 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import stat
 import tempfile
 import time
-from pathlib import Path
 
 from aiflame.errors import AiflameError
 from aiflame.profile.folder.door import Folder
 from aiflame.profile.folder.meta import start_ticks
+from aiflame.profile.folder.user_cache import cache_folder
 
 _KEPT_S = 30 * 86400.0
 """Tables that no command has used for this long are removed."""
@@ -41,6 +40,21 @@ def place_for(profile: Folder) -> Folder | None:
         place = cache.make_folder(name)
         place.touch()
         return place
+    except (OSError, AiflameError):
+        return None
+
+
+def place_of_import(digest: str, name: str) -> Folder | None:
+    """The folder for the profile of a file with this content. None: this user has no cache that is safe to write to."""
+    try:
+        cache = _cache()
+        if cache is None:
+            return None
+        if not cache.has_folder(digest):
+            _remove_old(cache)
+        of_content = cache.make_folder(digest)
+        of_content.touch()
+        return of_content.make_folder(name).held()
     except (OSError, AiflameError):
         return None
 
@@ -70,23 +84,7 @@ def _remove_orphans(cache: Folder) -> None:
 
 
 def _cache() -> Folder | None:
-    """The folder `aiflame` in the user's cache. Neither may be writable for others; a shared folder like /tmp is no cache."""
-    named = os.environ.get("XDG_CACHE_HOME", "")
-    above = Path(named) if named.startswith("/") else Path("~/.cache").expanduser()
-    if not above.is_absolute():
-        return None
-    with contextlib.suppress(FileNotFoundError):
-        if above.parent.stat().st_uid == os.geteuid():
-            above.mkdir(0o700, exist_ok=True)
-    base = Folder.open(above)
-    status = base.status()
-    if status.st_uid != os.geteuid() or status.st_mode & stat.S_IWOTH:
-        return None
-    cache = base.make_folder("aiflame")
-    status = cache.status()
-    if status.st_uid != os.geteuid() or status.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
-        return None
-    return cache.make_folder("profiles").held()
+    return cache_folder("profiles")
 
 
 def _fingerprint(profile: Folder) -> str:

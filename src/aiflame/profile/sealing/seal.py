@@ -19,7 +19,6 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from aiflame.errors import AiflameError
 from aiflame.profile.folder.control_page import FILE_NAME as CONTROL_FILE
@@ -28,7 +27,6 @@ from aiflame.profile.folder.door import Folder, refuse_foreign_entries
 from aiflame.profile.folder.meta import FILE_NAME as META_FILE
 from aiflame.profile.folder.meta import Meta
 from aiflame.profile.folder.telemetry_files import FOLDER as TELEMETRY
-from aiflame.profile.schema.all_tables import TABLES
 from aiflame.profile.schema.control_schema import ControlState
 from aiflame.profile.sealing.going_on import SEALED, still_recorded
 from aiflame.profile.sealing.telemetry import add_telemetry
@@ -38,11 +36,11 @@ from aiflame.profile.spool.living import SPOOL
 from aiflame.profile.spool.looks import OwnRows, looked_at, looks
 from aiflame.profile.spool.process_spool import ProcessSpool
 from aiflame.profile.spool.short_lives import with_ticks
-from aiflame.profile.tables.index import Index, Part, write_part
+from aiflame.profile.tables.index import Index
+from aiflame.profile.tables.writer import TableWriter
 
 _PARTIAL = "tables.partial"
 LOCK = "seal.lock"
-_PART_BYTES = 64 << 20
 _LOOK_S = 0.2
 _HIGHEST_RATE = 1_000_000
 
@@ -184,7 +182,7 @@ def _write_tables(
     )
     spool_bytes = sum(folder.size for folder in rows) + lives.size
     cpu.extend(lives.cpu_times())
-    writer, damage, bytes_read = _Writer(partial, profile), lives.damage, lives.size
+    writer, damage, bytes_read = TableWriter(partial, _refuses_removed(profile)), lives.damage, lives.size
     for earlier, folder in enumerate(rows):
         number = earlier + lives.add_until((folder.start_ns, folder.pid), earlier, writer)
         writer.add("processes", number, folder.row)
@@ -299,8 +297,8 @@ class _Lives:
             times[number].cpu_ns = cpu_ns
         return times
 
-    def add_until(self, key: tuple[int, int] | None, others: int, writer: _Writer) -> int:
-        """Adds the processes that began before `key` (None: all), numbered after `others` processes. Returns how many were added so far."""
+    def add_until(self, key: tuple[int, int] | None, others: int, writer: TableWriter) -> int:
+        """Adds those that began before `key` (None: all), numbered behind `others` processes. Returns how many were added so far."""
         last = len(self) if key is None else bisect_left(self._keys, key)
         for number in range(self._added, last):
             start_ns, pid = self._keys[number]
@@ -313,8 +311,8 @@ class _Lives:
         self._add(last, others, writer)
         return last
 
-    def _add(self, last: int, others: int, writer: _Writer, of: int = -1) -> list[tuple[str, pl.DataFrame]]:
-        """Adds the processes before the `last`; returns the rows of process `of`."""
+    def _add(self, last: int, others: int, writer: TableWriter, of: int = -1) -> list[tuple[str, pl.DataFrame]]:
+        """Adds those before the `last`; returns the rows of process `of`."""
         rows = []
         for table, process in self._lives.process.items():
             begin, end = np.searchsorted(process, [self._added, last]).tolist()
@@ -325,47 +323,20 @@ class _Lives:
         return rows
 
 
+def _refuses_removed(profile: Folder) -> Callable[[], None]:
+    """Stops a sealer whose profile is being removed: new files would keep the remover from removing the folder."""
+    described = profile.entry(META_FILE) is not None
+
+    def refuse() -> None:
+        if described and profile.entry(META_FILE) is None:
+            raise AiflameError(f"{profile.path} is being removed")
+
+    return refuse
+
+
 def _clear(profile: Folder) -> None:
     """Removes the files that are not needed once `tables/` exists."""
     profile.remove_tree(SPOOL)
     with contextlib.suppress(OSError):
         profile.remove_tree(TELEMETRY)
     profile.remove(CONTROL_FILE)
-
-
-class _Writer:
-    """Collects rows until they are enough for a file."""
-
-    def __init__(self, folder: Folder, profile: Folder) -> None:
-        self._folder, self._profile = folder, profile
-        self._described = profile.entry(META_FILE) is not None
-        self._waiting: dict[str, list[tuple[NDArray[np.uint32], pl.DataFrame]]] = {}
-        self._size: Counter[str] = Counter()
-        self._parts: dict[str, list[Part]] = {}
-
-    def add(self, table: str, process: int, frame: pl.DataFrame) -> None:
-        self.add_many(table, np.full(len(frame), process, np.uint32), frame)
-
-    def add_many(self, table: str, processes: NDArray[np.uint32], frame: pl.DataFrame) -> None:
-        """`processes`: the process of each row."""
-        self._waiting.setdefault(table, []).append((processes, frame))
-        self._size[table] += int(frame.estimated_size())
-        if self._size[table] >= _PART_BYTES:
-            self._flush(table)
-
-    def finish(self) -> Index:
-        for table in list(self._waiting):
-            self._flush(table)
-        order = [table.name for table in TABLES if table.name in self._parts]
-        order += [name for name in self._parts if name not in order]
-        return Index({name: tuple(self._parts[name]) for name in order})
-
-    def _flush(self, table: str) -> None:
-        if self._described and self._profile.entry(META_FILE) is None:
-            raise AiflameError(f"{self._profile.path} is being removed")  # new files would keep the remover from removing the folder
-        waiting = self._waiting.pop(table)
-        self._size[table] = 0
-        process = np.concatenate([processes for processes, _ in waiting])
-        frame = pl.concat([frame for _, frame in waiting]).insert_column(0, pl.Series("process", process))
-        parts = self._parts.setdefault(table, [])
-        parts.append(write_part(self._folder, table, f"{len(parts):05}", frame))

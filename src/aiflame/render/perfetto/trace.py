@@ -21,11 +21,11 @@ import polars as pl
 from numpy.typing import NDArray
 
 from aiflame.attribute.arrays.chunks import count
+from aiflame.attribute.arrays.wire import Chosen, Fixed64, Message, Part, Runs, Same, Some, Varint, encode, number, text
 from aiflame.attribute.timeline.tables import SliceKind, Timeline, TrackKind
 from aiflame.attribute.timeline.whole import timeline as timeline_of
 from aiflame.profile.folder.meta import Clocks
 from aiflame.profile.tables.interface import Tables
-from aiflame.render.perfetto.wire import Chosen, Fixed64, Message, Part, Runs, Same, Some, Varint, encode, number, text
 
 ROWS = 1 << 16
 """The number of slices that are written at a time."""

@@ -1,14 +1,16 @@
-"""The blocks `facts.device`, `facts.cpu` and `facts.wall` of a report: tables of sites (`attribute/sites/table.py`) as columns."""
+"""The blocks `facts.device`, `facts.cpu`, `facts.wall`, `facts.own-0` … of a report: tables of sites (`attribute/sites/table.py`)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 
 import polars as pl
 
 from aiflame.attribute.counters.names import COUNTED
 from aiflame.attribute.metrics import OF_GPU
-from aiflame.attribute.sites.cpu import cpu_sites
+from aiflame.attribute.own_metrics import own_metrics
+from aiflame.attribute.sites.cpu import OWN_DOMAIN, cpu_sites
 from aiflame.attribute.sites.devices import device_sites
 from aiflame.attribute.sites.table import CONTEXTS, Grouping, SiteTable
 from aiflame.attribute.transforms.own_code import packages
@@ -20,7 +22,7 @@ from aiflame.render.frame_columns import IN_ORDER, frame_columns, kind_labels
 
 
 def facts_makers(profile: Tables) -> dict[str, Callable[[], bytes]]:
-    """For each domain with values in the profile (`device`, `cpu`, `wall`), a function that makes its block."""
+    """For each domain that the profile has values of (`device`, `cpu`, `wall`, `own-0` …), a function that makes its block."""
     there = set(metrics(profile))
 
     makers: dict[str, tuple[bool, Callable[[], bytes]]] = {
@@ -28,7 +30,12 @@ def facts_makers(profile: Tables) -> dict[str, Callable[[], bytes]]:
         "cpu": (CPU_TIME.name in there, lambda: facts_block(cpu_sites(profile, CPU_TIME.name))),
         "wall": (WALL_TIME.name in there, lambda: facts_block(cpu_sites(profile, WALL_TIME.name))),
     }
-    return {domain: make for domain, (has, make) in makers.items() if has}
+    own = {f"{OWN_DOMAIN}{number}": partial(_own_block, profile, name) for number, name in enumerate(own_metrics(profile))}
+    return {**{domain: make for domain, (has, make) in makers.items() if has}, **own}
+
+
+def _own_block(profile: Tables, metric: str) -> bytes:
+    return facts_block(cpu_sites(profile, metric))
 
 
 def facts_block(facts: SiteTable) -> bytes:

@@ -78,7 +78,7 @@ export const KIND_ORDER = Object.freeze([
   KIND.UNATTRIBUTED,
 ]);
 
-/** Suffixes of the names of these kinds in collapsed stacks, as exchange/collapsed.py writes them. */
+/** Suffixes of the names of these kinds in collapsed stacks, as exchange/writers/collapsed.py writes them. */
 export const COLLAPSED_MARKS = Object.freeze({
   [KIND.OS_KERNEL]: "_[k]",
   [KIND.GPU_KERNEL]: "_[G]",

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 LONGEST = 1 << 16
 
 _ANONYMOUS = re.compile(r"\(anonymous namespace\)::|<unnamed>::|_GLOBAL__N_\w*::|_INTERNAL_\w+::|_NV_ANON_NAMESPACE::")
-_TOKEN = re.compile(r"operator ?(?:<<=?|>>=?|<=>|<=?|>=?|->\*?|\(\)|\[\])|->|::|[<>(){}\[\], ]")
+_TOKEN = re.compile(r"(?<!\w)operator ?(?:<<=?|>>=?|<=>|<=?|>=?|->\*?|\(\)|\[\])|->|::|[<>(){}\[\], ]")
 _CLOSES = {">": "<", ")": "(", "}": "{", "]": "["}
 _QUALIFIER = re.compile(r" (?:const|volatile|noexcept|&&?)(?![\w])| ?[*&]+(?:const)?| ?\[clone [^\]]*\]| \(\.kd\)$")
 

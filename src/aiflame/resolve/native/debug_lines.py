@@ -9,9 +9,11 @@ from symbolic.exceptions import SymbolicError
 from symbolic.symcache import SymCache
 
 from aiflame.resolve.files.elf_file import ElfFile
+from aiflame.resolve.native.kept_lines import keep, kept
 
 LARGEST_DEBUG = 512 << 20
-"""Bytes of `.debug_info`. Measured on libpython 3.13: symbolic's cache of 16 MB takes 0.3 s and 60 MB of memory."""
+"""Bytes of `.debug_info`. Measured on libpython 3.13: symbolic's cache of 16 MB takes 0.3 s and 60 MB of memory; it is kept
+(kept_lines.py)."""
 _LARGEST_IN_ALL = 4 * LARGEST_DEBUG
 _UNPACKED, _UNPACKED_A_BYTE = 64 << 20, 16
 """Compressed debug sections shrink to about a quarter; one that unpacks to far more is an attack."""
@@ -43,9 +45,12 @@ def too_much(elf: ElfFile) -> str:
 class DebugLines:
     """The chains of one file. Addresses are the file's own, as the linker assigned them."""
 
-    def __init__(self, elf: ElfFile) -> None:
+    def __init__(self, elf: ElfFile, *, may_keep: bool = False) -> None:
+        """`may_keep`: what was made of the file may be kept in the user's cache, and is taken from there."""
         self._first = elf.first_address
-        self._cache: SymCache | None = None
+        self._cache: SymCache | None = kept(elf) if may_keep else None
+        if self._cache is not None:
+            return
         try:
             content = elf.content()
             # By its descriptor: the path may have another file by now. The cache refers to the archive.
@@ -53,6 +58,8 @@ class DebugLines:
             self._cache = next(self._archive.iter_objects()).make_symcache()
         except (SymbolicError, StopIteration, OSError, UnicodeError):
             return
+        if may_keep:
+            keep(elf, self._cache)
 
     def lookup(self, address: int) -> list[SourceLine]:
         """The chain at an address, outermost function first; empty if there is no line information."""

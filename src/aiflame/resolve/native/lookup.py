@@ -49,5 +49,5 @@ def _chains(code: Code, addresses: list[int]) -> tuple[list[list[SourceLine]], s
     if elf.of_profile:
         chains = chains_apart(elf, addresses)
         return (none, "has debug information that cannot be read") if chains is None else (chains, "")
-    lines = DebugLines(elf)
+    lines = DebugLines(elf, may_keep=True)
     return [lines.lookup(address) for address in addresses], ""

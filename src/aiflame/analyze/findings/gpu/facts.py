@@ -138,7 +138,7 @@ class Facts:
 
     def _kernel(self, row: dict[str, int | str]) -> Kernel:
         grid, block = (int(row[f"{of}_x"]) * int(row[f"{of}_y"]) * int(row[f"{of}_z"]) for of in ("grid", "block"))
-        if row["api"] in (GpuApi.OPENCL, GpuApi.LEVEL_ZERO):
+        if row["api"] in (GpuApi.OPENCL, GpuApi.LEVEL_ZERO, GpuApi.HIP):
             grid = block = 0
         return Kernel(
             name=str(row["name"]),

@@ -1,4 +1,4 @@
-// A frame's stack as a line of collapsed stacks, as exchange/collapsed.py writes them: `outer;inner;innermost 42`.
+// A frame's stack as a line of collapsed stacks, as exchange/writers/collapsed.py writes them: `outer;inner;innermost 42`.
 
 import { COLLAPSED_MARKS, KIND } from "../kinds.js";
 

@@ -1,5 +1,7 @@
 // The state of the flame graph, which lives in the address.
 
+import { KNOWN, ownMetrics } from "../ui/metrics.js";
+
 /** Each key of the address and its value when it is absent. */
 const FIELDS = {
   domain: "", metric: "", by: "", order: "name", inverted: "", mine: "", recursion: "", detail: "", idle: "", // how the tree is made
@@ -9,23 +11,6 @@ const FIELDS = {
 
 const LOOKED = ["domain", "metric", "dir", "search", "case", "lit", "zoom", "at"];
 const MADE = Object.keys(FIELDS).filter((key) => !LOOKED.includes(key));
-
-const KNOWN = [
-  { name: "gpu-time", domain: "device", label: "GPU time" },
-  { name: "gpu-stalls", domain: "device", label: "GPU samples" },
-  { name: "gpu-latency", domain: "device", label: "GPU latency" },
-  { name: "bytes", domain: "device", label: "bytes copied" },
-  { name: "energy", domain: "device", label: "energy" },
-  { name: "dram-bytes", domain: "device", label: "bytes of GPU memory" },
-  { name: "l2-bytes", domain: "device", label: "bytes of L2" },
-  { name: "pcie-bytes", domain: "device", label: "bytes over PCIe" },
-  { name: "nvlink-bytes", domain: "device", label: "bytes over NVLink" },
-  { name: "tensor", domain: "device", label: "tensor cores" },
-  { name: "sm-activity", domain: "device", label: "SM activity" },
-  { name: "could-win", domain: "device", label: "time that could be won" },
-  { name: "cpu-time", domain: "cpu", label: "CPU time" },
-  { name: "wall-time", domain: "wall", label: "wall-clock time" },
-];
 
 export function readState(given) {
   const state = {};
@@ -41,18 +26,19 @@ export function writeState(state) {
 }
 
 /** Domains of which the page has facts, devices first. */
-export function domainsOf(blocks) {
-  return ["device", "cpu", "wall"].filter((domain) => blocks.includes(`facts.${domain}`));
+export function domainsOf(blocks, metrics) {
+  const all = ["device", "cpu", "wall", ...ownMetrics(metrics).map(({ domain }) => domain)];
+  return all.filter((domain) => blocks.includes(`facts.${domain}`));
 }
 
-export function domainOf(state, domains) {
-  const wanted = KNOWN.find((one) => one.name === state.metric)?.domain ?? state.domain;
+export function domainOf(state, domains, metrics) {
+  const wanted = [...KNOWN, ...ownMetrics(metrics)].find((one) => one.name === state.metric)?.domain ?? state.domain;
   return domains.includes(wanted) ? wanted : domains[0];
 }
 
 /** Metrics that a domain may have, before its facts are read. */
-export function metricsOf(domain) {
-  return KNOWN.filter((one) => one.domain === domain);
+export function metricsOf(domain, metrics) {
+  return [...KNOWN, ...ownMetrics(metrics)].filter((one) => one.domain === domain);
 }
 
 /** The question to the worker; equal questions have equal answers. */

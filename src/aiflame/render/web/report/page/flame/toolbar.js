@@ -63,7 +63,7 @@ export class Toolbar {
     const key = `${view.domain} ${view.domains}`;
     if (this.#offered === key) return;
     this.#offered = key;
-    const metrics = view.domains.flatMap((domain) => (domain === view.domain ? view.info.metrics : metricsOf(domain)));
+    const metrics = view.domains.flatMap((domain) => (domain === view.domain ? view.info.metrics : metricsOf(domain, view.metrics)));
     this.metric.replaceChildren(...metrics.map((one) => element("option", { value: one.name, title: one.label }, shortLabel(one))));
     this.by.replaceChildren(...view.info.groupings.map(({ name, label }) => element("option", { value: name }, label)));
   }

@@ -30,7 +30,8 @@ class FlameView {
 
   constructor(app) {
     this.app = app;
-    this.domains = domainsOf(app.blocks ?? []);
+    this.metrics = app.summary?.summary?.metrics ?? [];
+    this.domains = domainsOf(app.blocks ?? [], this.metrics);
     this.state = readState({});
     this.model = null;
     this.info = null;
@@ -102,7 +103,7 @@ class FlameView {
       this.#say("This report has no facts to draw a flame graph from.");
       return;
     }
-    this.domain = domainOf(this.state, this.domains);
+    this.domain = domainOf(this.state, this.domains, this.metrics);
     const hasBase = this.app.blocks.includes(`base.${this.domain}`);
     this.#follow();
     const asked = question(this.state, this.domain, hasBase, this.app.scope);

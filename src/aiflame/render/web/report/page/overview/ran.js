@@ -2,6 +2,7 @@
 
 import { amount } from "../../../text.js";
 import { element } from "../ui/dom.js";
+import { ownMetrics } from "../ui/metrics.js";
 
 const SHOWN_NOTES = 1;
 
@@ -33,6 +34,10 @@ function facts({ summary, baseline }) {
   for (const { name, total, unit, label } of summary.metrics) {
     if (METRICS[name]) found.push([METRICS[name], amount(total, unit), label]);
   }
+  for (const { name, label } of ownMetrics(summary.metrics).slice(0, MOST_OWN)) {
+    const { total, unit } = summary.metrics.find((one) => one.name === name);
+    found.push([label, amount(total, unit), name]);
+  }
   const processes = many(summary.processes, "process", "processes");
   const programs = summary.programs.map((one) => `${one.name} (${one.pid})`).join("\n");
   found.push(["in", `${processes}, ${many(summary.threads, "thread", "threads")}`, programs]);
@@ -45,6 +50,7 @@ function facts({ summary, baseline }) {
   return found;
 }
 
+const MOST_OWN = 4; // metrics that the profile names itself
 const METRICS = { "gpu-time": "GPU time", "cpu-time": "CPU time", "wall-time": "wall-clock time" };
 
 /** Devices of one model are counted: `8 × NVIDIA H200`. */

@@ -1,11 +1,13 @@
 // Where a row of a table leads: the view that shows its time.
 
 import { escaped, exactly, writeChoices } from "../../shared/frame_choices.js";
+import { ownMetrics } from "./metrics.js";
 
 /** [view, state], or null where nothing shows more than the row. `row`: value of each column, by its name. */
 export function leadOf(table, row, { summary, blocks, started_ns: started }) {
   const metric = summary.metric;
-  const clock = summary.metrics.map((one) => one.name).find((name) => name === "cpu-time" || name === "wall-time");
+  const own = ownMetrics(summary.metrics).map((one) => one.name);
+  const clock = summary.metrics.map((one) => one.name).find((name) => name === "cpu-time" || name === "wall-time") ?? own[0];
   switch (table.name) {
     case "kernels":
       return ["code", { kernel: row.name }];
@@ -26,12 +28,12 @@ export function leadOf(table, row, { summary, blocks, started_ns: started }) {
     case "idle":
       return clock && row.place ? ["flame", { metric: clock, by: "code", search: placeSearch(row.place) }] : ["timeline", {}];
     default:
-      return ofCode(table, row, clock, blocks);
+      return ofCode(table, row, clock, own, blocks);
   }
 }
 
-function ofCode({ name }, row, clock, blocks) {
-  const metric = name.endsWith("-wall-time") ? "wall-time" : clock;
+function ofCode({ name }, row, clock, own, blocks) {
+  const metric = name.endsWith("-wall-time") ? "wall-time" : own[/-own-(\d+)$/.exec(name)?.[1]] ?? clock;
   if (name.startsWith("lines") && row.place && blocks.includes(`source.${metric}`)) return ["source", { metric, place: row.place }];
   if (name.startsWith("lines") && row.place) return ["flame", { metric, by: "code", detail: "line", search: placeSearch(row.place) }];
   if (name.startsWith("functions") || name.startsWith("lines")) return ["flame", { metric, by: "code", search: exactly(row.name) }];

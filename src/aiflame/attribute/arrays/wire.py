@@ -5,7 +5,7 @@ A message is a sequence of parts; each part is a column with a value for every m
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Protocol
@@ -20,6 +20,7 @@ Numbers = NDArray[np.integer]
 Words = NDArray[np.uint64]
 _VARINT, _I64, _LEN = 0, 1, 2
 _WORD = 8
+_64_BITS = (1 << 64) - 1
 
 
 class Part(Protocol):
@@ -61,14 +62,24 @@ def one_varint(value: int) -> bytes:
 
 
 def number(field: int, value: int) -> bytes:
-    """A field of one message."""
-    return key(field, _VARINT) + one_varint(value)
+    """A field of one message. A negative number is written as protobuf's int64."""
+    return key(field, _VARINT) + one_varint(value & _64_BITS)
 
 
 def text(field: int, value: str | bytes) -> bytes:
     """The same with text, or with a message."""
     data = value if isinstance(value, bytes) else value.encode("utf-8", "replace")
     return key(field, _LEN) + one_varint(len(data)) + data
+
+
+def packed(field: int, values: Iterable[int]) -> bytes:
+    """A repeated field of one message, with whole numbers."""
+    return text(field, b"".join(one_varint(value & _64_BITS) for value in values))
+
+
+def fixed(field: int, value: int) -> bytes:
+    """A field of eight bytes of one message."""
+    return key(field, _I64) + (value & _64_BITS).to_bytes(8, "little")
 
 
 @dataclass(frozen=True, slots=True)
