@@ -1,0 +1,1 @@
+"""Other tools: their files as profiles, and profiles as their files."""

@@ -1,0 +1,155 @@
+"""The meaning of calls in a trace: Python functions, torch's ops and modules, calls of runtimes, annotations."""
+
+from __future__ import annotations
+
+import re
+import zlib
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from aiflame.attribute.arrays import nodes
+from aiflame.attribute.arrays.types import Mask, Whole
+from aiflame.exchange.readers.chrome.events import Events
+from aiflame.exchange.readers.frames import AnyFrame, Frames, LayerFrame, NamedFrame, PythonFrame
+from aiflame.exchange.readers.making import Making
+from aiflame.exchange.readers.spans import Spans
+from aiflame.profile.schema.enums import RegionApi, RegionKind
+from aiflame.profile.schema.kinds import OP_MODULE, Kind
+
+OPS = ("cpu_op", "Operator", "operator")
+PYTHON = ("python_function", "PythonFunction")
+ANNOTATIONS = ("user_annotation", "UserAnnotation")
+RUNTIMES = ("cuda_runtime", "cuda_driver", "Runtime", "hip_runtime", "hip_driver", "xpu_runtime", "xpu_driver", "privateuse1_runtime")
+"""Categories of calls that launch work of devices."""
+
+_PYTHON_NAME = re.compile(r"(?P<file>.*)\((?P<line>\d+)\): (?P<function>.*)", re.DOTALL)
+_MODULE = "nn.Module: "
+_WAITS = re.compile(r"(Synchronize|WaitEvent|zeEventHostSynchronize|zeFenceHostSynchronize)")
+_OPTIMIZER_STEP = re.compile(r"Optimizer\.step#(?P<optimizer>.+)\.step")
+_NAMED_STRETCH = r"^(ProfilerStep#\d+|Optimizer\.(step|zero_grad)#.*|enumerate\(DataLoader\)#.*)$"
+_DATA = re.compile(r"enumerate\(DataLoader\)#")
+
+
+def is_annotation(events: Events, calls: pl.DataFrame) -> pl.Series:
+    """True for stretches of time that the program named itself. Old versions of torch write them as ops."""
+    names = calls["name"].unique()
+    named = names.filter(events.texts_of(names).str.contains(_NAMED_STRETCH))
+    return events.texts_of(calls["cat"]).is_in(ANNOTATIONS) | calls["name"].is_in(named.implode())
+
+
+@dataclass(frozen=True, slots=True)
+class CallKinds:
+    frame: Whole
+    """Of each call."""
+    waits: Mask
+    """By frame: a thread in it only waits."""
+    layers: dict[str, int]
+    """The row of each torch module's instance in `layers`: `Linear_0`."""
+    layer: Whole
+    """By frame, its row of `layers`; 0 for other frames."""
+
+    def innermost_layer(self, spans: Spans) -> Whole:
+        """For each call the row of `layers` of the innermost module around it, 0 for none."""
+        row = self.layer[spans.frame]
+        around = spans.nearest(row > 0)
+        return np.where(around >= 0, row[np.maximum(around, 0)], 0)
+
+
+def frames_of(events: Events, calls: pl.DataFrame, frames: Frames) -> CallKinds:
+    """The frame of each call, by its category and name."""
+    kinds = calls.select("cat", "name").unique(maintain_order=True)
+    category, name = events.texts_of(kinds["cat"]).to_list(), events.texts_of(kinds["name"]).to_list()
+    layers: dict[str, int] = {}
+    numbers = [frames.number(_frame(*pair, layers)) for pair in zip(category, name, strict=True)]
+    of_calls = calls.select("cat", "name").join(
+        kinds.with_columns(frame=pl.Series(numbers, dtype=pl.Int64)), on=["cat", "name"], how="left", maintain_order="left"
+    )
+    waits = np.array([isinstance(frame, NamedFrame) and bool(_WAITS.search(frame.name)) for frame in frames.all], dtype=np.bool_)
+    rows = np.array([frame.layer if isinstance(frame, LayerFrame) else 0 for frame in frames.all], dtype=np.int64)
+    return CallKinds(of_calls["frame"].to_numpy(), waits, layers, rows)
+
+
+def _frame(category: str, name: str, layers: dict[str, int]) -> AnyFrame:
+    if category in PYTHON:
+        if name.startswith(_MODULE):
+            return LayerFrame(layers.setdefault(name.removeprefix(_MODULE), len(layers) + 1))
+        if place := _PYTHON_NAME.fullmatch(name):
+            return PythonFrame(place["function"], place["file"], int(place["line"]) % (1 << 32))
+        return NamedFrame(name, Kind.C)
+    if category in OPS:
+        return NamedFrame(name, Kind.CPP, module=OP_MODULE)
+    return NamedFrame(name, Kind.C, module=category)
+
+
+def add_layers(making: Making, kinds: CallKinds, spans: Spans) -> None:
+    """Writes the modules that the trace shows, and where each hangs: a module inside of whose call it was called is its parent."""
+    rows = kinds.layer[spans.frame]
+    at = np.flatnonzero(rows)
+    if not len(at):
+        return
+    names = {row: name for name, row in kinds.layers.items()}
+    outer = spans.nearest(rows > 0, strict=True)[at]
+    place = np.where(outer >= 0, np.searchsorted(at, np.maximum(outer, 0)), -1)
+    process = spans.process[at]
+    own = process << 32 | rows[at]
+    distinct, which = np.unique(own, return_inverse=True)
+    parent, module, _ = nodes.merge_siblings(
+        np.concatenate([[-1], place + 1]).astype(np.int32), np.concatenate([[0], which + 1]).astype(np.uint32)
+    )
+    seen = pl.DataFrame({"own": own, "seen_ns": spans.begin[at]}).group_by("own").agg(pl.col("seen_ns").min()).sort("own")
+    making.add(
+        "layers",
+        pl.DataFrame(
+            {
+                "process": distinct >> 32,
+                "id": distinct & 0xFFFFFFFF,
+                "address": distinct & 0xFFFFFFFF,
+                "type": [_class(names[row]) for row in (distinct & 0xFFFFFFFF).tolist()],
+                "seen_ns": seen["seen_ns"],
+            }
+        ),
+    )
+    paths: list[tuple[int, str]] = [(-1, "")]
+    hang = []
+    for above, number in zip(parent[1:].tolist(), module[1:].tolist(), strict=True):
+        key = int(distinct[number - 1])
+        owner, row = key >> 32, key & 0xFFFFFFFF
+        root, path = paths[above]
+        paths.append((row, "") if root < 0 else (root, f"{path}.{names[row]}" if path else names[row]))
+        hang.append((owner, row, *paths[-1], _class(names[row])))
+    schema = {"process": pl.Int64, "layer": pl.Int64, "root": pl.Int64, "path": pl.String, "type": pl.String}
+    making.add("layer_names", pl.DataFrame(hang, schema=schema, orient="row").unique(maintain_order=True))
+
+
+def _class(instance: str) -> str:
+    """`Linear_0` → `Linear`"""
+    name, _, number = instance.rpartition("_")
+    return name if name and number.isdecimal() else instance
+
+
+def add_regions(making: Making, events: Events, annotated: pl.DataFrame) -> None:
+    """Writes annotations as regions. Where torch's optimizers and data loaders ran, aiflame sees that itself in a recording."""
+    if annotated.is_empty():
+        return
+    names = annotated["name"].unique(maintain_order=True)
+    meaning = [_region(text) for text in events.texts_of(names).to_list()]
+    columns = {"name": names, **{key: [row[at] for row in meaning] for at, key in enumerate(("api", "domain", "text", "payload"))}}
+    rows = annotated.join(pl.DataFrame(columns, schema_overrides={"payload": pl.UInt64}), on="name", how="left", maintain_order="left")
+    rows = rows.with_columns(id=pl.int_range(1, pl.len() + 1).over("process"))
+    making.add(
+        "regions",
+        rows.select(
+            "process", "id", "thread", "api", "domain", "payload", name="text", kind=pl.lit(int(RegionKind.NESTED)), begin_ns="begin"
+        ),
+    )
+    making.add("region_ends", rows.select("process", "thread", region="id", end_ns="end"))
+
+
+def _region(text: str) -> tuple[int, str, str, int]:
+    if step := _OPTIMIZER_STEP.fullmatch(text):
+        return int(RegionApi.AUTOMATIC), "aiflame", "optimizer", zlib.crc32(step["optimizer"].encode())
+    if _DATA.match(text):
+        return int(RegionApi.AUTOMATIC), "aiflame", "data", 0
+    return int(RegionApi.TORCH), "", text, 0

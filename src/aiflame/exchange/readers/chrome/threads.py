@@ -1,0 +1,90 @@
+"""The processes and threads of a trace in Chrome's JSON."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import polars as pl
+
+from aiflame.exchange.readers.chrome.events import Events
+from aiflame.exchange.readers.making import FIRST_NS, Making
+
+_MOST_ID = 1 << 32
+
+
+@dataclass(frozen=True, slots=True)
+class Threads:
+    shift: int
+    """From the file's times to the profile's."""
+    _processes: pl.DataFrame
+    _threads: pl.DataFrame
+
+    @staticmethod
+    def of(events: Events, calls: pl.DataFrame, shift: int) -> Threads:
+        began = calls.group_by("pid", "tid").agg((pl.col("begin").min() + shift).clip(0))
+        if began.is_empty():  # work of devices alone: a process without calls
+            began = pl.DataFrame({"pid": [0], "tid": [0], "begin": [FIRST_NS]}, schema=began.schema)
+        processes = began.group_by("pid").agg(pl.col("begin").min()).sort("begin", "pid").with_row_index("process")
+        threads = began.join(processes.select("pid", "process"), on="pid").sort("process", "begin", "tid")
+        threads = threads.with_columns(thread=pl.int_range(1, pl.len() + 1).over("process").cast(pl.UInt32))
+        return Threads(shift, _named(events, processes), _named(events, threads))
+
+    def with_rows(self, calls: pl.DataFrame) -> pl.DataFrame:
+        """The calls with `process` and `thread` (rows of the profile's tables) and times on the profile's clock."""
+        return (
+            calls.lazy()
+            .join(self._threads.lazy().select("pid", "tid", "process", "thread"), on=["pid", "tid"], how="left", maintain_order="left")
+            .drop("pid", "tid")
+            .with_columns((pl.col("begin", "end") + self.shift).clip(0))
+            .collect()
+        )
+
+    def add(self, making: Making) -> None:
+        own = self._processes
+        making.add(
+            "processes",
+            own.select(
+                "process",
+                id=pl.lit(1),
+                pid=_number("pid_text"),
+                start_ns="begin",
+                command=pl.when(pl.col("process_name") == "").then(pl.format("process {}", "pid_text")).otherwise("process_name"),
+            ),
+        )
+        making.add(
+            "threads",
+            self._threads.select("process", id="thread", tid=_number("tid_text"), start_ns="begin", name="thread_name"),
+        )
+
+    def work(self, events: Events, calls: pl.DataFrame, shift: int) -> pl.DataFrame:
+        """The work of devices with the process that it belongs to: that of the call with its correlation id, else the first."""
+        launched = calls.filter(pl.col("correlation") >= 0).select("correlation", "process").unique("correlation", keep="first")
+        by_op = calls.filter(pl.col("external") >= 0).select("external", of_op="process").unique("external", keep="first")
+        return (
+            events.take_work()
+            .with_columns((pl.col("begin", "end") + shift).clip(0))
+            .join(launched, on="correlation", how="left", maintain_order="left")
+            .join(by_op, on="external", how="left", maintain_order="left")
+            .with_columns(process=pl.coalesce("process", "of_op", pl.lit(0)).cast(pl.Int64))
+            .drop("of_op")
+        )
+
+
+def _named(events: Events, owners: pl.DataFrame) -> pl.DataFrame:
+    """With the texts of ids, and the names that the trace gives."""
+    names = events.names.with_columns(what=events.texts_of(events.names["name"]), text=events.texts_of(events.names["given_name"]))
+    own = names.filter(what="process_name").unique("pid", keep="last").select("pid", process_name="text")
+    rows = owners.join(own, on="pid", how="left", maintain_order="left").with_columns(pid_text=events.texts_of(owners["pid"]))
+    if "tid" in owners.columns:
+        threads = names.filter(what="thread_name").unique(["pid", "tid"], keep="last").select("pid", "tid", thread_name="text")
+        rows = rows.join(threads, on=["pid", "tid"], how="left", maintain_order="left").with_columns(
+            tid_text=events.texts_of(owners["tid"])
+        )
+        rows = rows.with_columns(pl.col("thread_name").fill_null(""))
+    return rows.with_columns(pl.col("process_name").fill_null(""))
+
+
+def _number(column: str) -> pl.Expr:
+    """An id as a number; 0 for one that is a text, or too large."""
+    number = pl.col(column).cast(pl.Int64, strict=False)
+    return pl.when(number.is_between(0, _MOST_ID - 1)).then(number).otherwise(0)

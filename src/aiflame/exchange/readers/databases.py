@@ -1,0 +1,22 @@
+"""SQLite databases of profilers, told apart by their tables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from aiflame.errors import AiflameError
+from aiflame.exchange.readers.making import Making
+from aiflame.exchange.readers.nsys import report
+from aiflame.exchange.readers.rocm import databases
+from aiflame.exchange.readers.source import Source
+from aiflame.exchange.readers.sqlite_file import SqliteFile
+
+
+def read(source: Source, making: Making, progress: Callable[[float], None]) -> None:
+    with SqliteFile.open(source) as file:
+        if databases.is_rocm(file.tables):
+            databases.read(file, making, progress)
+        elif "StringIds" in file.tables:
+            report.read_tables(file, making, progress)
+        else:
+            raise AiflameError(f"{source.path} is an SQLite database, but neither of nsys nor of ROCm: its tables are others")

@@ -1,0 +1,183 @@
+"""From files of another tool to a profile: kept in the user's cache by their content, or written where the user says.
+
+A folder or an archive with several traces is a parallel job, and each trace a rank of it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from aiflame.errors import AiflameError
+from aiflame.exchange.readers.device_formats import sisters
+from aiflame.exchange.readers.format import Format, Progress
+from aiflame.exchange.readers.formats import FOLDERS, FORMATS, format_of
+from aiflame.exchange.readers.making import Making
+from aiflame.exchange.readers.source import Source, plain
+from aiflame.exchange.readers.sources import each_source
+from aiflame.profile.folder.door import Folder
+from aiflame.profile.folder.meta import FILE_NAME as META_FILE
+from aiflame.profile.folder.meta import JobRank, Meta
+from aiflame.profile.opening import looks_like_profile
+from aiflame.profile.ranks.job import FILE_NAME as JOB_FILE
+from aiflame.profile.ranks.job import FOLDER as RANKS
+from aiflame.profile.ranks.job import Job, rank_name
+from aiflame.profile.sealing.aside import fresh_place, place_of_import
+from aiflame.version import VERSION
+
+_BLOCK = 4 << 20
+_NEW = "importing"
+
+
+def _no_progress(share: float) -> None:
+    pass
+
+
+def imported(path: Path, progress: Progress | None = None) -> Folder:
+    """The profile of a file, imported once for each content into the user's cache. Messages call it by the file's name."""
+    return _kept(path, progress or _no_progress).called(path)
+
+
+def as_profile(path: Path) -> Path:
+    """The path of a profile: of one that is there, else that of the one that a file was imported to."""
+    try:
+        if looks_like_profile(Folder.open(path)):
+            return path
+    except OSError:
+        if not path.is_file():
+            return path
+    return _kept(path, _no_progress).path
+
+
+def _kept(path: Path, progress: Progress) -> Folder:
+    place = place_of_import(_digest(path), f"{path.name}.aiflame")
+    if place is None:
+        place = fresh_place()
+        _write(path, place, progress)
+    elif not _is_done(place):
+        with place.locked("import.lock"):
+            if not _is_done(place):
+                place.remove_tree(_NEW)
+                _write(path, place, progress)
+    return place
+
+
+def import_to(path: Path, target: Path, progress: Progress | None = None) -> None:
+    """Writes the profile of a file into the new folder `target`."""
+    try:
+        folder = Folder.new(target)
+    except FileExistsError:
+        raise AiflameError(f"{target} exists: name another with -o, or remove it") from None
+    except OSError as error:
+        raise AiflameError(f"cannot make {target}: {error.strerror or error}") from None
+    try:
+        _write(path, folder, progress or _no_progress)
+    except BaseException:
+        with contextlib.suppress(OSError, AiflameError):
+            Folder.open(target.parent).remove_tree(target.name)
+        raise
+
+
+def _is_done(place: Folder) -> bool:
+    return place.has_file(META_FILE) or place.has_file(RANKS, JOB_FILE)
+
+
+def _write(path: Path, place: Folder, progress: Progress) -> None:
+    """Imports into a folder in the place, and moves what it made to where it belongs when it is whole."""
+    new = place.new_folder(_NEW)
+    try:
+        traces = list(_each_import(path, new, progress))
+        if not traces:
+            raise AiflameError(f"{path} is neither a profile nor {_wanted(path)}")
+        if len(traces) == 1:
+            _move(new.folder(traces[0].folder), place)
+        else:
+            _as_job(path, traces, new, place)
+    except MemoryError:
+        raise AiflameError(f"not enough memory to import {path}") from None
+    except OSError as error:
+        raise AiflameError(f"cannot import {path}: {error.strerror or error}") from None
+    finally:
+        place.remove_tree(_NEW)
+
+
+class _Trace:
+    def __init__(self, folder: str, name: str, meta: Meta) -> None:
+        self.folder, self.name, self.meta = folder, name, meta
+
+
+def _each_import(path: Path, new: Folder, progress: Progress) -> Iterator[_Trace]:
+    for whole in FOLDERS if path.is_dir() else ():
+        if whole.is_one(path):
+            making = Making(new.new_folder("0"))
+            whole.read(path, making, progress)
+            making.finish(whole.name, (path.name,), VERSION)
+            yield _Trace("0", path.name, Meta.read(new.folder("0")))
+            return
+    for number, source in enumerate(each_source(path)):
+        of = format_of(source.head)
+        if of is not None and (of.marked or source.path == path):
+            folder = new.new_folder(str(number))
+            _import(source, of, folder, progress)
+            yield _Trace(str(number), source.name, Meta.read(folder))
+
+
+def _import(source: Source, of: Format, folder: Folder, progress: Progress) -> None:
+    making = Making(folder)
+    of.read(source, making, progress)
+    making.finish(of.name, (source.name,), VERSION)
+
+
+def _move(made: Folder, place: Folder) -> None:
+    """`meta.json` comes last: where it is, the profile is whole."""
+    for entry in sorted(made.entries(), key=lambda entry: entry.name == META_FILE):
+        made.move(entry.name, place, entry.name)
+
+
+def _as_job(path: Path, traces: list[_Trace], new: Folder, place: Folder) -> None:
+    """The traces as ranks, by the numbers that they have themselves, else in the order of their names."""
+    known = [trace.meta.job_rank for trace in traces]
+    size = max((rank.size for rank in known if rank is not None), default=0)
+    numbers = [rank.rank for rank in known if rank is not None]
+    if len(numbers) != len(traces):
+        numbers = list(range(len(traces)))
+    elif len({rank.size for rank in known if rank is not None}) > 1 or len(set(numbers)) < len(numbers):
+        raise AiflameError(
+            f"{path} has traces of different jobs: two claim to be the same rank, or their jobs differ in size; import them one by one"
+        )
+    ranks = place.make_folder(RANKS)
+    for number, trace in zip(numbers, traces, strict=True):
+        # Each trace has a clock of its own; readers align them as they do those of several hosts.
+        clock = replace(trace.meta.host, boot_id=trace.meta.host.boot_id or f"rank {number}")
+        replace(trace.meta, host=clock, job_rank=JobRank(number, size, job="")).write(new.folder(trace.folder))
+        new.move(trace.folder, ranks, rank_name(number))
+    Job(name="", launcher="import", size=max(size, max(numbers) + 1)).replace(place)
+
+
+def _wanted(path: Path) -> str:
+    known = ", ".join(one.name for one in FORMATS)
+    return f"{'a folder with files' if path.is_dir() else 'a file'} of a format that can be imported: {known}"
+
+
+def _digest(path: Path) -> str:
+    """Of the content; of a folder, of its files' names, sizes and times."""
+    digest = hashlib.blake2b(VERSION.encode(), digest_size=16)
+    try:
+        if path.is_dir():
+            for entry in sorted(os.scandir(path), key=lambda entry: entry.name):
+                status = entry.stat(follow_symlinks=False)
+                digest.update(repr((entry.name, status.st_size, status.st_mtime_ns, status.st_ino)).encode())
+        else:
+            with plain(path) as file:
+                while block := file.read(_BLOCK):
+                    digest.update(block)
+            for sister in sisters(path):
+                status = sister.stat()
+                digest.update(repr((sister.name, status.st_size, status.st_mtime_ns)).encode())
+    except OSError as error:
+        raise AiflameError(f"cannot read {path}: {error.strerror or error}") from None
+    return digest.hexdigest()

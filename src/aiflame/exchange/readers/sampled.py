@@ -1,0 +1,199 @@
+"""What profilers that sample stacks write: processes, threads, stacks, and for each stack times or other values."""
+
+from __future__ import annotations
+
+from array import array
+
+import numpy as np
+import polars as pl
+
+from aiflame.attribute.arrays.types import Ints
+from aiflame.attribute.own_metrics import MOST
+from aiflame.errors import AiflameError
+from aiflame.exchange.readers.frames import AnyFrame, Frames
+from aiflame.exchange.readers.making import FIRST_NS, Making
+from aiflame.profile.schema.enums import SampleState
+from aiflame.profile.schema.kinds import Kind
+
+CPU, WALL = 0, 1
+"""Clocks."""
+NO_TIME = -(1 << 63)
+"""The moment of what has none."""
+_PERIOD_NS = 4_000_000_000
+"""A sample's period is a number of 32 bits, its weight one of 16, and a sample stands for 19 hours at most: longer times are several."""
+_HEAVIEST = 8_000
+DEEPEST = 1 << 14
+"""Frames of a stack; deeper ones are refused."""
+_MOST_CALLS = 8_000_000
+"""Distinct places of all stacks: more do not fit into 2 GB."""
+_MOST_ROWS = 20_000_000
+_LONGEST = 1 << 60
+_MOST_NUMBER = 1 << 32
+
+
+class Sampled:
+    """Rows of an imported profile, in the order of the file. Moments are nanoseconds of any clock: the first becomes FIRST_NS."""
+
+    def __init__(self, making: Making) -> None:
+        self.making = making
+        self.frames = Frames()
+        self._processes: dict[int | str, int] = {}
+        self._owners: list[tuple[int, str]] = []
+        self._threads: dict[tuple[int, int | str], tuple[int, int, str]] = {}
+        self._threads_of: list[int] = []
+        self._kinds: dict[tuple[str, str], tuple[int, str]] = {}
+        self._calls: dict[tuple[int, int, int], int] = {}
+        self._call_process, self._call_parent, self._call_frame = array("q"), array("q"), array("q")
+        self._times = [array("q") for _ in range(6)]
+        self._values = [array("q") for _ in range(5)]
+
+    def process(self, pid: int = 0, name: str = "") -> int:
+        """A process, by its number, else by its name; the latest name counts. Neither known: it has no frame in trees."""
+        number = self._processes.setdefault(pid or name, len(self._processes))
+        if number == len(self._owners):
+            self._owners.append((pid, name))
+            self._threads_of.append(0)
+        elif name:
+            self._owners[number] = pid, name
+        return number
+
+    def thread(self, process: int, tid: int = 0, name: str = "") -> int:
+        """The row of a thread, by its number, else by its name; the latest name counts. Neither known: 0."""
+        if not tid and not name:
+            return 0
+        key = process, tid or name
+        known = self._threads.get(key)
+        if known is None:
+            self._threads_of[process] += 1
+            known = self._threads[key] = self._threads_of[process], tid, name
+        elif name and known[2] != name:
+            self._threads[key] = known[0], tid, name
+        return known[0]
+
+    def call(self, process: int, parent: int, frame: AnyFrame) -> int:
+        """A frame below another call (-1: none); equal ones are one."""
+        return self.numbered_call(process, parent, self.frames.number(frame))
+
+    def numbered_call(self, process: int, parent: int, frame: int) -> int:
+        key = process, parent, frame
+        row = self._calls.get(key)
+        if row is None:
+            row = self._calls[key] = len(self._call_parent)
+            if row == _MOST_CALLS:
+                raise AiflameError(f"the stacks of the file have more than {_MOST_CALLS:,} distinct places: too many to import")
+            self._call_process.append(process)
+            self._call_parent.append(parent)
+            self._call_frame.append(frame)
+        return row
+
+    def kind(self, name: str, unit: str, label: str = "") -> int:
+        """A kind of values; the first one that is asked for is the one that the profile means most."""
+        if (name, unit) not in self._kinds:
+            if len(self._kinds) == MOST:
+                raise AiflameError(f"the file has more than {MOST} kinds of values: no profiler writes so many")
+            self._kinds[name, unit] = len(self._kinds), label
+        return self._kinds[name, unit][0]
+
+    def value(self, process: int, thread: int, call: int, kind: int, value: int, at: int = NO_TIME) -> None:
+        """A value of a stack, by its innermost call (-1: no stack)."""
+        for column, one in zip(
+            self._values, (thread | process << 32, call, kind, max(-_LONGEST, min(value, _LONGEST)), _moment(at)), strict=True
+        ):
+            column.append(one)
+
+    def time(self, process: int, thread: int, call: int, clock: int, ns: int, at: int = NO_TIME, *, waits: bool = False) -> None:
+        """Time of a thread with a stack. `at`: its end."""
+        if ns > 0:
+            state = int(SampleState.WAITING if waits else SampleState.ON_CPU)
+            for column, one in zip(self._times, (thread | process << 32, call, clock, min(ns, _LONGEST), _moment(at), state), strict=True):
+                column.append(one)
+
+    def finish(self) -> None:
+        """Writes everything."""
+        making = self.making
+        if not self._owners:
+            self.process()
+        of_calls = self.frames.add_stacks(
+            making, *(np.array(column, dtype=np.int64) for column in (self._call_process, self._call_parent, self._call_frame))
+        )
+        stack = np.append(of_calls.astype(np.int64), 0)  # call -1
+        times, values = ([np.array(column, dtype=np.int64) for column in columns] for columns in (self._times, self._values))
+        first = self._shift(times[4], values[4])
+        self._add_owners()
+        self._add_times(times, stack)
+        self._add_values(values, stack)
+        known = [column[column != 0] for column in (times[4], values[4])]
+        making.last_ns = max([first, *(int(column.max()) for column in known if len(column))])
+
+    def _shift(self, *moments: Ints) -> int:
+        """Puts moments on the profile's clock; 0 for none."""
+        known = np.concatenate([column[column != NO_TIME] for column in moments])
+        first = int(known.min()) if len(known) else 0
+        if len(known) and int(known.max()) - first > _LONGEST:
+            raise AiflameError("the times of the file lie more than 36 years apart: it is damaged")
+        for column in moments:
+            column[:] = np.where(column == NO_TIME, 0, column - np.int64(first) + FIRST_NS)
+        return FIRST_NS
+
+    def _add_owners(self) -> None:
+        rows = [(number, 1, _number(pid), FIRST_NS, name) for number, (pid, name) in enumerate(self._owners)]
+        names = ["process", "id", "pid", "start_ns", "command"]
+        self.making.add("processes", pl.DataFrame(rows, schema=names, orient="row"))
+        threads = [(process, row, _number(tid), FIRST_NS, name) for (process, _), (row, tid, name) in self._threads.items()]
+        if threads:
+            self.making.add("threads", pl.DataFrame(threads, schema=["process", "id", "tid", "start_ns", "name"], orient="row"))
+
+    def _add_times(self, columns: list[Ints], stack: Ints) -> None:
+        owner, call, clock, ns, at, state = columns
+        many, rest = ns // _PERIOD_NS, ns % _PERIOD_NS
+        pieces = -(-many // _HEAVIEST)
+        if len(ns) + int(pieces.sum()) > _MOST_ROWS + 2 * len(ns):
+            raise AiflameError("the times of the file add up to thousands of years: it is damaged")
+        which = np.repeat(np.arange(len(ns)), pieces)
+        nth = np.arange(len(which)) - np.repeat(np.cumsum(pieces) - pieces, pieces)
+        short = np.flatnonzero(rest)
+        row = np.concatenate([short, which])
+        weight = np.concatenate([np.ones(len(short), dtype=np.int64), np.minimum(many[which] - nth * _HEAVIEST, _HEAVIEST)])
+        period = np.concatenate([rest[short], np.full(len(which), _PERIOD_NS)])
+        row, weight, period = (column[np.argsort(row, kind="stable")] for column in (row, weight, period))
+        table = {
+            "process": owner[row] >> 32,
+            "thread": owner[row] & 0xFFFFFFFF,
+            "stack": stack[call[row]],
+            "weight": weight,
+            "time_ns": at[row],
+            "period_ns": period,
+            "state": state[row],
+            "clock": clock[row],
+        }
+        self.making.add("cpu_samples", pl.DataFrame(table))
+
+    def _add_values(self, columns: list[Ints], stack: Ints) -> None:
+        owner, call, kind, value, at = columns
+        every = range(len(self._owners))
+        kinds = [(process, row + 1, name, unit, label) for process in every for (name, unit), (row, label) in self._kinds.items()]
+        if kinds:
+            self.making.add("value_kinds", pl.DataFrame(kinds, schema=["process", "id", "name", "unit", "label"], orient="row"))
+        table = {
+            "process": owner >> 32,
+            "thread": owner & 0xFFFFFFFF,
+            "stack": stack[call],
+            "kind": kind + 1,
+            "value": value,
+            "time_ns": at,
+        }
+        self.making.add("stack_values", pl.DataFrame(table))
+
+
+def _moment(at: int) -> int:
+    return at if at == NO_TIME else max(-_LONGEST, min(at, _LONGEST))
+
+
+def _number(given: int) -> int:
+    """An id of a process or thread; 0 where it is none."""
+    return given if 0 <= given < _MOST_NUMBER else 0
+
+
+def native_kind(name: str) -> Kind:
+    """The kind of a function that is no Python, by its name."""
+    return Kind.CPP if "::" in name or "<" in name else Kind.C

@@ -1,0 +1,95 @@
+"""The files to import behind a path: one file, those of a folder, or those of an archive."""
+
+from __future__ import annotations
+
+import os
+import re
+import tarfile
+import tempfile
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO
+
+from aiflame.errors import AiflameError
+from aiflame.exchange.readers.source import Source, unpacked
+
+_MOST_FILES = 1 << 16
+_ZIP = b"PK\x03\x04"
+_TAR_MAGIC, _TAR_MAGIC_AT = b"ustar", 257
+_BLOCK = 1 << 20
+_MOST_MEMBER = 64 << 30
+"""Bytes of one file of an archive."""
+
+
+def each_source(path: Path) -> Iterator[Source]:
+    """Each file, in the natural order of names. A file of an archive lies in a temporary folder until the next one is asked for."""
+    if path.is_dir():
+        names = [entry.name for entry in os.scandir(path) if entry.is_file(follow_symlinks=False)]
+        if len(names) > _MOST_FILES:
+            raise AiflameError(f"{path} has more than {_MOST_FILES:,} files: name one, or a folder with the traces alone")
+        yield from (Source.open(path / name) for name in sorted(names, key=_natural))
+        return
+    whole = Source.open(path)
+    if whole.head.startswith(_ZIP):
+        yield from _unpacked_members(_zip_members(path))
+    elif whole.head[_TAR_MAGIC_AT:].startswith(_TAR_MAGIC):
+        yield from _unpacked_members(_tar_members(path))
+    else:
+        yield whole
+
+
+def is_archive(head: bytes) -> bool:
+    return head.startswith(_ZIP) or head[_TAR_MAGIC_AT:].startswith(_TAR_MAGIC)
+
+
+def _unpacked_members(members: Iterator[tuple[str, IO[bytes]]]) -> Iterator[Source]:
+    with tempfile.TemporaryDirectory(prefix="aiflame-") as room:
+        for number, (name, content) in enumerate(members):
+            if number == _MOST_FILES:
+                raise AiflameError(f"an archive of more than {_MOST_FILES:,} files is not imported")
+            own = Path(room) / str(number)  # never the name that a stranger chose
+            with own.open("xb") as file:
+                _copy(content, file, name)
+            yield Source.open(own, name)
+            own.unlink()
+
+
+def _zip_members(path: Path) -> Iterator[tuple[str, IO[bytes]]]:
+    try:
+        with zipfile.ZipFile(path) as archive:
+            for entry in sorted(archive.infolist(), key=lambda entry: _natural(entry.filename)):
+                if not entry.is_dir() and not entry.flag_bits & 1:
+                    with archive.open(entry) as content:
+                        yield _base(entry.filename), content
+    except (zipfile.BadZipFile, NotImplementedError, EOFError, ValueError) as error:
+        raise AiflameError(f"cannot read the archive {path}: {error}") from None
+
+
+def _tar_members(path: Path) -> Iterator[tuple[str, IO[bytes]]]:
+    """In the order of the archive, which is read once."""
+    try:
+        with unpacked(path) as file, tarfile.open(fileobj=file, mode="r|") as archive:
+            for entry in archive:
+                if entry.isreg() and (content := archive.extractfile(entry)) is not None:
+                    yield _base(entry.name), content
+    except (tarfile.TarError, EOFError) as error:
+        raise AiflameError(f"cannot read the archive {path}: {error}") from None
+
+
+def _copy(content: IO[bytes], file: IO[bytes], name: str) -> None:
+    left = _MOST_MEMBER
+    while data := content.read(_BLOCK):
+        left -= len(data)
+        if left < 0:
+            raise AiflameError(f"{name} has more than {_MOST_MEMBER >> 30} GB once it is unpacked: it is not imported")
+        file.write(data)
+
+
+def _base(name: str) -> str:
+    return name.replace("\\", "/").rstrip("/").rpartition("/")[2] or "unnamed"
+
+
+def _natural(name: str) -> list[tuple[int, str]]:
+    """`rank10` after `rank9`."""
+    return [(int(part), "") if part.isdecimal() and part.isascii() else (-1, part) for part in re.split(r"([0-9]+)", name)]

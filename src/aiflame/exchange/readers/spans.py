@@ -1,0 +1,139 @@
+"""Spans of time on threads, as traces have them: nested calls become stacks, and the time that each spent itself becomes samples."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+import numpy as np
+import polars as pl
+
+from aiflame.attribute.arrays import nodes
+from aiflame.attribute.arrays.types import Mask, Whole
+from aiflame.errors import AiflameError
+from aiflame.exchange.readers.frames import Frames
+from aiflame.exchange.readers.making import Making
+from aiflame.exchange.readers.nesting import nest
+from aiflame.profile.schema.enums import SampleState
+
+_AT_ONCE = 1 << 19
+_MOST_PIECES = 50_000_000
+_LONGEST_NS = 4_000_000_000
+"""A sample's period is a number of 32 bits: longer times become several samples."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spans:
+    """Calls, sorted by thread, begin, and longest first."""
+
+    track: Whole
+    """process << 32 | row of `threads`"""
+    begin: Whole
+    end: Whole
+    frame: Whole
+    parent: Whole
+    """Row of the call around each; -1: none."""
+    cut: int
+    """Calls that ended after the one around them; they end with it."""
+
+    @staticmethod
+    def of(process: Whole, thread: Whole, begin: Whole, end: Whole, frame: Whole) -> tuple[Spans, Whole]:
+        """The spans, and the order in which they take the given rows."""
+        track = process.astype(np.int64) << 32 | thread.astype(np.int64)
+        order = np.lexsort((-end, begin, track))
+        track, begin, end = track[order], begin[order], end[order]
+        nested = nest(track, begin, end)
+        return Spans(track, begin, nested.end, frame[order].astype(np.int32), nested.parent.astype(np.int32), nested.cut), order
+
+    @property
+    def process(self) -> Whole:
+        return self.track >> 32
+
+    @property
+    def thread(self) -> Whole:
+        return self.track & 0xFFFFFFFF
+
+    def nearest(self, mark: Mask, *, strict: bool = False) -> Whole:
+        """The nearest marked call at or around each (strict: around it); -1 for none."""
+        parent = np.concatenate([[-1], self.parent + 1]).astype(np.int32)
+        place = nodes.nearest(parent, np.append(False, mark), strict=strict)[1:].astype(np.int64)
+        return np.where(place > 0, place - 1, -1)
+
+    def add(self, making: Making, frames: Frames, waits: Mask, columns: Mapping[str, Whole] = MappingProxyType({})) -> Whole:
+        """Writes stacks and samples of wall-clock time; gives the stack of each span. `waits`: by frame, what only waits. `columns`: more
+        columns of samples, with a value for each span."""
+        stack = frames.add_stacks(making, self.process, self.parent, self.frame)
+        self.add_samples(making, stack, waits, columns)
+        return stack
+
+    def add_samples(self, making: Making, stack: Whole, waits: Mask, columns: Mapping[str, Whole] = MappingProxyType({})) -> None:
+        """Writes the samples only. `stack`: of each span."""
+        for row, begin, end in self._own_time():
+            making.add(
+                "cpu_samples",
+                pl.DataFrame(
+                    {
+                        "process": self.track[row] >> 32,
+                        "thread": self.track[row] & 0xFFFFFFFF,
+                        "stack": stack[row],
+                        "weight": np.ones(len(row), dtype=np.int64),
+                        "time_ns": end,
+                        "period_ns": end - begin,
+                        "state": np.where(waits[self.frame[row]], int(SampleState.WAITING), int(SampleState.ON_CPU)),
+                        "clock": np.ones(len(row), dtype=np.int64),
+                        **{name: column[row] for name, column in columns.items()},
+                    }
+                ),
+            )
+
+    def innermost(self, process: Whole, thread: Whole, moment: Whole) -> Whole:
+        """The row of the innermost call that runs on a thread at each moment; -1: none."""
+        if not len(self.begin):
+            return np.full(len(moment), -1, dtype=np.int64)
+        tracks, own = np.unique(self.track, return_inverse=True)
+        asked = process << 32 | thread
+        track = np.searchsorted(tracks, asked)
+        known = (track < len(tracks)) & (tracks[np.minimum(track, len(tracks) - 1)] == asked)
+        moments, of = np.unique(np.concatenate([self.begin, moment]), return_inverse=True)
+        key = own * len(moments) + of[: len(self.begin)]
+        place = np.searchsorted(key, track * len(moments) + of[len(self.begin) :], side="right") - 1
+        place = np.where(known & (place >= 0) & (own[np.maximum(place, 0)] == track), place, -1)
+        while (over := (place >= 0) & (self.end[np.maximum(place, 0)] < moment)).any():
+            place = np.where(over, self.parent[np.maximum(place, 0)], place)
+        return place
+
+    def _own_time(self) -> Iterator[tuple[Whole, Whole, Whole]]:
+        """The time that each call spent itself, in pieces (row, begin, end), many at once: before each of its calls, and after the last."""
+        over = self._end_before()
+        last = self.begin.copy()
+        inner = np.flatnonzero(self.parent >= 0)
+        np.maximum.at(last, self.parent[inner], self.end[inner])
+        for at in range(0, len(self.track), _AT_ONCE):
+            rows = np.arange(at, min(at + _AT_ONCE, len(self.track)))
+            called = rows[self.parent[rows] >= 0]
+            row = np.concatenate([self.parent[called], rows])
+            begin, end = np.concatenate([over[called], last[rows]]), np.concatenate([self.begin[called], self.end[rows]])
+            some = end > begin
+            yield _divided(row[some], begin[some], end[some])
+
+    def _end_before(self) -> Whole:
+        """For each call the end of the one before it in the same caller; of a first call, the begin of its caller."""
+        order = np.argsort(self.parent, kind="stable")
+        same = np.append(False, self.parent[order][1:] == self.parent[order][:-1])
+        over = np.empty(len(order), dtype=np.int64)
+        over[order] = np.where(same, self.end[np.roll(order, 1)], self.begin[np.maximum(self.parent[order], 0)])
+        return over
+
+
+def _divided(row: Whole, begin: Whole, end: Whole) -> tuple[Whole, Whole, Whole]:
+    """Pieces of which none is too long for a sample."""
+    pieces = -(-(end - begin) // _LONGEST_NS)
+    if (pieces <= 1).all():
+        return row, begin, end
+    if int(pieces.sum()) > _MOST_PIECES:
+        raise AiflameError(f"the calls of the trace last for {int(pieces.sum()) * _LONGEST_NS // 10**9 // 86400:,} days in all")
+    which = np.repeat(np.arange(len(row)), pieces)
+    number = np.arange(len(which)) - np.repeat(np.cumsum(pieces) - pieces, pieces)
+    first = begin[which] + number * _LONGEST_NS
+    return row[which], first, np.minimum(first + _LONGEST_NS, end[which])

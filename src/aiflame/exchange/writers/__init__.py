@@ -1,0 +1,1 @@
+"""Writes trees in the formats of other tools; one file a format."""

@@ -1,0 +1,21 @@
+"""Rows as CSV for spreadsheets. A text that a spreadsheet would run as a formula has `'` before it."""
+
+from __future__ import annotations
+
+from typing import TextIO
+
+import polars as pl
+
+FORMULA = r"^(?:[\s\x{feff}]*[=+\-@\x{ff1d}\x{ff0b}\x{ff0d}\x{ff20}]|[\t\r\n])"
+"""How texts begin that Excel, LibreOffice or Google Sheets may take for formulas: also in wide letters, and behind spaces."""
+
+
+def write(rows: pl.DataFrame, file: TextIO) -> None:
+    """A header and the rows, lines parted as RFC 4180 says."""
+    texts = [
+        pl.when(pl.col(name).str.contains(FORMULA)).then(pl.concat_str(pl.lit("'"), name)).otherwise(name).alias(name)
+        for name, kind in rows.schema.items()
+        if kind == pl.String
+    ]
+    clean = [pl.col(name).str.replace_all("\0", "\u2400", literal=True) for name, kind in rows.schema.items() if kind == pl.String]
+    file.write(rows.with_columns(clean).with_columns(texts).write_csv(line_terminator="\r\n"))

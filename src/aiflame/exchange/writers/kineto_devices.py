@@ -1,0 +1,205 @@
+"""What ran on devices, as torch.profiler writes it: kernels, copies and fills, and the ends of arrows from their launches."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from aiflame.attribute.analysis import Analysis
+from aiflame.attribute.devices.records import COPY_NAMES
+from aiflame.attribute.timeline.tables import SliceKind, Timeline, TrackKind
+from aiflame.attribute.timeline.work import NO_DEVICE
+from aiflame.exchange.writers.json_events import EventFile, chosen, microseconds, number, quoted, text
+from aiflame.json_text import json_text
+from aiflame.profile.schema.enums import CopyKind
+
+COPIES = {
+    CopyKind.HOST_TO_DEVICE: "Memcpy HtoD (Host -> Device)",
+    CopyKind.DEVICE_TO_HOST: "Memcpy DtoH (Device -> Host)",
+    CopyKind.DEVICE_TO_DEVICE: "Memcpy DtoD (Device -> Device)",
+    CopyKind.FILL: "Memset (Device)",
+    CopyKind.MAP: "Memcpy HtoD (Host -> Device, mapped)",
+    CopyKind.PEER: "Memcpy PtoP (Device -> Device)",
+}
+_NUMBERED = re.compile(r"(?P<name>.*) \[(?P<number>\d{1,5})\]", re.DOTALL)
+_FIRST_FREE_STREAM = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class Devices:
+    numbers: dict[str, int]
+    """By the name that our tables have: `NVIDIA H200 [0]`."""
+
+    @staticmethod
+    def of(profile: Analysis) -> Devices:
+        named = [profile.scan(table).select(pl.col("device").unique()).collect()["device"] for table in ("kernel_shapes", "copies")]
+        numbers: dict[str, int] = {}
+        free = set(range(1 << 16))
+        names = sorted({str(name) or NO_DEVICE for name in pl.concat(named).to_list()})
+        for name in names:
+            if (given := _NUMBERED.fullmatch(name)) and int(given["number"]) in free:
+                numbers[name] = int(given["number"])
+                free.discard(numbers[name])
+        for name in names:
+            if name not in numbers:
+                numbers[name] = min(free)
+                free.discard(numbers[name])
+        return Devices(numbers)
+
+    @property
+    def count(self) -> int:
+        return max(self.numbers.values(), default=-1) + 1
+
+    def number(self, name: str) -> int:
+        return self.numbers.setdefault(name, self.count)
+
+    def properties(self) -> list[dict[str, object]]:
+        """What is known of them."""
+        return [{"id": one, "name": _bare(name)} for name, one in sorted(self.numbers.items(), key=lambda pair: pair[1])]
+
+    def names(self) -> list[dict[str, object]]:
+        events: list[dict[str, object]] = []
+        for name, pid in self.numbers.items():
+            values = (
+                ("process_name", {"name": name}),
+                ("process_labels", {"labels": f"GPU {pid}"}),
+                ("process_sort_index", {"sort_index": 5_000_000 + pid}),
+            )
+            events += [{"ph": "M", "name": what, "pid": pid, "tid": 0, "args": value} for what, value in values]
+        return events
+
+
+def _bare(name: str) -> str:
+    given = _NUMBERED.fullmatch(name)
+    return given["name"] if given else name
+
+
+class Work:
+    """Takes the parts of a timeline that kernels and copies are in."""
+
+    def __init__(self, file: EventFile, devices: Devices, base: int, external: NDArray[np.int64], original: Mapping[str, str]) -> None:
+        """`external`: of each launch, the number of the op around it. `original`: whole names of kernels as another tool wrote them."""
+        self._original = original
+        self._file, self._devices, self._base, self._external = file, devices, base, external
+        self._device: list[int] = []
+        """Of each track, and its stream."""
+        self._stream: list[int] = []
+        self._streams: dict[tuple[int, int], int] = {}
+        """Of each device's streams the process that uses it: no two may share one."""
+        self._names: list[str] = []
+        self._full: list[str] = [""]
+        """The whole name of a kernel, by its set of facts."""
+        self._args: list[str] = [""]
+
+    def add(self, part: Timeline) -> None:
+        """Writes them."""
+        events: list[dict[str, object]] = []
+        for row in part.tracks.iter_rows(named=True):
+            device, stream = -1, -1
+            if row["kind"] == TrackKind.DEVICE:
+                device = self._devices.number(row["name"])
+            elif row["kind"] == TrackKind.STREAM:
+                device = self._device[row["parent"]]
+                stream = self._own_stream(device, row["number"], row["process"])
+                events.append({"ph": "M", "name": "thread_name", "pid": device, "tid": stream, "args": {"name": f"stream {stream}"}})
+            self._device.append(device)
+            self._stream.append(stream)
+        self._file.add_all(events)
+        self._names += part.names.to_list()
+        self._facts(part.facts)
+        for begin in range(0, len(part.slices), 1 << 18):
+            rows = part.slices[begin : begin + (1 << 18)]
+            self._kernels(rows.filter(pl.col("kind") == int(SliceKind.KERNEL)))
+            self._copies(rows.filter(pl.col("kind") == int(SliceKind.COPY)))
+
+    def _own_stream(self, device: int, stream: int, process: int) -> int:
+        if self._streams.setdefault((device, stream), process) == process:
+            return stream
+        free = _FIRST_FREE_STREAM + len(self._streams)
+        self._streams[device, free] = process
+        return free
+
+    def _facts(self, facts: pl.DataFrame) -> None:
+        current = 0
+        known: dict[str, str | int] = {}
+        for number_of, key, value, amount in facts.select("set", "key", "text", "number").iter_rows():
+            if number_of != current:
+                self._keep(current, known)
+                current, known = number_of, {}
+            known.setdefault(key, value if value is not None else amount or 0)
+        self._keep(current, known)
+
+    def _keep(self, number_of: int, known: dict[str, str | int]) -> None:
+        if not number_of:
+            return
+        for texts in (self._full, self._args):
+            texts += [""] * (number_of - len(texts))
+        full = str(known.get("full_name", ""))
+        self._full.append(self._original.get(full, full))
+        args: dict[str, object] = {}
+        for key, said in (("registers", "registers per thread"), ("bytes", "bytes")):
+            if known.get(key):
+                args[said] = known[key]
+        if shared := int(known.get("static_shared", 0)) + int(known.get("dynamic_shared", 0)):
+            args["shared memory"] = shared
+        for key in ("grid", "block"):
+            if known.get(key):
+                args[key] = [int(one) for one in str(known[key]).split(" × ")]
+        self._args.append("".join(f",{quoted(key)}:{json_text(value, separators=(',', ':'))}" for key, value in args.items()))
+
+    def _kernels(self, rows: pl.DataFrame) -> None:
+        if rows.is_empty():
+            return
+        sets, names = rows["facts"].to_numpy(), rows["name"].to_numpy()
+        key = sets.astype(np.int64) << 32 | names
+        distinct, which = np.unique(key, return_inverse=True)
+        named = [
+            quoted(self._full[one >> 32] if one >> 32 < len(self._full) and self._full[one >> 32] else self._names[one & 0xFFFFFFFF])
+            for one in distinct.tolist()
+        ]
+        self._write(rows.with_columns(pl.Series("named", named, dtype=pl.String).gather(which), cat=pl.lit("kernel")))
+
+    def _copies(self, rows: pl.DataFrame) -> None:
+        if rows.is_empty():
+            return
+        kind_of = {name: kind for kind, name in COPY_NAMES.items()}
+        kinds = [kind_of.get(name, CopyKind.DEVICE_TO_DEVICE) for name in self._names]
+        named = chosen([quoted(COPIES[kind]) for kind in kinds], rows["name"].to_numpy())
+        cat = chosen(["gpu_memset" if kind == CopyKind.FILL else "gpu_memcpy" for kind in kinds], rows["name"].to_numpy())
+        self._write(rows.with_columns(named.alias("named"), cat.alias("cat")))
+
+    def _write(self, rows: pl.DataFrame) -> None:
+        track, launch = rows["track"].to_numpy(), rows["launch"].to_numpy()
+        self._args += [""] * (int(rows["facts"].max() or 0) + 1 - len(self._args))  # type: ignore[arg-type]
+        external = self._external[launch] if len(self._external) else np.zeros(len(rows), dtype=np.int64)
+        rows = rows.with_columns(
+            pl.Series("pid", np.array(self._device)[track]),
+            pl.Series("tid", np.array(self._stream)[track]),
+            pl.Series("external", np.where(launch >= 0, external, 0)),
+            chosen(self._args, rows["facts"].to_numpy()).alias("said"),
+            begin=pl.col("begin_ns") - self._base,
+            took=pl.col("end_ns") - pl.col("begin_ns"),
+            id=pl.col("launch") + 1,
+        )
+        where = (text(',"pid":'), number("pid"), text(',"tid":'), number("tid"), text(',"ts":'), microseconds("begin"))
+        of_op = pl.when(pl.col("external") > 0).then(pl.concat_str(text(',"External id":'), number("external"))).otherwise(text(""))
+        linked = pl.when(pl.col("launch") >= 0).then(pl.concat_str(text(',"correlation":'), number("id"))).otherwise(text(""))
+        args = (
+            text(',"args":{"device":'),
+            number("pid"),
+            text(',"context":1,"stream":'),
+            number("tid"),
+            linked,
+            of_op,
+            pl.col("said"),
+            text("}}"),
+        )
+        what = (text('{"ph":"X","cat":"'), pl.col("cat"), text('","name":'), pl.col("named"))
+        self._file.add(rows, *what, *where, text(',"dur":'), microseconds("took"), *args)
+        arrow = (text('{"ph":"f","bp":"e","cat":"ac2g","name":"ac2g","id":'), number("id"), *where, text("}"))
+        self._file.add(rows.filter(pl.col("launch") >= 0), *arrow)
