@@ -40,8 +40,9 @@ def record(path: str | Path, options: RecordOptions | None = None, *, overwrite:
 
 
 def open(path: str | Path | None = None, progress: Callable[[float], None] | None = None, ranks: Collection[int] | None = None) -> Profile:
-    """The profile at `path` (by default the newest one in the current folder), sealed and with names if it was not yet; for a parallel job,
-    all ranks or the given ones."""
+    """The profile at `path` (the newest one in the current folder without), sealed and resolved when it was not yet; of a parallel job
+    all ranks, or those named. A trace that another tool wrote is imported."""
+    from aiflame.profile.folder.door import Folder
     from aiflame.profile.opening import newest, open_profile
     from aiflame.profile.ranks.ranked import Ranked, some_ranks
     from aiflame.resolve.complete import complete
@@ -51,7 +52,12 @@ def open(path: str | Path | None = None, progress: Callable[[float], None] | Non
 
         return by_meetings(job)
 
-    store = open_profile(path if path is not None else newest(Path()), progress, derive=complete, align=align)
+    def imported(file: Path, progress: Callable[[float], None] | None) -> Folder:
+        from aiflame.exchange.readers.door import imported
+
+        return imported(file, progress)
+
+    store = open_profile(path if path is not None else newest(Path()), progress, derive=complete, align=align, imported=imported)
     return Profile(store if ranks is None else some_ranks(store, ranks))
 
 

@@ -21,10 +21,10 @@ from aiflame.api import Profile
 from aiflame.attribute.analysis import Analysis
 from aiflame.attribute.metrics import CLOCK
 from aiflame.attribute.trees.build import metrics
-from aiflame.cli.arguments import add_json, add_ranks, add_source_path, add_whole_run
-from aiflame.cli.parser import Parser, UsageError, number
-from aiflame.cli.say import say_json
-from aiflame.cli.view import opened, source_folder
+from aiflame.cli.support.arguments import add_json, add_ranks, add_source_path, add_whole_run
+from aiflame.cli.support.parser import Parser, UsageError, number
+from aiflame.cli.support.say import say_json
+from aiflame.cli.support.view import opened, source_folder
 from aiflame.errors import AiflameError
 from aiflame.profile.opening import SUFFIX
 from aiflame.render.terminal.annotate import LEAST_PERCENT, print_annotation

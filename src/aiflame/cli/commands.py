@@ -6,8 +6,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from importlib import import_module
+from keyword import iskeyword
 
-from aiflame.cli.parser import Parser, UsageError, meant, near
+from aiflame.cli.support.parser import Parser, UsageError, meant, near
 from aiflame.errors import AiflameError
 
 TYPE_CHECKING = False
@@ -52,13 +53,16 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
         "ranks": "find the ranks of a parallel job that the others wait for",
         "intra": "look inside Triton kernels: scopes, overlap, waits, roles",
     },
+    "bring in and take out": {
+        "import": "read a trace of another profiler: torch.profiler, nsys, perf …",
+        "export": "write stacks for speedscope or flamegraph.pl",
+    },
     "answer an agent": {
         "mcp": "answer a coding agent's questions about profiles",
     },
     "write files": {
         "report": "write the report as one HTML file that opens without a network",
         "timeline": "write a timeline for the Perfetto UI",
-        "export": "write stacks for speedscope or flamegraph.pl",
         "completion": "print the completion of commands and options for your shell",
     },
 }
@@ -88,8 +92,8 @@ def run(arguments: list[str]) -> int:
 
 def load(name: str) -> Command:
     try:
-        command: Command = import_module(f"aiflame.cli.{name}")
-    except ModuleNotFoundError as error:  # on a machine that only records, packages are missing
+        command: Command = import_module(f"aiflame.cli.{name}{'_' * iskeyword(name)}")
+    except ModuleNotFoundError as error:  # on a machine that only records
         package = (error.name or "aiflame").partition(".")[0]
         if package == "aiflame":
             raise

@@ -5,10 +5,10 @@ from __future__ import annotations
 from argparse import REMAINDER, Namespace
 from pathlib import Path
 
-from aiflame.cli.arguments import add_json
 from aiflame.cli.commands import COMMANDS, load
-from aiflame.cli.parser import Parser
-from aiflame.cli.say import say_json
+from aiflame.cli.support.arguments import add_json
+from aiflame.cli.support.parser import Parser
+from aiflame.cli.support.say import say_json
 from aiflame.errors import AiflameError
 from aiflame.json_text import json_text, schema
 

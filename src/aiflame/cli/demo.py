@@ -18,9 +18,9 @@ from aiflame.analyze.top import top
 from aiflame.attribute.transforms.filters import without_idle
 from aiflame.attribute.transforms.noise import hide_interpreter_noise
 from aiflame.attribute.tree import CPU_TIME, GPU_TIME
-from aiflame.cli.arguments import add_json, add_output
-from aiflame.cli.parser import Parser, number
-from aiflame.cli.say import say, say_json
+from aiflame.cli.support.arguments import add_json, add_output
+from aiflame.cli.support.parser import Parser, number
+from aiflame.cli.support.say import say, say_json
 from aiflame.errors import AiflameError
 from aiflame.json_text import json_text, schema
 from aiflame.recorder import ProfileLocation, RecordOptions

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from aiflame.cli.commands import GROUPS, load, parser
-from aiflame.cli.parser import Parser
+from aiflame.cli.support.parser import Parser
 
 BEGIN = "<!-- generated from the commands' parsers by `python -m aiflame.cli.describe docs/commands.md` -->"
 PAGES: Mapping[str, tuple[str, ...]] = {
@@ -25,6 +25,7 @@ PAGES: Mapping[str, tuple[str, ...]] = {
     "mcp": ("agents",),
     "report": ("report",),
     "timeline": ("timeline",),
+    "import": ("import",),
 }
 """Pages of docs/ about each command."""
 

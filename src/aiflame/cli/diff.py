@@ -9,12 +9,12 @@ from pathlib import Path
 from aiflame.analyze.device.profile_analysis import profile_analysis
 from aiflame.analyze.diff.comparison import at_one_period, compare, to_json
 from aiflame.attribute.groupings import compared_by
-from aiflame.attribute.metrics import COMPARED
+from aiflame.attribute.metrics import COMPARED, METRIC_ROWS
 from aiflame.attribute.transforms.difference import diff as diff_tree
-from aiflame.cli.arguments import add_base_ranks, add_json, add_ranks
-from aiflame.cli.parser import Parser, UsageError, number
-from aiflame.cli.say import say, say_json
-from aiflame.cli.view import View, opened, view
+from aiflame.cli.support.arguments import add_base_ranks, add_json, add_metric, add_ranks, known_metric
+from aiflame.cli.support.parser import Parser, UsageError, number
+from aiflame.cli.support.say import say, say_json
+from aiflame.cli.support.view import View, opened, view
 from aiflame.errors import AiflameError
 from aiflame.profile.tables.interface import OpenedProfile
 from aiflame.render.flame_svg import svg
@@ -23,7 +23,7 @@ from aiflame.render.terminal.diff_table import print_comparison
 DESCRIPTION = "What got slower or faster between two recordings of a program, and is it more than noise?"
 EXAMPLES = ("aiflame diff before.aiflame after.aiflame --by layer", "aiflame diff job.aiflame --base-ranks 0 --ranks 3")
 ROWS, ROWS_OF_ONE = 10, 30
-_GROUPINGS = tuple(dict.fromkeys(by for metric in COMPARED for by in compared_by(metric)))
+_GROUPINGS = tuple(dict.fromkeys(by for metric in COMPARED for by in compared_by(METRIC_ROWS[metric])))
 
 
 def add_arguments(parser: Parser) -> None:
@@ -31,9 +31,7 @@ def add_arguments(parser: Parser) -> None:
     parser.add_argument(
         "new", nargs="?", type=Path, metavar="[NEW]", help="the profile of the new version (with --base-ranks, default: BASE)"
     )
-    parser.add_choice(
-        "--metric", choices=COMPARED, metavar="METRIC", help=f"{', '.join(COMPARED)} (default: gpu-time where kernels ran, else cpu-time)"
-    )
+    add_metric(parser, COMPARED)
     parser.add_choice(
         "--by", choices=_GROUPINGS, metavar="GROUPING", help=f"{', '.join(_GROUPINGS)} (default: the first four that the metric has)"
     )
@@ -51,7 +49,8 @@ def run(options: Namespace) -> None:
     if options.new is None and not options.base_ranks:
         raise AiflameError("compare with what? name a second profile, or ranks of the one with --base-ranks and --ranks")
     before, after = _Side.of(options.base, options.base_ranks), _Side.of(options.new or options.base, options.ranks)
-    metric, by = options.metric or "", options.by or ""
+    by = options.by or ""
+    metric = known_metric(after.profile, options.metric or "")
     comparison = compare(profile_analysis(before.profile), profile_analysis(after.profile), metric, by)
     if options.json:
         say_json(to_json(comparison, everything=options.all))

@@ -8,9 +8,9 @@ from dataclasses import asdict
 from rich.table import Table
 from rich.text import Text
 
-from aiflame.cli.arguments import add_json
-from aiflame.cli.parser import Parser
-from aiflame.cli.say import say_json
+from aiflame.cli.support.arguments import add_json
+from aiflame.cli.support.parser import Parser
+from aiflame.cli.support.say import say_json
 from aiflame.json_text import json_text
 from aiflame.recorder.checkup import checkup
 from aiflame.recorder.finding import Finding, State

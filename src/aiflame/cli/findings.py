@@ -7,10 +7,10 @@ from argparse import Namespace
 from pathlib import Path
 
 from aiflame.analyze.findings.listing import listing, to_json
-from aiflame.cli.arguments import add_json, add_profile, add_ranks, add_rows, add_whole_run
-from aiflame.cli.parser import Parser
-from aiflame.cli.say import say_json
-from aiflame.cli.view import opened
+from aiflame.cli.support.arguments import add_json, add_profile, add_ranks, add_rows, add_whole_run
+from aiflame.cli.support.parser import Parser
+from aiflame.cli.support.say import say_json
+from aiflame.cli.support.view import opened
 from aiflame.render.terminal.console import Terminal
 from aiflame.render.terminal.findings_list import print_findings
 

@@ -9,7 +9,7 @@ from aiflame.attribute.transforms.difference import diff
 from aiflame.attribute.transforms.invert import inverted_for_reading
 from aiflame.attribute.transforms.recursion import merge_recursion
 from aiflame.attribute.tree import OF_LIMITS
-from aiflame.cli.arguments import (
+from aiflame.cli.support.arguments import (
     add_base_ranks,
     add_baseline,
     add_detail,
@@ -22,9 +22,9 @@ from aiflame.cli.arguments import (
     add_selection,
     add_whole_run,
 )
-from aiflame.cli.parser import Parser
-from aiflame.cli.say import say, say_written
-from aiflame.cli.view import View, scoped_view
+from aiflame.cli.support.parser import Parser
+from aiflame.cli.support.say import say, say_written
+from aiflame.cli.support.view import View, scoped_view
 from aiflame.errors import AiflameError
 from aiflame.render.flame_svg import svg
 from aiflame.render.terminal.top_table import idle_note

@@ -14,10 +14,10 @@ from aiflame.analyze.gate.refusals import refuse_incomplete
 from aiflame.analyze.gate.run import Run, measure
 from aiflame.analyze.gate.thresholds import GATE_METRICS, MARGIN, Thresholds, parse_percent, parse_threshold
 from aiflame.analyze.gate.to_json import to_json
-from aiflame.cli.arguments import add_json
-from aiflame.cli.parser import Parser, UsageError
-from aiflame.cli.say import say, say_json
-from aiflame.cli.view import opened
+from aiflame.cli.support.arguments import add_json
+from aiflame.cli.support.parser import Parser, UsageError
+from aiflame.cli.support.say import say, say_json
+from aiflame.cli.support.view import opened
 from aiflame.errors import AiflameError
 from aiflame.render.gate.junit import junit
 from aiflame.render.gate.markdown import markdown

@@ -5,10 +5,10 @@ from __future__ import annotations
 from argparse import Namespace
 
 from aiflame.analyze.intra.kernels import intra, to_json
-from aiflame.cli.arguments import add_json, add_profile, add_ranks, add_rows
-from aiflame.cli.parser import Parser
-from aiflame.cli.say import say_json
-from aiflame.cli.view import opened
+from aiflame.cli.support.arguments import add_json, add_profile, add_ranks, add_rows
+from aiflame.cli.support.parser import Parser
+from aiflame.cli.support.say import say_json
+from aiflame.cli.support.view import opened
 from aiflame.json_text import json_text
 from aiflame.render.terminal.intra_table import print_intra
 

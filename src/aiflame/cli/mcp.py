@@ -6,7 +6,7 @@ from argparse import Namespace
 from importlib.util import find_spec
 from pathlib import Path
 
-from aiflame.cli.parser import Parser
+from aiflame.cli.support.parser import Parser
 from aiflame.errors import AiflameError
 
 DESCRIPTION = (

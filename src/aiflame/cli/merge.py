@@ -6,10 +6,10 @@ from argparse import Namespace
 from pathlib import Path
 
 from aiflame.attribute.merging.merge import merge, note, sampled_and_counted
-from aiflame.cli.arguments import add_json
-from aiflame.cli.parser import Parser, UsageError
-from aiflame.cli.say import say, say_json
-from aiflame.cli.view import opened
+from aiflame.cli.support.arguments import add_json
+from aiflame.cli.support.parser import Parser, UsageError
+from aiflame.cli.support.say import say, say_json
+from aiflame.cli.support.view import opened
 from aiflame.json_text import json_text, schema
 from aiflame.profile.opening import SUFFIX
 from aiflame.values import asdict

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from argparse import Namespace
 
-from aiflame.cli.arguments import add_base_ranks, add_baseline, add_json, add_profile, add_ranks, add_source_path, add_whole_run
-from aiflame.cli.browser import show
-from aiflame.cli.parser import Parser, number
-from aiflame.cli.say import say, say_json
-from aiflame.cli.view import of_ranks, opened, source_folder
+from aiflame.cli.support.arguments import add_base_ranks, add_baseline, add_json, add_profile, add_ranks, add_source_path, add_whole_run
+from aiflame.cli.support.browser import show
+from aiflame.cli.support.parser import Parser, number
+from aiflame.cli.support.say import say, say_json
+from aiflame.cli.support.view import of_ranks, opened, source_folder
 from aiflame.json_text import json_text, schema
 from aiflame.render.report.document import Report
 from aiflame.render.report.server import Server

@@ -12,10 +12,11 @@ from aiflame.analyze.ranks import fan_out
 from aiflame.analyze.ranks.comparison import ranks, to_json
 from aiflame.analyze.ranks.facts import Partial
 from aiflame.analyze.ranks.sources import sources
-from aiflame.cli.arguments import add_json, add_ranks, add_rows
-from aiflame.cli.parser import Parser
-from aiflame.cli.say import say_json
+from aiflame.cli.support.arguments import add_json, add_ranks, add_rows
+from aiflame.cli.support.parser import Parser
+from aiflame.cli.support.say import say_json
 from aiflame.errors import AiflameError
+from aiflame.exchange.readers.door import as_profile
 from aiflame.json_text import json_text
 from aiflame.profile.opening import newest
 from aiflame.profile.ranks.rank_numbers import parse_ranks
@@ -50,7 +51,7 @@ def add_arguments(parser: Parser) -> None:
 
 def run(options: Namespace) -> None:
     bound = _bound(options.memory)
-    chosen, notes = sources(options.profiles or [newest(Path())])
+    chosen, notes = sources([as_profile(path) for path in options.profiles] or [newest(Path())])
     if options.ranks:
         wanted = parse_ranks(options.ranks)
         chosen = [source for source in chosen if source.rank in wanted]

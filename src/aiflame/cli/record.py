@@ -7,7 +7,7 @@ import os
 import time
 from pathlib import Path
 
-from aiflame.cli.parser import Parser, UsageError
+from aiflame.cli.support.parser import Parser, UsageError
 from aiflame.errors import AiflameError
 from aiflame.profile.ranks.rank_numbers import parse_ranks
 from aiflame.recorder import RecordOptions, leave_as, parse_counters, parse_sampling, parse_size, place_of, rank_here

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 
-from aiflame.cli.say import say
+from aiflame.cli.support.say import say
 from aiflame.profile.folder.door import Folder
 from aiflame.profile.spool.glance import Glance, glance
 from aiflame.recorder import ProfileLocation, Recording

@@ -5,10 +5,19 @@ from __future__ import annotations
 from argparse import Namespace
 
 from aiflame.analyze.amounts import amount
-from aiflame.cli.arguments import add_base_ranks, add_baseline, add_json, add_output, add_profile, add_ranks, add_source_path, add_whole_run
-from aiflame.cli.parser import Parser
-from aiflame.cli.say import say, say_written
-from aiflame.cli.view import of_ranks, opened, source_folder
+from aiflame.cli.support.arguments import (
+    add_base_ranks,
+    add_baseline,
+    add_json,
+    add_output,
+    add_profile,
+    add_ranks,
+    add_source_path,
+    add_whole_run,
+)
+from aiflame.cli.support.parser import Parser
+from aiflame.cli.support.say import say, say_written
+from aiflame.cli.support.view import of_ranks, opened, source_folder
 from aiflame.memory import keep_freed_memory
 from aiflame.render.report.document import write
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from argparse import Namespace
 
-from aiflame.cli.arguments import add_json, add_output, add_profile, add_ranks
-from aiflame.cli.parser import Parser
-from aiflame.cli.say import say, say_written
-from aiflame.cli.view import opened
+from aiflame.cli.support.arguments import add_json, add_output, add_profile, add_ranks
+from aiflame.cli.support.parser import Parser
+from aiflame.cli.support.say import say, say_written
+from aiflame.cli.support.view import opened
 from aiflame.errors import AiflameError
 from aiflame.memory import keep_freed_memory
 from aiflame.render.output import new_file

@@ -17,10 +17,10 @@ from aiflame.analyze.top import to_json, top
 from aiflame.attribute.groupings import CODE, LISTS
 from aiflame.attribute.metrics import CALL_LINE, CLOCK, on_devices
 from aiflame.attribute.tree import GPU_STALLS, GPU_TIME, Kind
-from aiflame.cli.arguments import add_json, add_metric, add_profile, add_ranks, add_rows, add_selection, add_whole_run
-from aiflame.cli.parser import Parser
-from aiflame.cli.say import say_json
-from aiflame.cli.view import View, scoped_view
+from aiflame.cli.support.arguments import add_json, add_metric, add_profile, add_ranks, add_rows, add_selection, add_whole_run
+from aiflame.cli.support.parser import Parser
+from aiflame.cli.support.say import say_json
+from aiflame.cli.support.view import View, scoped_view
 from aiflame.render.terminal.top_table import print_scope, print_steps, print_top
 
 DESCRIPTION = "What takes the most time? Lists the heaviest kernels, functions, layers or lines, one row each."

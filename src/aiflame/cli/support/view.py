@@ -16,10 +16,10 @@ from aiflame.attribute.transforms.noise import hide_interpreter_noise
 from aiflame.attribute.transforms.own_code import own_code
 from aiflame.attribute.tree import Tree
 from aiflame.attribute.trees.build import default_metric
-from aiflame.cli.progress import SealingLine
-from aiflame.cli.say import say
+from aiflame.cli.support.arguments import known_metric
+from aiflame.cli.support.progress import ProgressLine
+from aiflame.cli.support.say import say
 from aiflame.errors import AiflameError
-from aiflame.exchange import collapsed
 from aiflame.profile.folder.door import Folder
 from aiflame.profile.opening import newest
 from aiflame.profile.ranks.rank_numbers import parse_ranks, write_ranks
@@ -51,7 +51,7 @@ class View:
 
 def opened(path: Path | None, ranks: str = "") -> Profile:
     _print_failures(path)
-    line = SealingLine(path)
+    line = ProgressLine("importing" if path is not None and path.is_file() else "sealing", path)
     try:
         profile = aiflame.open(path, line, ranks=parse_ranks(ranks) if ranks else None)
     finally:
@@ -82,7 +82,7 @@ def of_ranks(profile: Profile, ranks: str) -> str:
 
 
 def selected(options: Namespace, by: str) -> View:
-    """The view that the common arguments (`aiflame.cli.arguments`) describe."""
+    """The view that the common arguments (`aiflame.cli.support.arguments`) describe."""
     return view(
         options.profile,
         options.metric or "",
@@ -99,13 +99,11 @@ def selected(options: Namespace, by: str) -> View:
 def scoped_view(options: Namespace, by: str, *, keep_idle: bool = False) -> View:
     """The view of `selected`, for the profile's scope (`analyze.scope`), and without idle time. `keep_idle`: keeps it in a whole run; steps
     have none of their own."""
-    if options.profile is not None and options.profile.is_file():
-        return selected(options, by)
     profile = opened(options.profile, options.ranks)
-    metric = options.metric or default_metric(profile.store)
+    metric = known_metric(profile.store, options.metric or "") or default_metric(profile.store)
     keep_idle &= not options.no_idle
     scoped = scoped_tree(profile.store, metric, by, options.detail or None, whole_run=options.whole_run, keep_idle=keep_idle)
-    shown = _folded(scoped.tree, raw=options.raw, my_code=options.my_code)
+    shown = folded(scoped.tree, raw=options.raw, my_code=options.my_code)
     elsewhere = "" if scoped.line.whole_run else ", or --whole-run: only steps were searched"
     return View(_focused(shown, options.focus, metric, elsewhere), metric, of_ranks(profile, options.ranks), scoped)
 
@@ -121,21 +119,15 @@ def view(
     no_idle: bool = False,
     ranks: str = "",
 ) -> View:
-    if path is not None and path.is_file():
-        shown = collapsed.read(path)
-        chosen, of = shown.metrics[0].name, path.name
-    else:
-        profile = opened(path, ranks)
-        chosen = metric or default_metric(profile.store)
-        shown = profile.tree(chosen, by, detail or None)
-        of = of_ranks(profile, ranks)
-    shown = _folded(shown, raw=raw, my_code=my_code)
+    profile = opened(path, ranks)
+    chosen = known_metric(profile.store, metric) or default_metric(profile.store)
+    shown = folded(profile.tree(chosen, by, detail or None), raw=raw, my_code=my_code)
     if no_idle:
         shown = without_idle(shown)
-    return View(_focused(shown, only, chosen), chosen, of)
+    return View(_focused(shown, only, chosen), chosen, of_ranks(profile, ranks))
 
 
-def _folded(whole: Tree, *, raw: bool, my_code: bool) -> Tree:
+def folded(whole: Tree, *, raw: bool, my_code: bool) -> Tree:
     shown = whole if raw else hide_interpreter_noise(whole)
     return own_code(shown) if my_code else shown
 

@@ -122,10 +122,15 @@ def _one_of(values: Sequence[str]) -> Callable[[str], str]:
     def parse(text: str) -> str:
         if text in values:
             return text
-        names = near(text, values)
-        raise argparse.ArgumentTypeError(f"{text!r} is {'not known: ' + meant(names) if names else 'none of ' + ', '.join(values)}")
+        raise argparse.ArgumentTypeError(not_one_of(text, values))
 
     return parse
+
+
+def not_one_of(text: str, values: Sequence[str]) -> str:
+    """`'gpu' is not known: did you mean gpu-time?`"""
+    names = near(text, values)
+    return f"{text!r} is {'not known: ' + meant(names) if names else 'none of ' + ', '.join(values)}"
 
 
 def number(least: float, most: float | None = None, of: Callable[[str], float] = int) -> Callable[[str], float]:

@@ -26,5 +26,6 @@ def say_json(text: str) -> None:
 
 
 def say_written(command: str, file: Path, **facts: object) -> None:
-    """Prints the document of a command that wrote a file: its path and size, and facts about it."""
-    say_json(json_text({"schema": schema(command), "file": str(file), "bytes": file.stat().st_size, **facts}, indent=1))
+    """The document of a command that wrote a file: its path and size, and facts about it. Of a folder the size of its files."""
+    size = sum(one.stat().st_size for one in file.iterdir()) if file.is_dir() else file.stat().st_size
+    say_json(json_text({"schema": schema(command), "file": str(file), "bytes": size, **facts}, indent=1))

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 
 from aiflame.attribute.groupings import OF_TREES
-from aiflame.attribute.metrics import DETAILS, METRICS, is_own_counter
-from aiflame.cli.parser import Parser, number
+from aiflame.attribute.metrics import DETAILS, METRICS
+from aiflame.attribute.own_metrics import metric_rows
+from aiflame.cli.support.parser import Parser, UsageError, not_one_of, number
+from aiflame.profile.tables.interface import Tables
 
 
 def add_profile(parser: Parser, also: str = "") -> None:
@@ -17,15 +20,18 @@ def add_output(parser: Parser, default: str, file: str) -> None:
     parser.add_argument("-o", "--output", type=Path, default=Path(default), metavar="FILE", help=f"{file} (default: {default})")
 
 
-def add_metric(parser: Parser) -> None:
-    parser.add_choice(
-        "--metric",
-        choices=METRICS,
-        metavar="METRIC",
-        help=f"{', '.join(METRICS)}, or the name of a counter that was recorded with --gpu-counters NAMES"
-        " (default: gpu-time where kernels ran, else cpu-time)",
-        also=is_own_counter,
-    )
+def add_metric(parser: Parser, choices: Collection[str] = METRICS) -> None:
+    """A profile may have more metrics than these choices: `known_metric` checks the name."""
+    default = "(default: gpu-time where kernels ran, else cpu-time, else the profile's first)"
+    parser.add_argument("--metric", metavar="METRIC", help=f"{', '.join(choices)}, or one that an imported profile names itself {default}")
+
+
+def known_metric(profile: Tables, metric: str) -> str:
+    """The metric, or "" for the profile's default; an error where no profile has it, nor this one."""
+    known = metric_rows(profile)
+    if metric and metric not in known:
+        raise UsageError(f"--metric: {not_one_of(metric, tuple(known))}")
+    return metric
 
 
 def add_grouping(parser: Parser) -> None:
