@@ -19,6 +19,8 @@ from aiflame.attribute.tree import Tree
 
 PROGRAMS = Path(__file__).parent / "programs"
 PYTHON = sys.executable
+UNSEALED = ("--no-seal",)
+"""Of `aiflame record`, for tests that open the profile at once: it is sealed in their process, which has imported all that it takes."""
 
 
 @dataclass(frozen=True, slots=True)

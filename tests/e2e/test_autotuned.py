@@ -6,14 +6,13 @@ import os
 import subprocess
 from pathlib import Path
 
-import pytest
 from recording import PYTHON
-from torch_programs import program
+from torch_programs import ONE_COMPILES, needs_torch, program
 
 from aiflame import open as open_profile
 from aiflame.analyze.top import top
 
-pytest.importorskip("torch", reason="torch is not installed")
+pytestmark = needs_torch
 
 SECONDS = "3"
 PROGRAM = """import sys
@@ -65,8 +64,7 @@ main()
 
 def test_trials_of_variants_belong_to_no_layer(tmp_path: Path) -> None:
     path = tmp_path / "p.aiflame"
-    # One process compiles: more would be recorded, too.
-    env = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "cache"), "TORCHINDUCTOR_COMPILE_THREADS": "1"}
+    env = {**os.environ, **ONE_COMPILES, "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "cache")}
     command = [PYTHON, "-m", "aiflame.cli.main", "record", "-o", str(path), "--", PYTHON, str(program(tmp_path, PROGRAM)), SECONDS]
     result = subprocess.run(command, env=env, capture_output=True, text=True, timeout=900, check=False, cwd=tmp_path)
     assert result.returncode == 0, result.stderr

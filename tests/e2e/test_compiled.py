@@ -13,6 +13,7 @@ import numpy as np
 import polars as pl
 import pytest
 from recording import PROGRAMS, PYTHON, time_under
+from torch_programs import ONE_COMPILES, needs_torch
 
 from aiflame import open as open_profile
 from aiflame.api import Profile
@@ -20,10 +21,12 @@ from aiflame.attribute.meaning.fused_kernels import KernelOrigins, kernel_origin
 from aiflame.attribute.tree import Tree
 from aiflame.profile.tables.interface import OpenedProfile as Store
 
-pytest.importorskip("torch", reason="torch is not installed")
+pytestmark = needs_torch
 
 PROGRAM = PROGRAMS / "compiled_block.py"
 SECONDS = "3"
+FOREIGN_SECONDS = "1"
+"""Of a run whose times nobody compares."""
 
 
 def line_of(code: str) -> int:
@@ -56,12 +59,11 @@ class Runs:
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
     folder = tmp_path_factory.mktemp("compiled")
 
-    def run(cache: str, name: str = "", *options: str) -> tuple[Profile | None, dict[str, Any]]:
+    def run(cache: str, name: str = "", *options: str, seconds: str = SECONDS) -> tuple[Profile | None, dict[str, Any]]:
         path = folder / f"{name}.aiflame"
         recorder = [PYTHON, "-m", "aiflame.cli.main", "record", "-o", str(path), *options, "--"] if name else []
-        # One process compiles: more would be recorded, too.
-        env = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": str(folder / cache), "TORCHINDUCTOR_COMPILE_THREADS": "1"}
-        command = [*recorder, PYTHON, str(PROGRAM), SECONDS if name else "0"]
+        env = {**os.environ, **ONE_COMPILES, "TORCHINDUCTOR_CACHE_DIR": str(folder / cache)}
+        command = [*recorder, PYTHON, str(PROGRAM), seconds if name else "0"]
         result = subprocess.run(command, env=env, capture_output=True, text=True, timeout=900, check=False, cwd=folder)
         assert result.returncode == 0, result.stderr
         return (open_profile(path) if name else None), json.loads(result.stdout.splitlines()[0])
@@ -69,7 +71,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
     _, alone = run("alone")
     cold, cold_told = run("recorded", "cold", "--keep-ir")
     warm, warm_told = run("recorded", "warm")
-    foreign, foreign_told = run("alone", "foreign")
+    foreign, foreign_told = run("alone", "foreign", seconds=FOREIGN_SECONDS)
     _, reused = run("recorded")
     assert cold is not None
     assert warm is not None

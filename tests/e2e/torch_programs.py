@@ -9,6 +9,9 @@ import pytest
 from recording import PROGRAMS, PYTHON, Recorder, Run
 
 needs_torch = pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")
+ONE_COMPILES = {"TORCHINDUCTOR_COMPILE_THREADS": "1", "TORCHINDUCTOR_VEC_ISA_OK": "1"}
+"""Inductor compiles in the program's process: others would be recorded, too. And it believes what the CPU says that it can do, instead of
+compiling six programs that try it."""
 TRAINING = PROGRAMS / "torch_training.py"
 
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import subprocess
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
 from jax_programs import python_with_jax
-from recording import Recorder
+from recording import UNSEALED, recorder
 
 from aiflame.analyze.device.profile_analysis import profile_analysis
 from aiflame.analyze.overview.scope_line import scope_line
@@ -23,10 +25,20 @@ CLOSE = 0.15
 """Of the time by the program's own clock. Both read the same stretches, on a busy machine too."""
 
 
-def recorded(record: Recorder, name: str) -> tuple[Any, Profile]:
-    run = record(python_with_jax(), PROGRAM, name, env={"JAX_PLATFORMS": "cpu"})
-    assert run.status == 0, run.stderr
-    return json.loads(run.stdout), run.profile()
+Recorded = Callable[[str], tuple[Any, Profile]]
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
+    """The answer and the profile of a program, which runs once."""
+
+    @cache
+    def record(name: str) -> tuple[Any, Profile]:
+        run = recorder(tmp_path_factory.mktemp(name))(python_with_jax(), PROGRAM, name, env={"JAX_PLATFORMS": "cpu"}, options=UNSEALED)
+        assert run.status == 0, run.stderr
+        return json.loads(run.stdout), run.profile()
+
+    return record
 
 
 def steps(profile: Profile) -> pl.DataFrame:
@@ -34,16 +46,16 @@ def steps(profile: Profile) -> pl.DataFrame:
 
 
 @pytest.mark.parametrize(("name", "more"), [("train", 0), ("decode", 1)])
-def test_each_turn_of_a_loop_is_a_step(record: Recorder, name: str, more: int) -> None:
+def test_each_turn_of_a_loop_is_a_step(recorded: Recorded, name: str, more: int) -> None:
     """`more`: the prompt, which the same functions read. The first turns compile, and a step may begin in the middle of a turn."""
-    own, profile = recorded(record, name)
+    own, profile = recorded(name)
     rows = steps(profile)
     assert len(rows) == len(own) + more
     assert rows["took"][3 + more : -1].sum() == pytest.approx(sum(own[3:-1]), rel=CLOSE)
 
 
-def test_evaluation_between_epochs_is_in_no_step(record: Recorder) -> None:
-    _, profile = recorded(record, "train")
+def test_evaluation_between_epochs_is_in_no_step(recorded: Recorded) -> None:
+    _, profile = recorded("train")
     rows = steps(profile)
     gaps = (rows["begin_ns"].shift(-1) - rows["end_ns"]).to_list()[:-1]
     assert [at for at, gap in enumerate(gaps) if gap > 0] == [39]
@@ -51,12 +63,12 @@ def test_evaluation_between_epochs_is_in_no_step(record: Recorder) -> None:
 
 
 @pytest.mark.parametrize("name", ["apart", "eager"])
-def test_no_step_where_nothing_repeats(record: Recorder, name: str) -> None:
-    _, profile = recorded(record, name)
+def test_no_step_where_nothing_repeats(recorded: Recorded, name: str) -> None:
+    _, profile = recorded(name)
     assert steps(profile).is_empty()
 
 
-def test_jitted_functions_stay_as_they_are(record: Recorder) -> None:
-    recorded_answers, _ = recorded(record, "unchanged")
+def test_jitted_functions_stay_as_they_are(recorded: Recorded) -> None:
+    recorded_answers, _ = recorded("unchanged")
     alone = subprocess.run([python_with_jax(), PROGRAM, "unchanged"], capture_output=True, text=True, check=True)
     assert recorded_answers == json.loads(alone.stdout)

@@ -1,4 +1,4 @@
-"""Ten million calls of a model: their records go to the profile's files, and stay in nobody's memory."""
+"""Three million calls of a model: their records go to the profile's files, and stay in nobody's memory."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from torch_programs import needs_torch
 
 pytestmark = needs_torch
 PROGRAM = Path(__file__).parent / "programs" / "many_calls.py"
-CALLS = 10_000_000
+CALLS = 3_000_000
 BYTES = 32
-"""Of a record: all together are 320 MB."""
+"""Of a record: all together are 96 MB."""
 
 
 def test_calls_of_a_model_do_not_fill_the_programs_memory(record: Recorder) -> None:

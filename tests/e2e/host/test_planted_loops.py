@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from recording import PYTHON, Recorder
+from recording import PYTHON, UNSEALED, Recorder
 
 from aiflame.analyze.finding import Finding
 from aiflame.analyze.findings.advice import GENERAL, fix
@@ -24,7 +24,7 @@ NEAR_MISSES = ("computing_in_pieces", "computing_seldom", "computing_alone", "co
 
 def loops(record: Recorder, function: str, *options: str) -> tuple[float, list[Finding]]:
     """The share by the program's own account, and the findings."""
-    run = record(PYTHON, PROGRAM, function, SELDOM if function == "computing_seldom" else COMPUTES, options=options)
+    run = record(PYTHON, PROGRAM, function, SELDOM if function == "computing_seldom" else COMPUTES, options=(*options, *UNSEALED))
     assert run.status == 0, run.stderr
     profile = run.profile()
     listed = findings(profile.store, summarize(profile.store, profile.meta), limit=99)

@@ -8,14 +8,13 @@ from pathlib import Path
 
 import pytest
 from recording import PYTHON, recorder
+from torch_programs import needs_torch
 
 from aiflame.analyze.finding import Finding
 from aiflame.analyze.findings.listing import listing
 from aiflame.api import Profile
 
-pytestmark = pytest.mark.timed
-
-pytest.importorskip("torch")
+pytestmark = [pytest.mark.timed, needs_torch]
 Recorded = Callable[[str], Profile]
 PROGRAM = Path(__file__).parent / "programs/waits_around_steps.py"
 

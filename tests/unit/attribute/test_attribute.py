@@ -18,7 +18,7 @@ from aiflame.attribute.transforms.filters import without_idle
 from aiflame.attribute.tree import Kind, Tree
 from aiflame.attribute.trees.build import default_metric, metrics, tree
 from aiflame.errors import AiflameError
-from aiflame.exchange import collapsed
+from aiflame.exchange.writers import collapsed
 from aiflame.profile.schema.enums import CopyKind, SampleState
 from aiflame.profile.tables.store import Profile
 

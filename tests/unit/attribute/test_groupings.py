@@ -45,14 +45,14 @@ def test_the_report_has_the_groupings_with_segments(profile: Profile) -> None:
 
 
 def test_comparisons_come_in_the_order_of_their_evidence(profile: Profile) -> None:
-    assert compared_by("gpu-time") == ("kernel", "op", "layer", "line", "phase", "family")
-    assert compared_by("gpu-latency") == ("kernel", "stall", "layer", "line", "op", "phase", "family")
-    assert compared_by("bytes") == ("copy", "op", "layer", "line", "phase")
-    assert compared_by("wall-time") == ("function", "op", "layer", "line", "phase")
-    assert compared_by("energy") == ()
+    assert compared_by(METRIC_ROWS["gpu-time"]) == ("kernel", "op", "layer", "line", "phase", "family")
+    assert compared_by(METRIC_ROWS["gpu-latency"]) == ("kernel", "stall", "layer", "line", "op", "phase", "family")
+    assert compared_by(METRIC_ROWS["bytes"]) == ("copy", "op", "layer", "line", "phase")
+    assert compared_by(METRIC_ROWS["wall-time"]) == ("function", "op", "layer", "line", "phase")
+    assert compared_by(METRIC_ROWS["energy"]) == ()
     analysis = profile_analysis(profile)
     compared = [one.by for one in compare(analysis, analysis, "gpu-time").differences]
-    assert compared == [by for by in compared_by("gpu-time")[:4] if by in compared] != []
+    assert compared == [by for by in compared_by(METRIC_ROWS["gpu-time"])[:4] if by in compared] != []
 
 
 def test_every_metric_says_how_to_record_it_or_depends_on_the_machine(profile: Profile) -> None:

@@ -23,7 +23,7 @@ from aiflame.attribute.transforms.noise import hide_interpreter_noise
 from aiflame.attribute.transforms.recursion import merge_recursion
 from aiflame.attribute.tree import CPU_TIME, Frame, Kind, Tree, from_stacks
 from aiflame.errors import AiflameError
-from aiflame.exchange import collapsed
+from aiflame.exchange.writers import collapsed
 
 KEEPING: list[Callable[[Tree], Tree]] = [
     hide_interpreter_noise,

@@ -12,7 +12,7 @@ from profiles import Row, sealed, stack
 from small_program import CODES, MAIN, PROCESSES, PYMAIN, SYMBOLS, THREADS, WORK
 
 from aiflame.attribute.tree import Tree
-from aiflame.exchange import collapsed
+from aiflame.exchange.writers import collapsed
 from aiflame.profile.tables.store import Profile
 
 UNDER = "train.py (4711);main thread;main"

@@ -40,7 +40,10 @@ COMMANDS = (
     ("ranks",),
     ("timeline", "-o", "{output}/timeline.pftrace"),
     ("export", "-o", "{output}/stacks.txt"),
-    ("export", "--to", "speedscope", "-o", "{output}/speedscope.json"),
+    *(
+        ("export", "--to", to, "-o", f"{{output}}/{to}")
+        for to in ("speedscope", "chrome", "kineto", "pprof", "otlp", "firefox", "hatchet", "csv")
+    ),
     ("report", "-o", "{output}/report.html"),
 )
 

@@ -73,7 +73,7 @@ COMMANDS: Mapping[str, list[list[str]]] = {
     "export": [
         ["export", "{training}"],
         ["export", "{spool}"],
-        ["export", "{training}", "--to", "speedscope"],
+        *(["export", "{training}", "--to", to] for to in ("speedscope", "chrome", "kineto", "firefox", "hatchet", "csv", "pprof")),
         ["export", "{training}", "--metric", "x" + FILE_NAME],
     ],
     "mcp": [["mcp", "/nowhere" + FILE_NAME], ["mcp", "--allow-command", "'" + FILE_NAME]],

@@ -143,7 +143,10 @@ RUNS: dict[str, list[list[str]]] = {
     "merge": [["merge", "{stalled}", "{counted}", "-o", "{folder}/merged.aiflame"]],
     "report": [["report", "{training}", "-o", "{folder}/r.html"]],
     "timeline": [["timeline", "{training}", "-o", "{folder}/t.pftrace"]],
-    "export": [["export", "{training}", "-o", "{folder}/e.txt"]],
+    "export": [
+        ["export", "{training}", "-o", "{folder}/e.txt"],
+        *(["export", "{training}", "--to", to, "-o", "{folder}/" + to] for to in ("chrome", "pprof", "parquet")),
+    ],
     "open": [["open", "{training}", "--no-browser"]],
     "demo": [["demo", "--device", "cpu", "--seconds", "0.2", "-o", "{folder}/demo.aiflame"]],
     "completion": [["completion", "bash"]],

@@ -16,6 +16,7 @@ LABEL = re.compile(r"\[[A-Za-z{…][^\[\]\\]*\]")
 """Brackets in a string of the sources; `{}` in it stands for a value that is put in at run time."""
 
 NO_LABELS = {
+    *("[anon]", "[heap]", "[stack]", "[uprobes]", "[vsyscall]", "[program]", "[self]"),  # of other tools' files, taken as they are
     *("[KMGT]", "[ST]", "[abeprs]", "[kmgt]", "[lu]", "[nt]", "[pousr]", "[rVK]", "[suf]"),  # characters in regular expressions
     *("[PROFILE]", "[PROFILE ...]", "[NEW]", "[KERNEL]", "[FOLDER ...]", "[options]", "[{}.md]"),  # usage, a link
     *("[dask]", "[completion]", "[mcp]", "[str]", "[str, ModuleType]", "[word, value]"),  # extras, types

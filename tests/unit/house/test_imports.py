@@ -40,7 +40,8 @@ ANALYZE = ON_DEVICES | {
 RENDER = ANALYZE | {"render", "render.gate", "render.terminal", "render.report", "render.flame_svg", "render.perfetto"}
 RECORDER = PROFILE | {"recorder"}
 AGENTS = RENDER | RECORDER | {"api", ""}
-EVERYTHING = AGENTS | {"exchange", "cli", "demo", "agents"}
+EXCHANGE = {"exchange.readers", "exchange.writers"}
+EVERYTHING = AGENTS | EXCHANGE | {"cli", "demo", "agents"}
 
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
@@ -98,11 +99,13 @@ MAY_IMPORT: dict[str, set[str]] = {
     "render.perfetto": ANALYZE | {"render"},
     "render.terminal": ANALYZE | {"render"},
     "render.report": ANALYZE | {"render"},
-    "exchange": TREE,
+    "exchange.writers": ATTRIBUTE,
+    "exchange.readers": TREE,
+    "exchange": set(),
     "demo": set(),
     "agents": AGENTS,
     "cli": EVERYTHING,
-    "api": RENDER | RECORDER | {"region"},
+    "api": RENDER | RECORDER | {"exchange.readers", "region"},
     "notebook": RENDER | RECORDER | {"api"},
     "": {"api", "notebook", "region"},
     "__main__": {"cli"},
@@ -258,7 +261,7 @@ def test_help_imports_little(arguments: tuple[str, ...], version: str) -> None:
         "print('\\n=== modules:', *sys.modules)"
     )
     imported = modules_of(version, code, *arguments)
-    assert "aiflame.cli.parser" in imported
+    assert "aiflame.cli.support.parser" in imported
     assert imported & NOT_BEFORE_THE_PROGRAM == set()
 
 

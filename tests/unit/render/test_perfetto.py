@@ -19,13 +19,13 @@ from hypothesis import strategies as st
 from profiles import sealed
 from timelines import Program
 
+from aiflame.attribute.arrays import wire
 from aiflame.attribute.timeline.tables import Timeline
 from aiflame.attribute.timeline.whole import timeline
 from aiflame.profile.folder.meta import Clocks
 from aiflame.profile.schema.enums import RegionApi, RegionKind
 from aiflame.profile.tables.store import Profile
 from aiflame.render.perfetto import trace as perfetto
-from aiflame.render.perfetto import wire
 
 CLOCKS = Clocks(1_000, 2_000, 3_000)
 Fields = list[tuple[int, int | bytes]]

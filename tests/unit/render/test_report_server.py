@@ -21,7 +21,7 @@ from served_report import Served, running
 from timeline_blocks import read
 
 from aiflame.attribute.timeline.tables import SliceKind
-from aiflame.cli import browser
+from aiflame.cli.support import browser
 from aiflame.errors import AiflameError
 from aiflame.render.report.document import Report
 from aiflame.render.report.server import Server

@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 
 from aiflame.attribute.timeline.tables import SliceKind
-from aiflame.exchange.collapsed import MARKS, PYTHON_MARK
-from aiflame.profile.schema.kinds import Kind
+from aiflame.profile.schema.kinds import MARKS, PYTHON_MARK, Kind
 from aiflame.render.colors import TONES
 from aiflame.render.report.page import WEB
 

@@ -113,6 +113,10 @@ def test_the_full_name_is_demangled():
     assert full_name("_attn_fwd") == "_attn_fwd"
 
 
+def test_a_type_whose_name_ends_in_operator_is_no_operator():
+    assert short_name("void tabulate_kernel<int, transparent_binary_operator<std::plus<void> >, long>(int*, long)").startswith("tabulate<")
+
+
 def test_a_function_inside_a_kernel_has_its_own_name():
     assert short_name("$outer$_Z9slow_partfi") == "slow_part"
     assert full_name("$outer$_Z9slow_partfi") == "slow_part(float, int)"

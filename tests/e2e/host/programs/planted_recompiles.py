@@ -10,7 +10,7 @@ torch.set_num_threads(1)
 class Deep(torch.nn.Module):
     def __init__(self):
         super().__init__()
-        self.layers = torch.nn.ModuleList(torch.nn.Linear(8, 8) for _ in range(90))
+        self.layers = torch.nn.ModuleList(torch.nn.Linear(8, 8) for _ in range(50))
         self.calls = 0
 
     def forward(self, x, scale):  # planted
@@ -49,6 +49,11 @@ def sizes_made_dynamic():
 
 def the_same():
     calls([(4, 2, torch.float32)] * 200)
+
+
+def near_misses():
+    the_same()
+    sizes_made_dynamic()
 
 
 globals()[sys.argv[1]]()

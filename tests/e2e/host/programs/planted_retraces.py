@@ -60,4 +60,9 @@ def two_sizes():
         sized({"x": jnp.ones((4 + step % 2, 8)), "y": jnp.ones(3)})
 
 
+def near_misses():
+    the_same()
+    two_sizes()
+
+
 globals()[sys.argv[1]]()

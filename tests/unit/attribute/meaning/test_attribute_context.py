@@ -18,7 +18,7 @@ from aiflame.attribute.metrics import OF_GPU
 from aiflame.attribute.tree import Tree
 from aiflame.attribute.trees.build import tree
 from aiflame.errors import AiflameError
-from aiflame.exchange import collapsed
+from aiflame.exchange.writers import collapsed
 from aiflame.profile.tables.store import Profile
 
 PROCESS = "train.py (4711)"

@@ -12,10 +12,10 @@ from hypothesis import given
 from trees import PROCESS, THREAD, TREES, c, paths, py, tree
 
 from aiflame.attribute.tree import CPU_TIME, Frame, Kind, Metric, Tree, from_stacks
-from aiflame.exchange import speedscope
+from aiflame.exchange.writers import speedscope
 from aiflame.version import VERSION
 
-GOLDEN = Path(__file__).parents[1] / "golden" / "stacks.speedscope.json"
+GOLDEN = Path(__file__).parents[2] / "golden" / "stacks.speedscope.json"
 
 
 def written(of: Tree) -> str:

@@ -1,0 +1,154 @@
+"""Proton's trees of scopes as profiles."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import random
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+import aiflame
+from aiflame.errors import AiflameError
+from aiflame.exchange.readers.door import imported
+from aiflame.profile.schema.enums import GpuApi
+
+REAL = sorted(
+    file for file in Path(os.environ.get("AIFLAME_TRACES", "/nowhere"), "proton").glob("*") if file.suffix in (".hatchet", ".json")
+)
+OF_KERNELS = ("time (ns)", "count", "device_id", "device_type")
+
+
+def node(name: str, *children: dict[str, Any], **metrics: Any) -> dict[str, Any]:
+    return {"frame": {"name": name, "type": "function"}, "metrics": metrics, "children": list(children)}
+
+
+def kernel(name: str, took: int, count: int, device: str = "0", **more: Any) -> dict[str, Any]:
+    return node(name, **{"time (ns)": took, "count": count, "device_id": device, "device_type": "HIP", **more})
+
+
+MADE = [
+    node(
+        "ROOT",
+        node("/home/u/run.py:12@train", kernel("matmul [M=16]", 1_000, 3, flops16=64.0), kernel("relu", 7, 2, "1")),
+        node("scope", kernel("relu", 5, 1), bytes=100, **{"cpu_time (ns)": 12_345}),
+        **{"time (ns)": 0, "count": 0},
+    ),
+    {"HIP": {"0": {"arch": "gfx942", "num_sms": 304}}},
+]
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "cache").mkdir(0o700)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+def written(path: Path, content: object) -> Path:
+    path.write_text("\n" + json.dumps(content, indent=2))
+    return path
+
+
+def test_launches_and_time_of_each_context_are_the_files(tmp_path: Path) -> None:
+    profile = aiflame.open(written(tmp_path / "a.hatchet", MADE))
+    rows = profile.table("kernels").join(profile.table("kernel_shapes"), left_on=["process", "shape"], right_on=["process", "id"])
+    took = (pl.col("end_ns") - pl.col("start_ns")).cast(pl.Int64)
+    sums = rows.group_by("name", "device").agg(took.sum(), launches=pl.len()).sort("name", "device").rows()
+    assert sums == [("matmul", "HIP gfx942 [0]", 1_000, 3), ("relu", "HIP [1]", 7, 2), ("relu", "HIP gfx942 [0]", 5, 1)]
+    assert rows.filter(pl.col("name") == "matmul").select(took)["end_ns"].sort().to_list() == [333, 333, 334]
+    assert set(profile.table("launches")["api"]) == {GpuApi.HIP}
+    for _, one in rows.sort("device", "start_ns").group_by("device"):
+        assert (one["start_ns"][1:] >= one["end_ns"][:-1]).all(), "a device does one thing at a time"
+
+
+def test_the_tree_of_gpu_time_is_that_of_the_file(tmp_path: Path) -> None:
+    tree = aiflame.open(written(tmp_path / "a.hatchet", MADE)).tree("gpu-time")
+    names = tree.frames["name"].to_list()
+    assert {"ROOT", "train", "scope", "matmul [M=16]", "matmul", "relu"} <= set(names)
+
+
+def test_other_metrics_are_values_of_stacks(tmp_path: Path) -> None:
+    profile = aiflame.open(written(tmp_path / "a.hatchet", MADE))
+    kinds = profile.table("value_kinds").rename({"name": "metric"})
+    rows = profile.table("stack_values").join(kinds, left_on=["process", "kind"], right_on=["process", "id"])
+    assert sorted(rows.select("metric", "unit", "value").rows()) == [
+        ("bytes", "bytes", 100),
+        ("cpu_time", "ns", 12_345),
+        ("flops16", "flops", 64),
+    ]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        [node("ROOT"), {}],
+        [node("ROOT", kernel("k", 5, 10**12))],
+        [node("ROOT", kernel("k", -5, -2), node("x", **{"time (ns)": "5", "count": True, "bytes": [1], "flops": 1e308}))],
+        [node("ROOT", kernel("k", 10**400, 1))],
+        [kernel("k", 5, 1), {"HIP": 5}, None, 7],
+        [{"frame": None, "metrics": None, "children": [None, 5, {"children": {}}]}],
+    ],
+)
+def test_odd_trees_are_profiles(content: object, tmp_path: Path) -> None:
+    assert imported(written(tmp_path / "a.hatchet", content)).has_file("meta.json")
+
+
+def test_a_tree_without_end_is_an_error(tmp_path: Path) -> None:
+    file = tmp_path / "a.hatchet"
+    file.write_text('[{"frame": {"name": "a"}, "metrics": {}, "children": ' + '[{"children":' * 100_000)
+    with pytest.raises(AiflameError, match="no whole JSON document"):
+        imported(file)
+
+
+def test_a_deep_tree_is_read(tmp_path: Path) -> None:
+    tree = kernel("leaf", 5, 1)
+    for depth in range(300):
+        tree = node(f"f{depth}", tree)
+    assert aiflame.open(written(tmp_path / "a.hatchet", [tree])).table("kernels").height == 1
+
+
+def test_damaged_copies_give_a_profile_or_a_sentence(tmp_path: Path) -> None:
+    data = written(tmp_path / "whole.hatchet", MADE).read_bytes()
+    odds = random.Random(1)
+    for number in range(200):
+        copy = bytearray(data)
+        place = odds.randrange(len(copy))
+        kind = odds.randrange(3)
+        if kind == 0:
+            copy[place] = odds.randrange(256)
+        elif kind == 1:
+            del copy[place : place + odds.choice([1, 20, len(copy)])]
+        else:
+            copy[place:place] = copy[place : place + odds.randrange(300)]
+        file = tmp_path / f"{number}.hatchet"
+        file.write_bytes(copy)
+        try:
+            imported(file)
+        except AiflameError as error:
+            assert str(error).strip()
+            assert "\n" not in str(error)
+
+
+@pytest.mark.parametrize("file", REAL, ids=lambda file: file.name)
+def test_a_real_tree_has_its_own_sums(file: Path) -> None:
+    waiting = [tree for tree in json.loads(file.read_bytes()) if "frame" in tree]
+    time, count, others = 0, 0, Counter[str]()
+    while waiting:
+        one = waiting.pop()
+        waiting += one["children"]
+        time += one["metrics"].get("time (ns)", 0)
+        count += one["metrics"].get("count", 0)
+        for name, value in one["metrics"].items():
+            if name not in OF_KERNELS and math.isfinite(value) and value:
+                others[name.removesuffix(" (ns)")] += round(value)
+    profile = aiflame.open(file)
+    kernels = profile.table("kernels")
+    assert (int((kernels["end_ns"] - kernels["start_ns"]).sum()), kernels.height) == (time, count)
+    if others:
+        rows = profile.table("stack_values").join(profile.table("value_kinds"), left_on=["process", "kind"], right_on=["process", "id"])
+        assert dict(rows.group_by("name").agg(pl.col("value").sum()).rows()) == others
