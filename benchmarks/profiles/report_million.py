@@ -47,7 +47,7 @@ from gpu_common import machine
 from sample_trees import many_stacks
 
 from aiflame.attribute.tree import Tree
-from aiflame.exchange import speedscope
+from aiflame.exchange.writers import speedscope
 
 RESULTS = Path(__file__).parents[1] / "results" / "report_million.json"
 PEERS = ("d3", "d3-flame-graph", "speedscope")

@@ -31,7 +31,7 @@ from aiflame.attribute.transforms.noise import hide_interpreter_noise
 from aiflame.attribute.transforms.recursion import merge_recursion
 from aiflame.attribute.tree import CPU_TIME, Frame, Kind, Tree, assemble, frame_table
 from aiflame.attribute.trees.build import tree as tree_of
-from aiflame.exchange import collapsed, speedscope
+from aiflame.exchange.writers import collapsed, speedscope
 from aiflame.profile.schema.all_tables import TABLE
 from aiflame.profile.schema.enums import FrameKind
 from aiflame.profile.spool.process_spool import empty_frame
