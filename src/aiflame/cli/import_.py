@@ -8,8 +8,9 @@ from pathlib import Path
 from aiflame.cli.support.arguments import add_json
 from aiflame.cli.support.parser import Parser
 from aiflame.cli.support.progress import ProgressLine
-from aiflame.cli.support.say import say, say_written
+from aiflame.cli.support.say import say, say_json
 from aiflame.exchange.readers.door import import_to
+from aiflame.json_text import json_text, schema
 from aiflame.profile.opening import SUFFIX
 
 DESCRIPTION = (
@@ -34,7 +35,7 @@ def run(options: Namespace) -> None:
     finally:
         line.end()
     if options.json:
-        say_written("import", target)
+        say_json(json_text({"schema": schema("import"), "profile": str(target)}, indent=1))
         return
     say(target)
 

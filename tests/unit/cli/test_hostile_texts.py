@@ -62,6 +62,7 @@ COMMANDS: Mapping[str, list[list[str]]] = {
         ["gate", "{before}", "{torn}"],
         ["gate", "{before}", "{training}", "--threshold", "none" + FILE_NAME],
     ],
+    "import": [["import", "{collapsed}", "-o", "{place}/imported.aiflame"], ["import", "none" + FILE_NAME], ["import", "{torn}"]],
     "merge": [
         ["merge", "{before}", "{training}", "-o", "{place}/merged.aiflame"],
         ["merge", "{training}", "{ranks}"],

@@ -140,6 +140,7 @@ RUNS: dict[str, list[list[str]]] = {
     "tally": [["tally", "{training}", "--extended"], ["tally", "{ranks}", "--extended"]],
     "ranks": [["ranks", "{ranks}"]],
     "intra": [["intra", "{spool}"]],
+    "import": [["import", "{collapsed}", "-o", "{folder}/imported.aiflame"]],
     "merge": [["merge", "{stalled}", "{counted}", "-o", "{folder}/merged.aiflame"]],
     "report": [["report", "{training}", "-o", "{folder}/r.html"]],
     "timeline": [["timeline", "{training}", "-o", "{folder}/t.pftrace"]],

@@ -22,7 +22,7 @@ from aiflame.attribute.meaning.events import LATEST
 from aiflame.attribute.meaning.phases import Phase
 from aiflame.attribute.meaning.steps import DATA, automatic_regions
 from aiflame.attribute.stacks.functions import Functions, functions
-from aiflame.attribute.stacks.sample_time import sample_ns
+from aiflame.attribute.stacks.samples import VALUE
 from aiflame.attribute.stacks.waiting import state_frames
 from aiflame.profile.schema.enums import SampleState
 from aiflame.profile.schema.kinds import Kind
@@ -64,7 +64,7 @@ def _samples(profile: Tables, trie: Functions, samples: pl.DataFrame) -> tuple[p
     innermost = trie.frames[trie.frame[trie.of_stacks(*(rows[name].cast(pl.Int64).to_numpy() for name in ("process", "stack")))]]
     marked = innermost.select(pl.col("kind") == int(Kind.WAIT)).to_series()
     waits = (rows["state"] == int(SampleState.WAITING)) | marked | rows["ending0"].is_not_null()
-    took = sample_ns().cast(pl.Int64)
+    took = pl.col(VALUE).cast(pl.Int64)
     phase = pl.col("phase").cast(pl.Int64)
     waiting = pl.when(phase == int(Phase.DATA)).then(int(Cause.DATA)).otherwise(int(Cause.WAIT))
     classified = (

@@ -23,7 +23,8 @@ def add_output(parser: Parser, default: str, file: str) -> None:
 def add_metric(parser: Parser, choices: Collection[str] = METRICS) -> None:
     """A profile may have more metrics than these choices: `known_metric` checks the name."""
     default = "(default: gpu-time where kernels ran, else cpu-time, else the profile's first)"
-    parser.add_argument("--metric", metavar="METRIC", help=f"{', '.join(choices)}, or one that an imported profile names itself {default}")
+    help = f"{', '.join(choices)}, a counter that was recorded with --gpu-counters NAMES, or one that an imported profile names itself {default}"
+    parser.add_choice("--metric", choices=choices, metavar="METRIC", help=help, also=bool)
 
 
 def known_metric(profile: Tables, metric: str) -> str:
