@@ -21,7 +21,7 @@ def main() -> None:
     for kind in TONES:
         print(f"  KIND.{kind.name},")
     print("]);\n")
-    print("/** Suffixes of the names of these kinds in collapsed stacks, as exchange/collapsed.py writes them. */")
+    print("/** Suffixes of the names of these kinds in collapsed stacks, as exchange/writers/collapsed.py writes them. */")
     print("export const COLLAPSED_MARKS = Object.freeze({")
     for kind, mark in MARKS.items():
         print(f"  [KIND.{kind.name}]: {json.dumps(mark)},")

@@ -11,7 +11,7 @@ from aiflame.analyze.diff.comparison import at_one_period, compare, to_json
 from aiflame.attribute.groupings import compared_by
 from aiflame.attribute.metrics import COMPARED, METRIC_ROWS
 from aiflame.attribute.transforms.difference import diff as diff_tree
-from aiflame.cli.support.arguments import add_base_ranks, add_json, add_metric, add_ranks, known_metric
+from aiflame.cli.support.arguments import add_base_ranks, add_json, add_metric, add_ranks, known_metric, metric_first
 from aiflame.cli.support.parser import Parser, UsageError, number
 from aiflame.cli.support.say import say, say_json
 from aiflame.cli.support.view import View, opened, view
@@ -48,9 +48,10 @@ def run(options: Namespace) -> None:
         raise UsageError("diff needs two profiles: aiflame diff BASE NEW")
     if options.new is None and not options.base_ranks:
         raise AiflameError("compare with what? name a second profile, or ranks of the one with --base-ranks and --ranks")
-    before, after = _Side.of(options.base, options.base_ranks), _Side.of(options.new or options.base, options.ranks)
+    with metric_first(options):
+        before, after = _Side.of(options.base, options.base_ranks), _Side.of(options.new or options.base, options.ranks)
     by = options.by or ""
-    metric = known_metric(after.profile, options.metric or "")
+    metric = known_metric(after.profile, options.metric or "", options.asked_by)
     comparison = compare(profile_analysis(before.profile), profile_analysis(after.profile), metric, by)
     if options.json:
         say_json(to_json(comparison, everything=options.all))

@@ -30,9 +30,10 @@ from aiflame.exchange.writers.facts import Facts
 from aiflame.exchange.writers.labelled import MEANING, Labelled, labelled, together
 from aiflame.memory import keep_freed_memory
 from aiflame.profile.schema.kinds import Kind
+from aiflame.render.output import new_folder
 
 GROUPINGS = tuple(dict.fromkeys((*OF_TREES, *LISTS)))
-MOST_WITH_STEPS = 2_000_000
+MOST_WITH_STEPS = 500_000
 """Launches and samples of a profile whose values say their step: each stack has then a value for each step."""
 _WITHOUT_STEPS = f"values do not say their step, since there are more than {MOST_WITH_STEPS:,} launches and samples"
 
@@ -113,7 +114,9 @@ def firefox_profile(options: Namespace, file: TextIO) -> Written:
 
 
 def parquet_tables(options: Namespace, folder: Path) -> Written:
-    return Written({"tables": parquet.write(opened(options.profile, options.ranks).store, folder)})
+    profile = opened(options.profile, options.ranks)
+    with new_folder(folder) as made:
+        return Written({"tables": parquet.write(profile.store, made)})
 
 
 def _grouping(options: Namespace) -> str:

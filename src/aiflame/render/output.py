@@ -5,10 +5,13 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
+
+from aiflame.errors import AiflameError
 
 
 @contextlib.contextmanager
@@ -29,6 +32,23 @@ def new_file(path: Path) -> Iterator[BinaryIO]:
     except BaseException:
         with contextlib.suppress(OSError):
             partial.unlink(missing_ok=True)
+        raise
+
+
+@contextlib.contextmanager
+def new_folder(path: Path) -> Iterator[Path]:
+    """A folder for files of ours; it appears when the block has ended, or not at all. An error if something is at the path, but for an
+    empty folder. OSError where it cannot be made."""
+    path = _not_through_others(path)
+    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        raise AiflameError(f"{path} is there already: choose a new folder with -o")
+    partial = path.with_name(f".aiflame-{os.urandom(8).hex()}.partial")
+    partial.mkdir(mode=0o700)
+    try:
+        yield partial
+        partial.replace(path)
+    except BaseException:
+        shutil.rmtree(partial, ignore_errors=True)
         raise
 
 

@@ -92,6 +92,7 @@ def test_help_of_a_command_says_how_it_is_called_and_gives_an_example() -> None:
         (["annotate", "x", "--least", "nan"], "annotate --least: 'nan' is not a number from 0 to 100"),
         (["demo", "--seconds", "0"], "demo --seconds: '0' is not a number of 0.1 or more"),
         (["top", "--metric"], "top --metric: expected one argument"),
+        (["flame", "--metric", "cputime"], "flame --metric: 'cputime' is not known: did you mean cpu-time?"),
         (["top", "a", "b"], "top has no place for 'b': see aiflame top -h"),
         (["completion"], "completion needs SHELL"),
         (["record"], "there is no command to record: aiflame record -- COMMAND ..."),

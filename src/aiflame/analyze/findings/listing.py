@@ -20,6 +20,7 @@ from aiflame.analyze.scheduling import ready_share
 from aiflame.analyze.scope import analysis_of
 from aiflame.analyze.waiting import idle_share, waiting
 from aiflame.attribute.analysis import Analysis
+from aiflame.attribute.own_metrics import own_metrics
 from aiflame.attribute.tree import CPU_TIME, WALL_TIME
 from aiflame.attribute.trees.how_to_record import LONGER
 from aiflame.json_text import json_text, schema
@@ -37,6 +38,7 @@ LONG_ENOUGH = 500_000_000
 """In nanoseconds: a program that runs this long has a hundred samples."""
 NO_STALLS = "No samples of GPU instructions, so no stall reasons: record with --gpu-sampling auto (aiflame doctor checks its requirements)"
 NOTHING = "Nothing stands out: the time is spread over many functions; aiflame top lists them"
+NO_TIME = "Findings are about time, and this profile has none: aiflame top lists where its values are"
 CUT_SHORT = "The recording was cut short: its end is missing, and findings cover the time until then"
 
 
@@ -71,7 +73,7 @@ def listing(profile: OpenedProfile, limit: int, *, whole_run: bool = False) -> L
     summary = summarize(analysis, profile.meta)
     ordered = findings(analysis, summary, limit, lambda: _ranks(profile))
     if (origin := profile.meta.imported) is not None:
-        missing = tuple(_missing_in_import(origin, ordered))
+        missing = tuple(_missing_in_import(origin, ordered, timed=summary.metric not in own_metrics(analysis)))
     else:
         missing = tuple(_missing(analysis, summary, ordered, off=profile.meta.options.get("cpu_rate") == 0))
     return Listing(profile.path.name, summary, tuple(_with_ids(ordered)), missing, (*profile.unfinished(), *summary.notes), whole_run)
@@ -130,9 +132,9 @@ def _with_ids(ordered: Sequence[Finding]) -> Iterator[Listed]:
         yield Listed(name if used[name] == 1 else f"{name}-{used[name]}", finding, fix(finding))
 
 
-def _missing_in_import(origin: Imported, ordered: Sequence[Finding]) -> Iterator[str]:
+def _missing_in_import(origin: Imported, ordered: Sequence[Finding], *, timed: bool) -> Iterator[str]:
     if not ordered:
-        yield NOTHING
+        yield NOTHING if timed else NO_TIME
     if origin.lacks:
         yield f"A file of this kind ({origin.format}) has no {', no '.join(origin.lacks)}: a recording of aiflame has them"
 

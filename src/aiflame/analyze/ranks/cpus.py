@@ -64,7 +64,7 @@ def _samples(profile: Tables, trie: Functions, samples: pl.DataFrame) -> tuple[p
     innermost = trie.frames[trie.frame[trie.of_stacks(*(rows[name].cast(pl.Int64).to_numpy() for name in ("process", "stack")))]]
     marked = innermost.select(pl.col("kind") == int(Kind.WAIT)).to_series()
     waits = (rows["state"] == int(SampleState.WAITING)) | marked | rows["ending0"].is_not_null()
-    took = pl.col(VALUE).cast(pl.Int64)
+    took = pl.col(VALUE)
     phase = pl.col("phase").cast(pl.Int64)
     waiting = pl.when(phase == int(Phase.DATA)).then(int(Cause.DATA)).otherwise(int(Cause.WAIT))
     classified = (

@@ -56,6 +56,8 @@ class Functions:
     """For each row of `stacks`, the node of the stack's innermost function."""
     nameless: Mask
     """The processes of which nothing is known: they have no frame."""
+    numberless: Mask
+    """The processes of which not even the number is known, all those among them: thread 0 has no frame there."""
 
     def of_stacks(self, process: NDArray[np.int64], stack: NDArray[np.int64]) -> NDArray[np.int64]:
         """The node of each stack; the node of its process if the profile has no such stack."""
@@ -82,8 +84,8 @@ class Functions:
         return np.where(self.nameless[process], 0, 1 + process)
 
     def known_threads(self, process: NDArray[np.int64], thread: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The threads for `add_threads`; -1 where neither process nor thread is known."""
-        return np.where(self.nameless[process] & (thread == 0), -1, thread)
+        """The threads for `add_threads`; -1 where neither the number of the process nor the thread is known."""
+        return np.where(self.numberless[process] & (thread == 0), -1, thread)
 
     def forest(self) -> Forest:
         """The functions without their processes, by the same nodes; the nodes of processes mean none."""
@@ -133,7 +135,7 @@ def _trie(profile: Analysis, *, with_lines: bool) -> Functions:
         outside = nodes.nearest(all_parent, is_function)
         all_parent, end = np.where(all_parent >= 0, outside[all_parent], np.int32(-1)), outside[end]
     merged_parent, merged_frame, place = nodes.merge_siblings(all_parent, all_frame)
-    return Functions(frames, merged_parent, merged_frame, size, stacks.keys, place[end], nameless(owners))
+    return Functions(frames, merged_parent, merged_frame, size, stacks.keys, place[end], nameless(owners), (owners["pid"] == 0).to_numpy())
 
 
 def hang(

@@ -75,7 +75,7 @@ def thread_frames(profile: Tables, wanted: pl.DataFrame, none: Frame) -> list[Fr
     """
     threads, ends, processes = (profile.table(name) for name in ("threads", "thread_ends", "processes"))
     late = ends.filter(pl.col("name") != "").unique(["process", "thread"], keep="last").select("process", id="thread", late="name")
-    main = processes.select("process", tid="pid", main=pl.lit(True))
+    main = processes.filter(pl.col("pid") > 0).select("process", tid="pid", main=pl.lit(True))
     named = (
         threads.select("process", "id", "tid", "name")
         .join(names_from_python(threads, profile.table("thread_names")), on=["process", "id"], how="left")

@@ -63,6 +63,7 @@ def _stretches(samples: pl.DataFrame, track: Ints) -> pl.DataFrame:
     time = pl.col("time_ns").clip(upper_bound=LATEST).cast(pl.Int64)
     worth = sample_ns().cast(pl.Int64)
     rows = samples.with_columns(time.alias("end_ns"), worth.alias("worth"), pl.Series("track", track)).with_row_index("row")
+    rows = rows.filter(pl.col("time_ns") > 0)  # in imported files a moment need not be known
     rows = rows.sort("track", "end_ns", maintain_order=True)
     before = pl.col("end_ns").shift(1).over("track")
     gap = pl.col("end_ns") - before

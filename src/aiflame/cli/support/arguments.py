@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from argparse import Namespace
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from aiflame.attribute.groupings import OF_TREES
 from aiflame.attribute.metrics import DETAILS, METRICS
 from aiflame.attribute.own_metrics import metric_rows
-from aiflame.cli.support.parser import Parser, UsageError, not_one_of, number
+from aiflame.cli.support.parser import Parser, UsageError, near, not_one_of, number
+from aiflame.errors import AiflameError
 from aiflame.profile.tables.interface import Tables
 
 
@@ -23,16 +26,30 @@ def add_output(parser: Parser, default: str, file: str) -> None:
 def add_metric(parser: Parser, choices: Collection[str] = METRICS) -> None:
     """A profile may have more metrics than these choices: `known_metric` checks the name."""
     default = "(default: gpu-time where kernels ran, else cpu-time, else the profile's first)"
-    help = f"{', '.join(choices)}, a counter that was recorded with --gpu-counters NAMES, or one that an imported profile names itself {default}"
-    parser.add_choice("--metric", choices=choices, metavar="METRIC", help=help, also=bool)
+    parser.add_suggested("--metric", choices, "METRIC", f"{', '.join(choices)}, or one that an imported profile names itself {default}")
+    parser.set_defaults(asked_by=parser.command)
 
 
-def known_metric(profile: Tables, metric: str) -> str:
+def known_metric(profile: Tables, metric: str, command: str) -> str:
     """The metric, or "" for the profile's default; an error where no profile has it, nor this one."""
     known = metric_rows(profile)
     if metric and metric not in known:
-        raise UsageError(f"--metric: {not_one_of(metric, tuple(known))}")
+        raise UsageError(f"{command} --metric: {not_one_of(metric, tuple(known))}")
     return metric
+
+
+@contextmanager
+def metric_first(options: Namespace) -> Iterator[None]:
+    """Where no profile can be opened, an error in the name of the metric is reported before that."""
+    try:
+        yield
+    except UsageError:
+        raise
+    except AiflameError:
+        metric = options.metric or ""
+        if metric and metric not in METRICS and near(metric, METRICS):
+            raise UsageError(f"{options.asked_by} --metric: {not_one_of(metric, tuple(METRICS))}") from None
+        raise
 
 
 def add_grouping(parser: Parser) -> None:

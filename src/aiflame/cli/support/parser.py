@@ -54,6 +54,10 @@ class Parser(argparse.ArgumentParser):
         values.also = also
         self.add_argument(*flags, type=_one_of(values), choices=values, metavar=metavar, help=help, default=default)
 
+    def add_suggested(self, flag: str, choices: Iterable[str], metavar: str, help: str) -> None:
+        """An option that takes any value; a shell completes these."""
+        self.add_argument(flag, choices=_Suggested(choices), metavar=metavar, help=help)
+
     def parse(self, arguments: Sequence[str]) -> argparse.Namespace:
         if any(action.nargs == argparse.REMAINDER for action in self._actions):
             options, unknown = self.parse_known_args(arguments)
@@ -157,6 +161,13 @@ def _columns() -> int:
         return os.get_terminal_size(sys.__stdout__.fileno() if sys.__stdout__ else -1).columns or _NO_TERMINAL
     except OSError:
         return _NO_TERMINAL
+
+
+class _Suggested(tuple[str, ...]):
+    """Choices to which others may be added: argparse asks whether a value is among them."""
+
+    def __contains__(self, value: object) -> bool:
+        return True
 
 
 class _NoColors:

@@ -16,7 +16,7 @@ from aiflame.attribute.transforms.noise import hide_interpreter_noise
 from aiflame.attribute.transforms.own_code import own_code
 from aiflame.attribute.tree import Tree
 from aiflame.attribute.trees.build import default_metric
-from aiflame.cli.support.arguments import known_metric
+from aiflame.cli.support.arguments import known_metric, metric_first
 from aiflame.cli.support.progress import ProgressLine
 from aiflame.cli.support.say import say
 from aiflame.errors import AiflameError
@@ -83,24 +83,27 @@ def of_ranks(profile: Profile, ranks: str) -> str:
 
 def selected(options: Namespace, by: str) -> View:
     """The view that the common arguments (`aiflame.cli.support.arguments`) describe."""
-    return view(
-        options.profile,
-        options.metric or "",
-        by,
-        options.detail or "",
-        raw=options.raw,
-        only=options.focus,
-        my_code=options.my_code,
-        no_idle=options.no_idle,
-        ranks=options.ranks,
-    )
+    with metric_first(options):
+        return view(
+            options.profile,
+            options.metric or "",
+            by,
+            options.detail or "",
+            raw=options.raw,
+            only=options.focus,
+            my_code=options.my_code,
+            no_idle=options.no_idle,
+            ranks=options.ranks,
+            command=options.asked_by,
+        )
 
 
 def scoped_view(options: Namespace, by: str, *, keep_idle: bool = False) -> View:
     """The view of `selected`, for the profile's scope (`analyze.scope`), and without idle time. `keep_idle`: keeps it in a whole run; steps
     have none of their own."""
-    profile = opened(options.profile, options.ranks)
-    metric = known_metric(profile.store, options.metric or "") or default_metric(profile.store)
+    with metric_first(options):
+        profile = opened(options.profile, options.ranks)
+    metric = known_metric(profile.store, options.metric or "", options.asked_by) or default_metric(profile.store)
     keep_idle &= not options.no_idle
     scoped = scoped_tree(profile.store, metric, by, options.detail or None, whole_run=options.whole_run, keep_idle=keep_idle)
     shown = folded(scoped.tree, raw=options.raw, my_code=options.my_code)
@@ -118,9 +121,11 @@ def view(
     my_code: bool = False,
     no_idle: bool = False,
     ranks: str = "",
+    command: str = "",
 ) -> View:
+    """`command`: the one that a person gave, for messages."""
     profile = opened(path, ranks)
-    chosen = known_metric(profile.store, metric) or default_metric(profile.store)
+    chosen = known_metric(profile.store, metric, command) or default_metric(profile.store)
     shown = folded(profile.tree(chosen, by, detail or None), raw=raw, my_code=my_code)
     if no_idle:
         shown = without_idle(shown)

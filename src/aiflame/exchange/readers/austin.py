@@ -11,7 +11,7 @@ from collections.abc import Callable
 from aiflame.errors import AiflameError
 from aiflame.exchange.readers.frames import AnyFrame, NamedFrame, PythonFrame
 from aiflame.exchange.readers.making import Making
-from aiflame.exchange.readers.sampled import CPU, WALL, Sampled
+from aiflame.exchange.readers.sampled import CPU, WALL, Sampled, number_of
 from aiflame.exchange.readers.source import Source
 from aiflame.exchange.readers.text_lines import as_utf8, lines
 from aiflame.profile.schema.kinds import Kind
@@ -79,7 +79,7 @@ def read(source: Source, making: Making, progress: Callable[[float], None]) -> N
 
 def _placed(rows: Sampled, owner: re.Match[bytes], stack: bytes) -> tuple[int, int, int]:
     process = rows.process(int(owner["pid"]))
-    thread = rows.thread(process, int(owner["tid"], 0))
+    thread = rows.thread(process, number_of(owner["tid"]))
     call = -1
     for name in stack.split(b";") if stack else ():
         call = rows.call(process, call, _frame(name.decode("utf-8", "replace")))

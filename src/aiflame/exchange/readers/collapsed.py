@@ -14,7 +14,7 @@ from itertools import islice
 from aiflame.errors import AiflameError
 from aiflame.exchange.readers.frames import AnyFrame, NamedFrame, PythonFrame
 from aiflame.exchange.readers.making import Making
-from aiflame.exchange.readers.sampled import DEEPEST, Sampled, native_kind
+from aiflame.exchange.readers.sampled import DEEPEST, Sampled, native_kind, number_of
 from aiflame.exchange.readers.source import Source
 from aiflame.exchange.readers.text_lines import as_utf8, lines
 from aiflame.profile.schema.kinds import MARKS, PYTHON_MARK, Kind
@@ -92,10 +92,10 @@ def _placed(rows: Sampled, stack: bytes) -> tuple[int, int, int]:
     pid, program = 0, ""
     tid, thread_name = 0, ""
     if found := _PROCESS.match(names[0]):
-        pid, program = int(found[1]), found[2].decode("utf-8", "replace")
+        pid, program = int(found[1]), "\0".join(found[2].decode("utf-8", "replace").split())
         names = names[1:]
     if names and (found := _THREAD.match(names[0])):
-        tid, thread_name = int(found[1], 0), (found[2] or b"").decode("utf-8", "replace")
+        tid, thread_name = number_of(found[1]), (found[2] or b"").decode("utf-8", "replace")
         names = names[1:]
     process = rows.process(pid, program)
     thread = rows.thread(process, tid, thread_name)

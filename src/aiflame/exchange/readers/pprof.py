@@ -1,7 +1,7 @@
 """pprof's profiles (`profile.proto`): stacks with values of one or more kinds, as Go, gperftools, JAX and many other tools write them.
 
 Time on CPUs and by the clock becomes samples of threads; every other kind becomes a metric of the profile's own. Samples are sums over the
-run: they have neither moments nor threads.
+run, without moments; a thread is known only where a label names it.
 """
 
 from __future__ import annotations
@@ -24,9 +24,12 @@ _MOST = 1 << 30
 _MOST_FIELD = 15
 _MESSAGES = (1, 2, 3, 4, 5, 6, 11)
 """Fields of a profile that are messages or texts."""
-_TO_NS = {"nanoseconds": 1, "microseconds": 10**3, "milliseconds": 10**6, "seconds": 10**9, "ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9}
+_TO_NS = {"nanoseconds": 1, "microseconds": 10**3, "milliseconds": 10**6, "seconds": 10**9}
+_TO_NS |= {"ns": 1, "us": 10**3, "µs": 10**3, "μs": 10**3, "ms": 10**6, "s": 10**9}
 _TO_BYTES = {"bytes": 1, "byte": 1, "kilobytes": 1 << 10, "megabytes": 1 << 20}
-_CLOCKS = {"cpu": CPU, "wall": WALL}
+_CLOCKS = {"cpu": CPU, "cpu time": CPU, "wall": WALL, "wall time": WALL}
+_OWNERS = {"process": "process", "process id": "process", "pid": "process", "thread": "thread", "thread id": "thread", "tid": "thread"}
+"""Labels that name the process or thread of a sample."""
 _YEAR_2001_NS = 10**18
 _PYTHON = (".py", ".pyx", ".pyw")
 _UNKNOWN = NamedFrame("[unknown]")
@@ -108,10 +111,9 @@ class _Reading:
     def __init__(self, file: _File, making: Making) -> None:
         self.file, self.making = file, making
         self.rows = Sampled(making)
-        main = next((self._module(number) for number in file.mappings), "")
-        self.process = self.rows.process(0, main)
+        self.main = next((self._module(number) for number in file.mappings), "")
         self._frames: dict[int, list[AnyFrame]] = {}
-        self._calls: dict[bytes | tuple[int, ...], int] = {}
+        self._calls: dict[tuple[int, tuple[int, ...]], int] = {}
         self._unknown = 0
 
     def read(self, progress: Callable[[float], None]) -> None:
@@ -140,13 +142,13 @@ class _Reading:
         for number, (places, values, keys) in enumerate(samples):
             if len(values) != len(columns):
                 raise DamagedError(f"sample {number + 1:,} has {len(values):,} values of {len(columns):,} kinds")
-            call = self._call(places)
+            process, thread = self._owner(keys, labels)
+            call = self._call(process, places)
             for column, value in zip(columns, values, strict=True):
                 if value and column.clock is not None:
-                    self.rows.time(self.process, 0, call, column.clock, value * column.factor)
+                    self.rows.time(process, thread, call, column.clock, value * column.factor)
                 elif value:
-                    self.rows.value(self.process, 0, call, column.kind, value * column.factor)
-            labels.update(self.file.text(key) for key in keys)
+                    self.rows.value(process, thread, call, column.kind, value * column.factor)
             if not number & 0xFFFF:
                 progress(0.3 + 0.6 * number / len(samples))
         for name, count in labels.items():
@@ -158,16 +160,33 @@ class _Reading:
         first = next((at for at, column in enumerate(columns) if column.name == default), len(columns) - 1)
         yield from sorted(range(len(columns)), key=lambda at: (at != first, at))
 
-    def _call(self, places: tuple[int, ...]) -> int:
-        call = self._calls.get(places)
+    def _owner(self, keys: list[Mapping[int, Value]], labels: Counter[str]) -> tuple[int, int]:
+        """Process and thread; other labels are counted."""
+        named = {"process": (0, self.main), "thread": (0, "")}
+        for label in keys:
+            key = self.file.text(label.get(1, 0))
+            of = _OWNERS.get(_plain(key))
+            if of is None:
+                labels[key] += 1
+            else:
+                number, name = max(signed(label.get(3, 0)), 0), self.file.text(label.get(2, 0))
+                own, _, written = name.rpartition(" (")  # `name (number)`
+                if own and written[:-1].isdecimal() and len(written) < 11:
+                    number, name = int(written[:-1]), own
+                named[of] = number or named[of][0], name or named[of][1]
+        process = self.rows.process(*named["process"])
+        return process, self.rows.thread(process, *named["thread"])
+
+    def _call(self, process: int, places: tuple[int, ...]) -> int:
+        call = self._calls.get((process, places))
         if call is None:
             if len(places) > DEEPEST:
                 raise DamagedError(f"a stack has {len(places):,} frames")
             call = -1
             for place in reversed(places):
                 for frame in self._frames_of(place):
-                    call = self.rows.call(self.process, call, frame)
-            self._calls[places] = call
+                    call = self.rows.call(process, call, frame)
+            self._calls[process, places] = call
         return call
 
     def _frames_of(self, place: int) -> list[AnyFrame]:
@@ -230,22 +249,26 @@ class _Column:
     def of(name: str, unit: str) -> _Column:
         in_words = name.replace("_", " ")
         if unit in _TO_NS:
-            return _Column(name, "ns", in_words, _TO_NS[unit], _CLOCKS.get(name))
+            return _Column(name, "ns", in_words, _TO_NS[unit], _CLOCKS.get(_plain(name)))
         if unit in _TO_BYTES:
             return _Column(name, "bytes", in_words, _TO_BYTES[unit], None)
         return _Column(name, name.rpartition("_")[2] if unit in ("count", "") else unit, in_words, 1, None)
 
 
-def _sample(data: memoryview) -> tuple[tuple[int, ...], list[int], list[Value]]:
-    """The locations (innermost first), the values, and the keys of labels."""
+def _sample(data: memoryview) -> tuple[tuple[int, ...], list[int], list[Mapping[int, Value]]]:
+    """The locations (innermost first), the values, and the labels."""
     places: list[int] = []
     values: list[int] = []
-    keys: list[Value] = []
+    labels: list[Mapping[int, Value]] = []
     for number, value in fields(data):
         if number == 1:
             places += numbers(value)
         elif number == 2:
             values += map(signed, numbers(value))
         elif number == 3:
-            keys += [key for inner, key in fields(message(value)) if inner == 1]
-    return tuple(places), values, keys
+            labels.append(dict(fields(message(value))))
+    return tuple(places), values, labels
+
+
+def _plain(name: str) -> str:
+    return name.lower().replace("_", " ").replace("-", " ")

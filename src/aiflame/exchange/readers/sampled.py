@@ -197,3 +197,8 @@ def _number(given: int) -> int:
 def native_kind(name: str) -> Kind:
     """The kind of a function that is no Python, by its name."""
     return Kind.CPP if "::" in name or "<" in name else Kind.C
+
+
+def number_of(written: bytes) -> int:
+    """A number in digits, or behind 0x in hexadecimal ones."""
+    return int(written, 16) if written.startswith(b"0x") else int(written)

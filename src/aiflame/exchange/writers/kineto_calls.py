@@ -18,7 +18,7 @@ from aiflame.attribute.arrays import nodes
 from aiflame.attribute.arrays.types import Ints, Mask
 from aiflame.attribute.meaning.context import Meaning, of_samples
 from aiflame.attribute.meaning.events import LATEST
-from aiflame.attribute.stacks.sample_time import sample_ns
+from aiflame.attribute.stacks.samples import VALUE
 from aiflame.attribute.timeline.context import DEEPEST_LAYER
 from aiflame.attribute.timeline.samples import DEEPEST, clock_of, shown_parents
 from aiflame.attribute.timeline.spans import ancestors, pieces
@@ -205,11 +205,11 @@ def _samples(profile: Analysis, stacks: Stacks, launches: pl.DataFrame) -> pl.Da
     end = pl.col("time_ns").clip(upper_bound=LATEST).cast(pl.Int64)
     rows = (
         meaning.hstack(columns)
-        .with_columns(end=end, worth=sample_ns().cast(pl.Int64), function=pl.Series(stacks.visible_of(process, stack)))
+        .with_columns(end=end, function=pl.Series(stacks.visible_of(process, stack)))
         .sort("process", "thread", "end", maintain_order=True)
     )
     before = pl.col("end").shift(1).over("process", "thread").fill_null(0)
-    begin = pl.max_horizontal(before, pl.col("end") - pl.col("worth")).clip(lower_bound=0)
+    begin = pl.max_horizontal(before, pl.col("end") - pl.col(VALUE)).clip(lower_bound=0)
     rows = rows.with_columns(begin=begin, launch=pl.lit(-1)).select(list(_COLUMNS)).cast(_COLUMNS)  # type: ignore[arg-type]
     return _without(rows, launches)
 

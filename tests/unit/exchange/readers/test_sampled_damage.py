@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from damage import content, damaged_copies, survives
+from sampled_examples import GECKO
 
 import aiflame
 from aiflame.analyze.device.profile_analysis import profile_analysis
@@ -19,7 +20,6 @@ from aiflame.exchange.readers.formats import FORMATS, format_of
 
 FOLDER = Path(__file__).parents[3] / "data" / "traces"
 FILES = [
-    "perf-script/three_events.txt.gz",
     "perf-script/header_srcline_records.txt.gz",
     "pprof/go_heap.pb.gz",
     "speedscope/pyspy_threads.json.gz",
@@ -30,54 +30,6 @@ FILES = [
 ]
 NAMES = {one.name: one for one in FORMATS}
 COPIES, READ = 200, 6
-
-
-def processed() -> bytes:
-    """A profile of the Firefox Profiler by construction."""
-    return json.dumps(GECKO, ensure_ascii=False).encode()
-
-
-GECKO = {
-    "meta": {
-        "interval": 2,
-        "startTime": 1.7e12,
-        "product": "prog",
-        "sampleUnits": {"time": "ms", "threadCPUDelta": "µs"},
-        "preprocessedProfileVersion": 41,
-        "categories": [{"name": "Other"}, {"name": "Kernel"}],
-    },
-    "libs": [{"name": "libprog.so", "debugName": "libprog.so"}],
-    "threads": [
-        {
-            "name": "main",
-            "pid": "7",
-            "tid": 7,
-            "processName": "prog",
-            "stringArray": ["main", "read", "click", "file:///app/page.js", "vfs_read"],
-            "funcTable": {
-                "length": 4,
-                "name": [0, 1, 2, 4],
-                "isJS": [False, False, True, False],
-                "resource": [0, 0, -1, -1],
-                "fileName": [None, None, 3, None],
-                "lineNumber": [None, None, 10, None],
-            },
-            "resourceTable": {"length": 1, "lib": [0], "name": [0]},
-            "frameTable": {"length": 4, "func": [0, 1, 2, 3], "line": [None, None, 12, None], "category": [0, 0, 0, 1]},
-            "stackTable": {"length": 4, "prefix": [None, 0, 0, 1], "frame": [0, 1, 2, 3]},
-            "samples": {
-                "length": 5,
-                "stack": [3, 2, 2, None, 0],
-                "time": [1.0, 3.0, 5.0, 7.0, 9.0],
-                "weight": [1, 1, 1, 1, 3],
-                "weightType": "samples",
-                "threadCPUDelta": [0, 1500, 2000, 10, 0],
-            },
-            "markers": {"length": 2, "data": [None, None]},
-            "nativeAllocations": {"length": 2, "time": [1, 2], "weight": [64, -32], "stack": [2, 2]},
-        }
-    ],
-}
 
 
 def read_all(folder: Path) -> None:
@@ -93,7 +45,7 @@ def read_all(folder: Path) -> None:
 
 @pytest.mark.parametrize("name", [*FILES, "gecko"])
 def test_a_damaged_file_is_a_profile_or_an_error_in_a_sentence(name: str, tmp_path: Path) -> None:
-    data = processed() if name == "gecko" else content(FOLDER / name)
+    data = json.dumps(GECKO).encode() if name == "gecko" else content(FOLDER / name)
     of = format_of(data[: 1 << 20])
     assert of is not None
     read = 0

@@ -3,6 +3,7 @@
 import { percent } from "../../../text.js";
 import { writeChoices } from "../../shared/frame_choices.js";
 import { element } from "../ui/dom.js";
+import { ownMetrics } from "../ui/metrics.js";
 
 const VIEWS = {
   flame: "Show it in the flame graph",
@@ -15,6 +16,7 @@ const VIEWS = {
 const NOTHING = {
   sampled: "Nothing was sampled and no device was used. What runs for less than a hundredth of a second leaves no samples: record more.",
   used: "The program hardly used a processor or a device while it was recorded. Where it waits: aiflame record --wall.",
+  untimed: "Findings are about time, and this profile has none. The flame graph shows where its values are.",
   large: "No kernel, line or wait takes enough of the time to be worth a sentence. The flame graph has all of it.",
 };
 
@@ -58,6 +60,7 @@ function momentOf(search, steps) {
 
 function nothing({ metrics, metric, duration_ns: duration }) {
   if (!metric) return NOTHING.sampled;
+  if (ownMetrics(metrics).some((one) => one.name === metric)) return NOTHING.untimed;
   const total = metrics.find((one) => one.name === metric)?.total ?? 0;
   return total < duration / 100 ? NOTHING.used : NOTHING.large;
 }

@@ -29,7 +29,7 @@ function scopeOf(app) {
 }
 
 function facts({ summary, baseline }) {
-  const found = [["took", amount(summary.duration_ns, "ns")]];
+  const found = summary.duration_ns ? [["took", amount(summary.duration_ns, "ns")]] : []; // an imported file need not know it
   if (summary.devices.length) found.push([summary.devices.length > 1 ? "devices" : "device", counted(summary.devices)]);
   for (const { name, total, unit, label } of summary.metrics) {
     if (METRICS[name]) found.push([METRICS[name], amount(total, unit), label]);
