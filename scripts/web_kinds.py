@@ -7,8 +7,7 @@ import json
 from enum import IntEnum
 
 from aiflame.attribute.timeline.tables import SliceKind
-from aiflame.exchange.writers.collapsed import MARKS
-from aiflame.profile.schema.kinds import Kind
+from aiflame.profile.schema.kinds import MARKS, Kind
 from aiflame.render.colors import TONES
 
 

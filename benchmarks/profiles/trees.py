@@ -22,6 +22,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
+import aiflame
 from aiflame.analyze.top import top
 from aiflame.attribute.transforms.difference import diff
 from aiflame.attribute.transforms.filters import focus, hide, prune, without
@@ -139,7 +140,7 @@ def main() -> int:
             "diff": lambda: diff(large, large, CPU_TIME.name),
             "top": lambda: top(large),
             "collapsed write": lambda: collapsed.write(large, CPU_TIME.name, io.StringIO()),
-            "collapsed read": lambda: collapsed.read(file),
+            "collapsed read": lambda: aiflame.open(file),
             "speedscope write": lambda: speedscope.write(large, CPU_TIME.name, io.StringIO()),
         }
         for name, step in steps.items():

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from binaries import Binary, build
+from symbolic.debuginfo import Archive
 
 from aiflame.resolve.files.elf_file import ElfFile
 from aiflame.resolve.native import debug_lines, kept_lines
@@ -30,7 +31,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def made(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """How often debug information was read from a library."""
     opened: list[str] = []
-    archive = debug_lines.Archive
+    archive = Archive
 
     class Counted:
         @staticmethod

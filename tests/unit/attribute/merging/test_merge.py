@@ -224,7 +224,7 @@ def test_counters_are_not_drawn_on_the_timeline_of_another_run(tmp_path: Path) -
     ],
 )
 def test_recordings_that_differ_are_merged_only_by_force(tmp_path: Path, what: str, meta: Meta, more: dict[str, list[Row]]) -> None:
-    same = {
+    same: dict[str, list[Row]] = {
         "modules": [{"path": "/lib/a.so", "build_id": b"1"}],
         "codes": [{"filename": "/app/a.py", "qualname": "run", "first_line": 8}],
         "sources": [{"path": "/app/a.py", "text": "go"}],

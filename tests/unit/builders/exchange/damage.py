@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from aiflame.errors import AiflameError
-from aiflame.exchange.readers.formats import Format
+from aiflame.exchange.readers.format import Format
 from aiflame.exchange.readers.making import Making
 from aiflame.exchange.readers.source import Source
 from aiflame.profile.folder.door import Folder

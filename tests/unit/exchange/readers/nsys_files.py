@@ -91,7 +91,18 @@ def call(start: int, end: int, name: int, correlation: int, pid: int = PID, tid:
 
 
 def nvtx(start: int, end: int | None, kind: int, text: str | None = None, **others: object) -> tuple[object, ...]:
-    names = ("rangeId", "category", "color", "text", "globalTid", "endGlobalTid", "textId", "domainId", "uint64Value", "int64Value")
+    names: tuple[str, ...] = (
+        "rangeId",
+        "category",
+        "color",
+        "text",
+        "globalTid",
+        "endGlobalTid",
+        "textId",
+        "domainId",
+        "uint64Value",
+        "int64Value",
+    )
     names += ("doubleValue", "uint32Value", "int32Value", "floatValue", "jsonTextId", "jsonText")
     given = {"text": text, "globalTid": thread(PID, TID), "domainId": 0, **others}
     return (start, end, kind, *(given.get(name) for name in names))

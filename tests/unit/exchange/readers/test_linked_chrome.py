@@ -114,6 +114,7 @@ def test_proton_has_kernels_below_its_scopes(tmp_path: Path) -> None:
     joined = profile.table("kernels").join(profile.table("launches"), on=["process", "correlation"])
     assert joined.select("start_ns", "stream").rows() == [(1_000_040_500, 7)]
     assert stack(profile, joined["stack"][0]) == ["step", "add_kernel"]
+    assert profile.meta.imported is not None
     assert profile.meta.imported.unused["scopes on devices"] == 1
     assert profile.table("threads")["name"].to_list() == ["CPU Thread 99"]
 

@@ -90,6 +90,7 @@ def test_copies_and_waits(report: aiflame.Profile) -> None:
     assert copies == [(CopyKind.HOST_TO_DEVICE, 4096), (CopyKind.DEVICE_TO_DEVICE, 10), (CopyKind.FILL, 64)]
     waits = report.table("syncs").select("kind", "start_ns", "end_ns", "stream").rows()
     assert waits == [(SyncKind.STREAM, at(5_010), at(5_890), 7)]
+    assert report.meta.imported is not None
     assert report.meta.imported.unused["streams that waited for events"] == 1
 
 
@@ -123,7 +124,7 @@ def test_ranges_are_regions_and_ops_are_none(report: aiflame.Profile) -> None:
 def test_time_of_threads_is_what_calls_and_ranges_cover(report: aiflame.Profile) -> None:
     samples = report.table("cpu_samples").filter(pl.col("clock") == 1)
     text = stacks(report)
-    own = Counter()
+    own: Counter[str] = Counter()
     for process, stack, period in samples.select("process", "stack", "period_ns").iter_rows():
         own[text[process, stack]] += period
     assert own["step"] == (900 - 500) + (6_000 - 2_600) - 900, "its own, without the range and the call in it"
@@ -170,6 +171,7 @@ def test_what_the_report_says_about_itself(report: aiflame.Profile) -> None:
     assert report.meta.started.realtime_ns == 1_700_000_000_000_000_000 + BEGAN
     assert "nsys: events were lost" in report.meta.degraded
     assert not any("well" in note for note in report.meta.degraded)
+    assert report.meta.imported is not None
     assert report.meta.imported.unused["rows of SCHED_EVENTS"] == 3
     assert report.table("threads").filter(pl.col("tid") == made.TID)["name"].to_list() == ["trainer"]
 

@@ -112,6 +112,7 @@ def test_counters_without_a_trace_still_have_their_kernels(tmp_path: Path) -> No
     profile = aiflame.open(file)
     assert profile.table("kernels").height == 2
     assert profile.table("kernel_shapes")["grid_x"].to_list() == [4]
+    assert profile.meta.imported is not None
     assert profile.meta.imported.unused["values of counters"] == 4
 
 

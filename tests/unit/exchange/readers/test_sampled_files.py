@@ -85,8 +85,8 @@ def speedscope(data: bytes) -> Sums:
     for profile in file["profiles"]:
         factor = {"seconds": 10**9, "milliseconds": 10**6, "microseconds": 10**3, "nanoseconds": 1}.get(profile["unit"])
         if profile["type"] == "sampled":
-            for stack, weight in zip(profile["samples"], profile["weights"], strict=True):
-                sums[names[stack[-1]]] += round(weight * (factor or 1))
+            for sample, weight in zip(profile["samples"], profile["weights"], strict=True):
+                sums[names[sample[-1]]] += round(weight * (factor or 1))
         else:
             stack: list[int] = []
             before = profile["startValue"]
