@@ -10,8 +10,8 @@ from recording import PROGRAMS, PYTHON, Recorder, Run
 
 needs_torch = pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")
 ONE_COMPILES = {"TORCHINDUCTOR_COMPILE_THREADS": "1", "TORCHINDUCTOR_VEC_ISA_OK": "1"}
-"""Inductor compiles in the program's process: others would be recorded, too. And it believes what the CPU says that it can do, instead of
-compiling six programs that try it."""
+"""Inductor compiles in the program's process: others would be recorded, too. It reads from /proc/cpuinfo which vector
+instructions there are, instead of compiling six programs that try them."""
 TRAINING = PROGRAMS / "torch_training.py"
 
 

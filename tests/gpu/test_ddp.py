@@ -13,10 +13,11 @@ import polars as pl
 import pytest
 from gpu_runs import MILLISECOND, PROGRAMS, GpuRun
 from recording import PYTHON, Run
+from torch_programs import needs_torch
 
 from aiflame.profile.schema.enums import CallBackend
 
-pytest.importorskip("torch", reason="torch is not installed")
+pytestmark = needs_torch
 
 TORCHRUN = [PYTHON, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
 AIFLAME = [PYTHON, "-m", "aiflame.cli.main"]

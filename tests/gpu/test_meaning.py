@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
 from gpu_runs import Recorder
+from torch_programs import needs_torch
 from twin import gpu_agreement, layers_known
 
-pytest.importorskip("torch", reason="torch is not installed")
+pytestmark = needs_torch
 LLAMA = Path(__file__).parents[2] / "examples" / "llama"
 MARKED, UNMARKED = str(LLAMA / "train_llama_marked.py"), str(LLAMA / "train_llama.py")
 STEPS = ("--steps", "20")
