@@ -36,9 +36,9 @@ _DEFAULTS = {"metric": None, "detail": None, "focus": "", "raw": False, "my_code
 @dataclass(frozen=True, slots=True)
 class _Row:
     takes: tuple[str, ...]
-    """The options that change what is written."""
+    """The options that change the file."""
     lacks: str
-    """What the format cannot carry, for people; "": it carries all that is recorded."""
+    """The facts that the format cannot carry, for people; "": it carries all that is recorded."""
     text: Callable[[Namespace, TextIO], Written] | None = None
     """How it is written; one of these three."""
     binary: Callable[[Namespace, BinaryIO], Written] | None = None
@@ -75,7 +75,7 @@ def add_arguments(parser: Parser) -> None:
         "--by",
         choices=GROUPINGS,
         metavar="GROUPING",
-        help="group by one of what `flame` groups by (default: code); csv: list by one of what `top` lists by",
+        help="a grouping of `flame` (default: code); for csv a list of `top`",
     )
     add_detail(parser)
     add_selection(parser)

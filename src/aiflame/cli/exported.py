@@ -1,4 +1,4 @@
-"""What `aiflame export` writes in each format, from its arguments."""
+"""The files of `aiflame export`, a function for each format, from its arguments."""
 
 from __future__ import annotations
 
@@ -115,8 +115,8 @@ def firefox_profile(options: Namespace, file: TextIO) -> Written:
 
 def parquet_tables(options: Namespace, folder: Path) -> Written:
     profile = opened(options.profile, options.ranks)
-    with new_folder(folder) as made:
-        return Written({"tables": parquet.write(profile.store, made)})
+    with new_folder(folder) as folder_of_tables:
+        return Written({"tables": parquet.write(profile.store, folder_of_tables)})
 
 
 def _grouping(options: Namespace) -> str:
@@ -161,10 +161,10 @@ def _shaped(tree: Tree, options: Namespace) -> Tree:
 def _searched(tree: Tree, options: Namespace, metric: str) -> Tree:
     if not options.focus:
         return tree
-    found = focus(tree, options.focus)
-    if not len(found.frames) or not any(found.total(one.name) for one in found.metrics):
+    searched = focus(tree, options.focus)
+    if not len(searched.frames) or not any(searched.total(one.name) for one in searched.metrics):
         raise AiflameError(f"no frame matches {options.focus!r}: try a shorter expression")
-    return found
+    return searched
 
 
 def _without_limits(tree: Tree) -> Tree:

@@ -36,7 +36,7 @@ CATEGORIES: Mapping[SliceKind, str] = {
     SliceKind.TRACED: "traced call",
     SliceKind.SCOPE: "inside a kernel",
 }
-"""Where torch.profiler has such slices, by its names: what reads its traces knows them."""
+"""The names that torch.profiler gives such slices, where it has them."""
 ON_DEVICES = "gpu_user_annotation"
 """Steps, phases, layers and ops of the work on a stream."""
 _OF_TORCH = {name: COPIES[kind] for kind, name in COPY_NAMES.items()}

@@ -16,7 +16,7 @@ from aiflame.attribute.tree import Tree, assemble
 from aiflame.profile.schema.kinds import MARKS, PYTHON_MARK, Kind
 
 _WRITE_LINES = 10_000
-_MOVES_THE_CURSOR = "[\\x00-\\x1f\\x7f-\\x9f\\u061c\\u200e\\u200f\\u2028-\\u202e\\u2066-\\u2069]"
+MOVES_THE_CURSOR = "[\\x00-\\x1f\\x7f-\\x9f\\u061c\\u200e\\u200f\\u2028-\\u202e\\u2066-\\u2069]"
 """As `errors.MOVES_THE_CURSOR`, including line ends: the stacks may be printed."""
 
 
@@ -43,7 +43,7 @@ def write(tree: Tree, metric: str, file: TextIO) -> None:
 
 def _by_written_name(tree: Tree) -> Tree:
     """The tree in which frames that are written alike are merged."""
-    name = pl.col("name").str.replace_all(r"[;]", ":").str.replace_all(_MOVES_THE_CURSOR, " ")
+    name = pl.col("name").str.replace_all(r"[;]", ":").str.replace_all(MOVES_THE_CURSOR, " ")
     mark = pl.col("kind").replace_strict({int(kind): mark for kind, mark in MARKS.items()}, default="", return_dtype=pl.String)
     before = pl.when(pl.col("kind") == int(Kind.PYTHON)).then(pl.lit(PYTHON_MARK)).otherwise(pl.lit(""))
     empty = pl.lit("")

@@ -1,4 +1,4 @@
-"""Rows as CSV for spreadsheets. A text that a spreadsheet would run as a formula has `'` before it."""
+"""Rows as CSV. Control characters become spaces, and a text that a spreadsheet would run as a formula has `'` before it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from typing import TextIO
 
 import polars as pl
 
-FORMULA = r"^(?:[\s\x{feff}]*[=+\-@\x{ff1d}\x{ff0b}\x{ff0d}\x{ff20}]|[\t\r\n])"
+from aiflame.exchange.writers.collapsed import MOVES_THE_CURSOR
+
+FORMULA = r"^(?:[\s\x{feff}]*[=+\-@\x{ff1d}\x{ff0b}\x{ff0d}\x{ff20}])"
 """How texts begin that Excel, LibreOffice or Google Sheets may take for formulas: also in wide letters, and behind spaces."""
 
 
@@ -17,5 +19,5 @@ def write(rows: pl.DataFrame, file: TextIO) -> None:
         for name, kind in rows.schema.items()
         if kind == pl.String
     ]
-    clean = [pl.col(name).str.replace_all("\0", "\u2400", literal=True) for name, kind in rows.schema.items() if kind == pl.String]
+    clean = [pl.col(name).str.replace_all(MOVES_THE_CURSOR, " ") for name, kind in rows.schema.items() if kind == pl.String]
     file.write(rows.with_columns(clean).with_columns(texts).write_csv(line_terminator="\r\n"))

@@ -1,4 +1,4 @@
-"""What a written file says about the whole profile."""
+"""Facts about the whole profile, for the files that hold it."""
 
 from __future__ import annotations
 

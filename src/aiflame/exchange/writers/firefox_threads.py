@@ -83,9 +83,9 @@ class Threads:
             self._of_track.append(self._key(row))
         self._names += part.names.to_list()
         for number, key, text, amount in part.facts.select("set", "key", "text", "number").iter_rows():
-            known = self.facts.setdefault(number, {})
+            of_set = self.facts.setdefault(number, {})
             value = text if text is not None else str(amount or 0)
-            known[key] = f"{known[key]} < {value}" if key in known else value
+            of_set[key] = f"{of_set[key]} < {value}" if key in of_set else value
         for (track,), slices in part.slices.partition_by("track", as_dict=True, maintain_order=True).items():
             key = self._of_track[int(track)]
             if key is None:
@@ -116,13 +116,13 @@ class Threads:
         )
         making = Making()
         owners = owners_of(self._profile, making)
-        made: list[dict[str, Any]] = []
+        tracks: list[dict[str, Any]] = []
         for (process, thread), part in chosen.partition_by("process", "thread", as_dict=True, maintain_order=True).items():
             key = "thread", int(process), int(thread)
             if key not in self._threads:
                 track = owners.thread(int(process), int(thread))
-                made += making.finish().tracks.rows(named=True)
-                row, above = made[track], made[made[track]["parent"]]
+                tracks += making.finish().tracks.rows(named=True)
+                row, above = tracks[track], tracks[tracks[track]["parent"]]
                 self._threads[key] = Thread(row["name"], self._pid(above), row["number"], above["name"], row["number"] == above["number"])
             self._threads[key].parts.append(part.select(list(_SAMPLES)).cast(_SAMPLES))  # type: ignore[arg-type]
 

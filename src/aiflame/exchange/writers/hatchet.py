@@ -43,7 +43,7 @@ def write(tree: Tree, metric: str, file: TextIO) -> None:
 
 
 def _frame(row: dict[str, object]) -> dict[str, object]:
-    """The attributes by which hatchet tells nodes apart and filters them: texts all."""
+    """The attributes of a node in hatchet, which filters by them: each is a text."""
     kind = Kind(int(row["kind"]))  # type: ignore[call-overload]
     frame = {"name": row["name"] or "[unknown]", "type": kind.name.lower()}
     for key in ("file", "line", "module"):

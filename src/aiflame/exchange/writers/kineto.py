@@ -1,4 +1,4 @@
-"""A trace as torch.profiler (Kineto) writes it, for HTA, TraceLens and whatever else reads its traces.
+"""A trace as torch.profiler (Kineto) writes it, for HTA, TraceLens and other readers of its traces.
 
 Kernels, copies and launches are exact. Functions and ops come from launches and CPU samples (`kineto_calls`).
 """
@@ -44,7 +44,7 @@ _MODEL = "Model"
 _STEP = "ProfilerStep#"
 _WITHOUT = frozenset({SliceKind.STEP, SliceKind.PHASE, SliceKind.LAYER, SliceKind.OP})
 _MEANT = {"optimizer": "Optimizer.step#{}.step", "data": "enumerate(DataLoader)#DataLoader.__next__"}
-"""What torch calls the regions that aiflame sees itself."""
+"""Torch's names for the regions that aiflame sees itself."""
 _NO_LAUNCH = "[launch]"
 
 
@@ -106,7 +106,7 @@ class _Trace:
         return [str(name).rpartition(".")[2] for name in types["type"].to_list()]
 
     def _original_names(self) -> dict[str, str]:
-        """Names of kernels that were not mangled, by what we made of them: torch.profiler's own."""
+        """The names of kernels that were never mangled, by our full names of them: torch.profiler's own names."""
         if not self._profile.has("kernel_names"):
             return {}
         names = self._profile.table("kernel_names").filter(~pl.col("name").str.starts_with("_Z"))
@@ -117,10 +117,10 @@ class _Trace:
         events: list[dict[str, object]] = []
         making = Making()
         owners = owners_of(self._profile, making)
-        taken = set(range(self._devices.count))
+        used_pids = set(range(self._devices.count))
         for row in self._profile.table("processes").unique("process", keep="first", maintain_order=True).iter_rows(named=True):
-            pid = row["pid"] if row["pid"] and row["pid"] not in taken else _FREE + row["process"]
-            taken.add(pid)
+            pid = row["pid"] if row["pid"] and row["pid"] not in used_pids else _FREE + row["process"]
+            used_pids.add(pid)
             self._pids[row["process"]] = pid
             name = making.name_of_track(owners.process(row["process"]))
             for what, value in (

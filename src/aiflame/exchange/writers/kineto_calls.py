@@ -1,4 +1,4 @@
-"""What threads did, as torch.profiler would have seen it: calls inside of calls, made of launches and CPU samples.
+"""The calls of threads, as torch.profiler would have seen them: calls inside of calls, made of launches and CPU samples.
 
 A launch has an exact begin and end. A sample stands for the time before it; where a launch lies in that time, the launch counts. Neighbours
 with the same beginning of their paths are in one call, as on the timeline. A path is: layers, functions, an op, and the launch itself.
@@ -139,12 +139,12 @@ class Items:
         """The number of the autograd node that items belong to, -1: none; and of the thread that made it, 0: it is forward code."""
         autograd, sequence = self.autograd[item], self.sequence[item]
         backward = (autograd & AUTOGRAD_BACKWARD) != 0
-        known = (autograd != 0) & (backward | (sequence > 0))
-        return np.where(known, sequence, -1), np.where(backward, autograd & AUTOGRAD_THREAD, 0)
+        numbered = (autograd != 0) & (backward | (sequence > 0))
+        return np.where(numbered, sequence, -1), np.where(backward, autograd & AUTOGRAD_THREAD, 0)
 
 
 _LONGEST_GAP_NS = 200_000_000
-"""Between launches and samples that are further apart, nothing is known of a thread."""
+"""Between launches and samples that are further apart, the calls of a thread are not known."""
 _COLUMNS = {
     "process": pl.Int32,
     "thread": pl.Int32,

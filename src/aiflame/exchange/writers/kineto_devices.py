@@ -1,4 +1,4 @@
-"""What ran on devices, as torch.profiler writes it: kernels, copies and fills, and the ends of arrows from their launches."""
+"""Work of devices, as torch.profiler writes it: kernels, copies and fills, and the ends of arrows from their launches."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Devices:
         return self.numbers.setdefault(name, self.count)
 
     def properties(self) -> list[dict[str, object]]:
-        """What is known of them."""
+        """The number and the name of each, for `deviceProperties`."""
         return [{"id": one, "name": _bare(name)} for name, one in sorted(self.numbers.items(), key=lambda pair: pair[1])]
 
     def names(self) -> list[dict[str, object]]:
@@ -126,30 +126,30 @@ class Work:
 
     def _facts(self, facts: pl.DataFrame) -> None:
         current = 0
-        known: dict[str, str | int] = {}
+        of_set: dict[str, str | int] = {}
         for number_of, key, value, amount in facts.select("set", "key", "text", "number").iter_rows():
             if number_of != current:
-                self._keep(current, known)
-                current, known = number_of, {}
-            known.setdefault(key, value if value is not None else amount or 0)
-        self._keep(current, known)
+                self._keep(current, of_set)
+                current, of_set = number_of, {}
+            of_set.setdefault(key, value if value is not None else amount or 0)
+        self._keep(current, of_set)
 
-    def _keep(self, number_of: int, known: dict[str, str | int]) -> None:
+    def _keep(self, number_of: int, of_set: dict[str, str | int]) -> None:
         if not number_of:
             return
         for texts in (self._full, self._args):
             texts += [""] * (number_of - len(texts))
-        full = str(known.get("full_name", ""))
+        full = str(of_set.get("full_name", ""))
         self._full.append(self._original.get(full, full))
         args: dict[str, object] = {}
         for key, said in (("registers", "registers per thread"), ("bytes", "bytes")):
-            if known.get(key):
-                args[said] = known[key]
-        if shared := int(known.get("static_shared", 0)) + int(known.get("dynamic_shared", 0)):
+            if of_set.get(key):
+                args[said] = of_set[key]
+        if shared := int(of_set.get("static_shared", 0)) + int(of_set.get("dynamic_shared", 0)):
             args["shared memory"] = shared
         for key in ("grid", "block"):
-            if known.get(key):
-                args[key] = [int(one) for one in str(known[key]).split(" × ")]
+            if of_set.get(key):
+                args[key] = [int(one) for one in str(of_set[key]).split(" × ")]
         self._args.append("".join(f",{quoted(key)}:{json_text(value, separators=(',', ':'))}" for key, value in args.items()))
 
     def _kernels(self, rows: pl.DataFrame) -> None:

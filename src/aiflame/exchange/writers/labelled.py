@@ -1,5 +1,5 @@
-"""Stacks of code with the values of several metrics, and what else is known about each value (process, thread, step, layer …) as labels:
-what pprof and OpenTelemetry hold.
+"""Stacks of code with the values of several metrics, and labels of each value (process, thread, step, layer …), for pprof
+and OpenTelemetry.
 
 It is made of a tree whose processes have frames of meaning below them (`LABELS`): they become labels, and only code stays in the stacks.
 """
@@ -68,14 +68,14 @@ def together(trees: Sequence[Tree]) -> Tree:
     if not others:
         return first
     parents, rows, frames = [first.parent], [first.frame.astype(np.int64)], [first.frames]
-    begins, count, known = [0], len(first), len(first.frames)
+    begins, count, frame_count = [0], len(first), len(first.frames)
     for tree in others:
         shift = count - 1
         parents.append(np.where(tree.parent[1:] > 0, tree.parent[1:] + shift, 0).astype(np.int32))
-        rows.append(tree.frame[1:].astype(np.int64) + known)
+        rows.append(tree.frame[1:].astype(np.int64) + frame_count)
         frames.append(tree.frames)
         begins.append(shift)
-        count, known = count + len(tree) - 1, known + len(tree.frames)
+        count, frame_count = count + len(tree) - 1, frame_count + len(tree.frames)
     metrics: dict[str, Metric] = {}
     values: dict[str, NDArray[np.int64]] = {}
     for tree, begin in zip(trees, begins, strict=True):

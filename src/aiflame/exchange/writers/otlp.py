@@ -85,11 +85,11 @@ class _Attributes:
         return self._rows.setdefault((label, value), len(self._rows) + 1)
 
     def messages(self, strings: Strings) -> list[bytes]:
-        made = [b""]
+        rows = [b""]
         for label, value in self._rows:
             held = number(_Field.ANY_NUMBER, value) if isinstance(value, int) else text(_Field.ANY_TEXT, value)
-            made.append(number(_Field.ATTRIBUTE_KEY, strings.row(KEYS.get(label, f"aiflame.{label}"))) + text(_Field.ATTRIBUTE_VALUE, held))
-        return made
+            rows.append(number(_Field.ATTRIBUTE_KEY, strings.row(KEYS.get(label, f"aiflame.{label}"))) + text(_Field.ATTRIBUTE_VALUE, held))
+        return rows
 
 
 def _profile(of: Labelled, metric: Metric, facts: Facts, strings: Strings, attributes: _Attributes, stacks: dict[int, int]) -> bytes:

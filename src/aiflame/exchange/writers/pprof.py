@@ -36,7 +36,7 @@ class _Field:
 
 
 def write(of: Labelled, facts: Facts, metric: str, file: BinaryIO) -> None:
-    """`metric`: what a viewer shows first."""
+    """`metric`: the one that a viewer shows first."""
     with gzip.GzipFile(filename="", mode="wb", fileobj=file, compresslevel=6, mtime=0) as zipped:
         strings = Strings()
         for one in of.metrics:
@@ -57,7 +57,7 @@ def write(of: Labelled, facts: Facts, metric: str, file: BinaryIO) -> None:
 def _samples(of: Labelled, strings: Strings) -> Iterator[bytes]:
     names, metrics = of.labels, [metric.name for metric in of.metrics]
     keys = {name: number(_Field.LABEL_KEY, strings.row(name)) for name in names}
-    made: dict[tuple[str, object], bytes] = {}
+    encoded: dict[tuple[str, object], bytes] = {}
     waiting: list[bytes] = []
     labels_of, values_of = of.samples.select(names).iter_rows(), of.samples.select(metrics).iter_rows()
     for node, labels, values in zip(of.samples["stack"].to_list(), labels_of if names else ((),) * len(of.samples), values_of, strict=True):
@@ -65,10 +65,10 @@ def _samples(of: Labelled, strings: Strings) -> Iterator[bytes]:
         for name, value in zip(names, labels, strict=True):
             if value is None:
                 continue
-            label = made.get((name, value))
+            label = encoded.get((name, value))
             if label is None:
                 held = number(_Field.LABEL_NUMBER, value) if name in NUMBERS else number(_Field.LABEL_TEXT, strings.row(value))
-                label = made[name, value] = text(_Field.SAMPLE_LABEL, keys[name] + held)
+                label = encoded[name, value] = text(_Field.SAMPLE_LABEL, keys[name] + held)
             body += label
         waiting.append(text(_Profile.SAMPLE, body))
         if len(waiting) == _WRITE_SAMPLES:

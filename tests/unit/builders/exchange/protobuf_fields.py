@@ -7,7 +7,7 @@ Fields = list[tuple[int, "int | bytes"]]
 
 def fields(data: bytes) -> Fields:
     """The fields of a message in their order: numbers of varints, bytes of all others."""
-    found: Fields = []
+    answer: Fields = []
     at = 0
     while at < len(data):
         tag, at = varint(data, at)
@@ -15,13 +15,13 @@ def fields(data: bytes) -> Fields:
         assert tag >> 3 and kind in (0, 1, 2), "no field has number 0, and no other kind is written"
         if kind == 0:
             value, at = varint(data, at)
-            found.append((tag >> 3, value))
+            answer.append((tag >> 3, value))
             continue
         size, at = (8, at) if kind == 1 else varint(data, at)
         assert at + size <= len(data)
-        found.append((tag >> 3, data[at : at + size]))
+        answer.append((tag >> 3, data[at : at + size]))
         at += size
-    return found
+    return answer
 
 
 def varint(data: bytes, at: int) -> tuple[int, int]:

@@ -1,4 +1,4 @@
-"""Chrome's JSON and torch.profiler's: what was written, and what a profile has that is read from it again."""
+"""Chrome's JSON and torch.profiler's: the events of written files, and the profiles that are read from these again."""
 
 from __future__ import annotations
 
@@ -181,19 +181,19 @@ LAUNCHES = st.lists(
 def test_any_program_keeps_its_kernels_ops_and_launches(rows: Any, samples: Any, tmp_path_factory: pytest.TempPathFactory) -> None:
     program = Program()
     begin = 1
-    for gap, took, delay, ran, op, thread in rows:
+    for gap, took, delay, lasts, op, thread in rows:
         begin += gap
         number = program.launch(begin, begin + took, *(["layers.0", op] if op else []), thread=thread)
-        program.kernel(number, begin + delay, begin + delay + ran, name=f"k{ran % 3}")
+        program.kernel(number, begin + delay, begin + delay + lasts, name=f"k{lasts % 3}")
         begin += took
     stack = program.stack("mm")
     program.rows(
         "cpu_samples", *({"thread": thread, "stack": stack, "time_ns": at, "period_ns": 100, "weight": 1} for at, thread in samples)
     )
-    made = program.profile(tmp_path_factory.mktemp("any"))
-    again = aiflame.open(exported(made.path, "kineto")).store
-    assert figures(again, "gpu-time", "kernel", "op", "thread") == figures(made, "gpu-time", "kernel", "op", "thread")
-    assert len(again.table("launches")) == len(made.table("launches"))
+    profile_of_program = program.profile(tmp_path_factory.mktemp("any"))
+    again = aiflame.open(exported(profile_of_program.path, "kineto")).store
+    assert figures(again, "gpu-time", "kernel", "op", "thread") == figures(profile_of_program, "gpu-time", "kernel", "op", "thread")
+    assert len(again.table("launches")) == len(profile_of_program.table("launches"))
     assert again.meta.degraded == ()
     check_nesting(timeline(again))
 

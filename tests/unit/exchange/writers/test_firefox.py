@@ -47,8 +47,8 @@ def stack(whole: Json, row: int | None) -> list[str]:
 
 
 def thread(whole: Json, name: str) -> Json:
-    (found,) = (one for one in whole["threads"] if one["name"] == name)
-    return found  # type: ignore[no-any-return]
+    (thread_of_name,) = (one for one in whole["threads"] if one["name"] == name)
+    return thread_of_name  # type: ignore[no-any-return]
 
 
 def test_tables_are_as_long_as_they_say_and_refer_to_rows_that_are_there(written: Json) -> None:
@@ -96,8 +96,8 @@ def test_a_stream_is_a_thread_with_the_time_of_its_kernels_below_their_callers(p
 
 def test_markers_say_what_went_on(written: Json) -> None:
     markers = [thread(written, name)["markers"] for name in ("main thread", "NVIDIA H200 stream 0")]
-    found = [Counter(data["type"] for data in one["data"]) for one in markers]
-    assert (found[0]["Step"], found[0]["Region"], found[0]["Call"]) == (STEPS, STEPS, 4 * STEPS)
-    assert found[1]["Kernel"] == 3 * STEPS
+    counts = [Counter(data["type"] for data in one["data"]) for one in markers]
+    assert (counts[0]["Step"], counts[0]["Region"], counts[0]["Call"]) == (STEPS, STEPS, 4 * STEPS)
+    assert counts[1]["Kernel"] == 3 * STEPS
     kernels = [data for data in markers[1]["data"] if data["type"] == "Kernel"]
     assert Counter(data.get("layer", "") for data in kernels)["layers.0.attn"] == STEPS
