@@ -103,7 +103,15 @@ def profiles(folder: Path) -> dict[str, Path]:
         "ranks": with_hostile_texts(job(place / "ranks.aiflame", Made(ranks=3, sleeps={(2, 2): 20}, skew={1: 5}))),
         "spool": unsealed(place / "spool.aiflame", HostileFiles, PAYLOAD),
         "torn": _torn(unsealed(place / "torn.aiflame", HostileFiles)),
+        "collapsed": _collapsed(place / "stacks.txt"),
     }
+
+
+def _collapsed(path: Path) -> Path:
+    """A file of another profiler."""
+    text = PAYLOAD.replace("\n", " ").replace(";", " ")
+    path.write_text(f"main{text};work{text} 3\n", encoding="utf-8", errors="replace")
+    return path
 
 
 def _sealed(path: Path) -> Path:

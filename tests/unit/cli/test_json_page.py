@@ -97,7 +97,9 @@ def profiles(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     stalled.work(0, 0, 500)
     stalled.sampled("sgemm", {"wait": 5})
     alike = [Sampled(name, [(0, "LDG", line(7), {"wait": 5})]) for name in ("gemm_a", "gemm_b")]
+    (folder / "stacks.txt").write_text("main;work 3\n")
     paths = {
+        "collapsed": folder / "stacks.txt",
         "training": training(folder / "training.aiflame").path,
         "before": training(folder / "before.aiflame", kernels=5).path,
         "ranks": job(folder / "ranks.aiflame", Made(ranks=3, sleeps={(2, 2): 20}, skew={1: 5})),

@@ -68,6 +68,9 @@ def _kept(path: Path, progress: Progress) -> Folder:
 
 def import_to(path: Path, target: Path, progress: Progress | None = None) -> None:
     """Writes the profile of a file into the new folder `target`."""
+    with contextlib.suppress(OSError):
+        if looks_like_profile(Folder.open(path)):
+            raise AiflameError(f"{path} is a profile already: aiflame open {path}")
     try:
         folder = Folder.new(target)
     except FileExistsError:

@@ -126,7 +126,7 @@ class _Reading:
         began, took = self.file.numbers.get(9, 0), self.file.numbers.get(10, 0)
         self.making.realtime_ns = began if began > _YEAR_2001_NS else 0
         self.rows.finish()
-        if 0 < took < 1 << 60:
+        if 0 < took < 1 << 59:
             self.making.last_ns = FIRST_NS + took
 
     def _samples(self, progress: Callable[[float], None]) -> None:

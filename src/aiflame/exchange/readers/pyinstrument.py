@@ -36,7 +36,7 @@ def read(source: Source, making: Making, progress: Callable[[float], None]) -> N
     began = number(file.get("start_time"))
     making.realtime_ns = scaled(began, _SECOND) if began is not None and began > _SECOND else 0
     rows.finish()
-    making.last_ns = max(making.last_ns, FIRST_NS + min(max(scaled(file.get("duration"), _SECOND), 0), 1 << 60))
+    making.last_ns = max(making.last_ns, FIRST_NS + min(max(scaled(file.get("duration"), _SECOND), 0), 1 << 59))
 
 
 def _records(rows: Sampled, process: int, records: list[Any]) -> None:

@@ -27,7 +27,7 @@ DEEPEST = 1 << 14
 _MOST_CALLS = 8_000_000
 """Distinct places of all stacks: more do not fit into 2 GB."""
 _MOST_ROWS = 20_000_000
-_LONGEST = 1 << 60
+_LONGEST = 1 << 59
 _MOST_NUMBER = 1 << 32
 
 

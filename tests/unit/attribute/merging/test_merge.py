@@ -342,7 +342,7 @@ def test_the_command_refuses_what_is_no_profile(tmp_path: Path) -> None:
     sampled = str(stalls(tmp_path, story(4)).path)
     (tmp_path / "text").write_text("text")
     for arguments, status, why in (
-        ((sampled, str(tmp_path / "text")), 1, "is not a profile"),
+        ((sampled, str(tmp_path / "text")), 1, "is neither a profile nor"),
         ((sampled,), 2, "merge needs two profiles: aiflame merge A B"),
     ):
         refused = run_aiflame("merge", *arguments)

@@ -14,7 +14,7 @@ from aiflame.exchange.readers.making import FIRST_NS, Making
 from aiflame.exchange.readers.spans import Spans
 from aiflame.profile.schema.enums import CallKind, RegionApi, SampleState
 
-_EARLIEST, _LATEST = -(1 << 60), 1 << 61
+_EARLIEST, _LATEST = -(1 << 59), 1 << 61
 _MOST_ID = 1 << 32
 _TIMES = ("begin", "end", "time")
 
