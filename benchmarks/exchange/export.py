@@ -23,7 +23,7 @@ sys.path.insert(0, str(BENCHMARKS / "profiles"))
 from synthetic_profile import write  # noqa: E402
 from synthetic_run import Size  # noqa: E402
 
-RESULTS = BENCHMARKS / "results" / "export.json"
+RESULTS = BENCHMARKS / "results" / "exchange" / "export.json"
 
 
 def main() -> int:
