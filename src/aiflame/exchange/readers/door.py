@@ -5,6 +5,7 @@ A folder or an archive with several traces is a parallel job, and each trace a r
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import hashlib
 import os
@@ -26,11 +27,11 @@ from aiflame.profile.opening import looks_like_profile
 from aiflame.profile.ranks.job import FILE_NAME as JOB_FILE
 from aiflame.profile.ranks.job import FOLDER as RANKS
 from aiflame.profile.ranks.job import Job, rank_name
-from aiflame.profile.sealing.aside import fresh_place, place_of_import
+from aiflame.profile.sealing.aside import fresh_place, place_of_import, remove_place
 from aiflame.version import VERSION
 
 _BLOCK = 4 << 20
-_NEW = "importing"
+_NEW, _LOCK = "importing", "import.lock"
 
 
 def _no_progress(share: float) -> None:
@@ -57,11 +58,13 @@ def _kept(path: Path, progress: Progress) -> Folder:
     place = place_of_import(_digest(path), f"{path.name}.aiflame")
     if place is None:
         place = fresh_place()
+        atexit.register(remove_place, place)
         _write(path, place, progress)
     elif not _is_done(place):
-        with place.locked("import.lock"):
+        with place.locked(_LOCK):
             if not _is_done(place):
-                place.remove_tree(_NEW)
+                for name in set(place.names()) - {_LOCK}:  # somebody was killed here
+                    place.remove_tree(name)
                 _write(path, place, progress)
     return place
 

@@ -47,7 +47,7 @@ class Source:
             many = 0
             while block := content.read(size):
                 many += len(block)
-                if many > _MOST_FOR_A_BYTE * max(file.tell(), _HARMLESS):
+                if many > most_unpacked(file.tell()):
                     raise AiflameError(
                         f"{self.path} unpacks to more than {_MOST_FOR_A_BYTE} times its size: no profiler writes such a file"
                     )
@@ -60,6 +60,11 @@ class Source:
         if len(data) > most:
             raise AiflameError(f"{self.path} has more than {most >> 20} MB once it is unpacked: too large for its format")
         return data
+
+
+def most_unpacked(size: int) -> int:
+    """The bytes that so many packed ones may become."""
+    return _MOST_FOR_A_BYTE * max(size, _HARMLESS)
 
 
 @contextmanager
@@ -86,18 +91,20 @@ def _unpacking(file: IO[bytes]) -> Iterator[IO[bytes]]:
         with gzip.GzipFile(fileobj=file, mode="rb") as unpacked:
             yield io.BufferedReader(unpacked, _BLOCK)
     elif begin == _ZSTD:
-        yield _zstd(file)
+        yield from _zstd(file)
     else:
         yield file
 
 
-def _zstd(file: IO[bytes]) -> IO[bytes]:
+def _zstd(file: IO[bytes]) -> Iterator[IO[bytes]]:
     try:
         import zstandard  # type: ignore[import-not-found]
     except ImportError:
-        raise AiflameError("it is packed with zstd: `pip install zstandard`, or unpack it with `zstd -d`") from None
-    reader: IO[bytes] = zstandard.ZstdDecompressor(max_window_size=1 << 27).stream_reader(file, read_across_frames=True)
-    return reader
+        raise AiflameError("a file packed with zstd needs `pip install zstandard`; or unpack it with `zstd -d`") from None
+    try:
+        yield zstandard.ZstdDecompressor(max_window_size=1 << 27).stream_reader(file, read_across_frames=True)
+    except zstandard.ZstdError as error:
+        raise EOFError(str(error)) from None
 
 
 @contextmanager

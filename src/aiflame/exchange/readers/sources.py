@@ -7,19 +7,18 @@ import re
 import tarfile
 import tempfile
 import zipfile
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
 from aiflame.errors import AiflameError
-from aiflame.exchange.readers.source import Source, unpacked
+from aiflame.exchange.readers.source import Source, most_unpacked, unpacked
 
 _MOST_FILES = 1 << 16
 _ZIP = b"PK\x03\x04"
 _TAR_MAGIC, _TAR_MAGIC_AT = b"ustar", 257
 _BLOCK = 1 << 20
-_MOST_MEMBER = 64 << 30
-"""Bytes of one file of an archive."""
 
 
 def each_source(path: Path) -> Iterator[Source]:
@@ -32,25 +31,22 @@ def each_source(path: Path) -> Iterator[Source]:
         return
     whole = Source.open(path)
     if whole.head.startswith(_ZIP):
-        yield from _unpacked_members(_zip_members(path))
+        yield from _unpacked_members(_zip_members(path), most_unpacked(whole.size))
     elif whole.head[_TAR_MAGIC_AT:].startswith(_TAR_MAGIC):
-        yield from _unpacked_members(_tar_members(path))
+        yield from _unpacked_members(_tar_members(path), most_unpacked(whole.size))
     else:
         yield whole
 
 
-def is_archive(head: bytes) -> bool:
-    return head.startswith(_ZIP) or head[_TAR_MAGIC_AT:].startswith(_TAR_MAGIC)
-
-
-def _unpacked_members(members: Iterator[tuple[str, IO[bytes]]]) -> Iterator[Source]:
+def _unpacked_members(members: Iterator[tuple[str, IO[bytes]]], left: int) -> Iterator[Source]:
+    """`left`: the bytes that all of them may have."""
     with tempfile.TemporaryDirectory(prefix="aiflame-") as room:
         for number, (name, content) in enumerate(members):
             if number == _MOST_FILES:
                 raise AiflameError(f"an archive of more than {_MOST_FILES:,} files is not imported")
             own = Path(room) / str(number)  # never the name that a stranger chose
             with own.open("xb") as file:
-                _copy(content, file, name)
+                left -= _copy(content, file, name, left)
             yield Source.open(own, name)
             own.unlink()
 
@@ -77,13 +73,18 @@ def _tar_members(path: Path) -> Iterator[tuple[str, IO[bytes]]]:
         raise AiflameError(f"cannot read the archive {path}: {error}") from None
 
 
-def _copy(content: IO[bytes], file: IO[bytes], name: str) -> None:
-    left = _MOST_MEMBER
-    while data := content.read(_BLOCK):
-        left -= len(data)
-        if left < 0:
-            raise AiflameError(f"{name} has more than {_MOST_MEMBER >> 30} GB once it is unpacked: it is not imported")
-        file.write(data)
+def _copy(content: IO[bytes], file: IO[bytes], name: str, most: int) -> int:
+    """Copies a file of an archive, and gives its size."""
+    size = 0
+    try:
+        while data := content.read(_BLOCK):
+            size += len(data)
+            if size > most:
+                raise AiflameError(f"{name} unpacks to far more than its archive has: no profiler writes such a file")
+            file.write(data)
+    except (zipfile.BadZipFile, tarfile.TarError, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
+        raise AiflameError(f"cannot unpack {name}: {error}") from None
+    return size
 
 
 def _base(name: str) -> str:

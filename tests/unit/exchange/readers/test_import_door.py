@@ -1,0 +1,115 @@
+"""Files, folders and archives of traces: each becomes a profile once, or an error in a sentence."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+
+import aiflame
+from aiflame.errors import AiflameError
+from aiflame.exchange.readers.door import import_to, imported
+from aiflame.profile.ranks.ranked import Ranked
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "cache").mkdir(0o700)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+def trace(rank: int, size: int = 2) -> bytes:
+    call = {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": 1_700_000_000_000_000 + rank, "dur": 5 + rank}
+    return json.dumps({"distributedInfo": {"rank": rank, "world_size": size}, "traceEvents": [call]}).encode()
+
+
+def files() -> dict[str, bytes]:
+    return {f"rank{rank}.json.gz": gzip.compress(trace(rank)) for rank in (1, 0)}
+
+
+def as_folder(place: Path) -> Path:
+    place.mkdir()
+    for name, data in files().items():
+        (place / name).write_bytes(data)
+    return place
+
+
+def as_zip(place: Path) -> Path:
+    with zipfile.ZipFile(place, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in files().items():
+            archive.writestr(f"../{name}", data)
+    return place
+
+
+def as_tar(place: Path) -> Path:
+    with tarfile.open(place, "w:gz") as archive:
+        link = tarfile.TarInfo("link.json")
+        link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
+        archive.addfile(link)
+        for name, data in files().items():
+            entry = tarfile.TarInfo(f"../../{name}")
+            entry.size = len(data)
+            archive.addfile(entry, io.BytesIO(data))
+    return place
+
+
+@pytest.mark.parametrize("make", [as_folder, as_zip, as_tar])
+def test_traces_of_ranks_are_a_job(tmp_path: Path, make: object) -> None:
+    store = aiflame.open(make(tmp_path / "job")).store  # type: ignore[operator]
+    assert isinstance(store, Ranked)
+    assert [part.rank for part in store.parts] == [0, 1]
+    assert sorted(store.table("cpu_samples")["period_ns"]) == [5000, 6000]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["cache", "job"]
+
+
+def test_traces_of_different_jobs_are_refused(tmp_path: Path) -> None:
+    folder = as_folder(tmp_path / "job")
+    (folder / "again.json").write_bytes(trace(1))
+    with pytest.raises(AiflameError, match="traces of different jobs"):
+        aiflame.open(folder)
+
+
+def test_a_file_is_imported_once_and_again_where_an_import_was_killed(tmp_path: Path) -> None:
+    file = tmp_path / "trace.json"
+    file.write_bytes(trace(0))
+    place = imported(file)
+    kept = next((tmp_path / "cache").glob("aiflame/profiles/*/*.aiflame"))
+    written = (kept / "meta.json").stat().st_mtime_ns
+    assert imported(file).path == place.path == file
+    assert (kept / "meta.json").stat().st_mtime_ns == written
+    (kept / "meta.json").unlink()  # it comes last
+    assert imported(file).has_file("meta.json")
+
+
+def test_damaged_archives_are_errors_in_a_sentence(tmp_path: Path) -> None:
+    for make in (as_zip, as_tar):
+        whole = make(tmp_path / make.__name__).read_bytes()
+        for at in range(0, len(whole), 7):
+            file = tmp_path / "damaged"
+            file.write_bytes(whole[:at] + bytes([whole[at] ^ 0xFF]) + whole[at + 1 :])
+            try:
+                aiflame.open(file)
+            except AiflameError as error:
+                assert "\n" not in str(error)
+
+
+def test_an_archive_that_unpacks_to_far_too_much_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("aiflame.exchange.readers.source._HARMLESS", 1 << 10)
+    with zipfile.ZipFile(tmp_path / "bomb.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("zeros.json", bytes(1 << 23))
+    with pytest.raises(AiflameError, match="unpacks to far more"):
+        aiflame.open(tmp_path / "bomb.zip")
+
+
+def test_a_profile_is_not_imported_and_nothing_is_replaced(tmp_path: Path) -> None:
+    (tmp_path / "trace.json").write_bytes(trace(0))
+    import_to(tmp_path / "trace.json", tmp_path / "one.aiflame")
+    with pytest.raises(AiflameError, match="is a profile already"):
+        import_to(tmp_path / "one.aiflame", tmp_path / "two.aiflame")
+    with pytest.raises(AiflameError, match="exists"):
+        import_to(tmp_path / "trace.json", tmp_path / "one.aiflame")
