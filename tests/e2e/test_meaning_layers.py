@@ -17,6 +17,7 @@ from aiflame.attribute.meaning.backward import ForwardOf, origins
 from aiflame.attribute.meaning.events import sample_items
 from aiflame.attribute.meaning.layers import StackLayers, layers
 from aiflame.attribute.meaning.ops import StackOps, ops
+from aiflame.attribute.stacks.samples import VALUE
 
 pytestmark = [pytest.mark.timed, needs_torch]
 
@@ -104,7 +105,8 @@ def train(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Seen]:
         assert recording.status == 0, recording.stderr
         profile = recording.profile().store
         of_layers, of_ops, items = layers(profile), ops(profile), sample_items(profile, 0)
-        return Seen(items["weight"].cast(int).to_numpy(), origins(profile, items, of_layers, of_ops), of_layers, of_ops)
+        ticks = items[VALUE].to_numpy() // int(profile.table("cpu_samples")["period_ns"].min())
+        return Seen(ticks, origins(profile, items, of_layers, of_ops), of_layers, of_ops)
 
     return run
 

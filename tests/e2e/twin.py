@@ -9,6 +9,7 @@ import polars as pl
 
 from aiflame.attribute.forest import Forest
 from aiflame.attribute.meaning.context import Meaning, of_devices, of_samples
+from aiflame.attribute.stacks.samples import VALUE
 from aiflame.profile.schema.enums import GpuApi
 from aiflame.profile.tables.interface import Tables
 
@@ -41,7 +42,7 @@ def cpu_agreement(profile: Tables) -> Agreement:
     """Agreement on CPU samples in which an op of torch runs."""
     meaning = of_samples(profile, 0)
     items = meaning.samples.filter(pl.col("op") > 0)
-    return _compared(meaning, items.with_columns(time=pl.col("weight").cast(pl.Int64) * pl.col("period_ns")))
+    return _compared(meaning, items.rename({VALUE: "time"}))
 
 
 def gpu_agreement(profile: Tables) -> Agreement:

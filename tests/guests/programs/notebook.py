@@ -17,8 +17,10 @@ manager, client = start_new_kernel(startup_timeout=60)
 
 
 def run(code: str, interrupt: bool = False) -> list[str]:
+    """What the cell prints and answers. The kernel sends the pieces of one line as it likes: they are joined."""
     asked = client.execute(code)
-    said = []
+    said: list[str] = []
+    printing = False
     while True:
         try:
             message = client.get_iopub_msg(timeout=60)
@@ -28,15 +30,20 @@ def run(code: str, interrupt: bool = False) -> list[str]:
             continue
         kind, content = message["msg_type"], message["content"]
         if kind == "stream":
-            said.append(content["text"])
-            if interrupt:
+            if printing:
+                said[-1] += content["text"]
+            else:
+                said.append(content["text"])
+            if interrupt and "\n" in said[-1]:
                 manager.interrupt_kernel()
+                interrupt = False
         elif kind == "execute_result":
             said.append(content["data"]["text/plain"])
         elif kind == "error":
             said.append(f"{content['ename']}: {content['evalue']}")
         elif kind == "status" and content["execution_state"] == "idle":
             return said
+        printing = kind == "stream"
 
 
 for cell in CELLS:

@@ -1,7 +1,8 @@
 """Reads the line tables of Python code objects: the line of each instruction.
 
 3.10 has pairs of (bytes of code, signed line difference), PEP 626; 3.11 and later have location entries of varying length, described in
-CPython's `Objects/locations.md` (later `InternalDocs/code_objects.md`).
+CPython's `Objects/locations.md` (later `InternalDocs/code_objects.md`). The standard library alone is used: tests read the tables under
+each interpreter, and most code objects are so small that numpy would be slower.
 """
 
 from __future__ import annotations
@@ -9,15 +10,11 @@ from __future__ import annotations
 from bisect import bisect_right
 from functools import lru_cache
 
-import numpy as np
-from numpy.typing import NDArray
-
 NO_LINE = 0
 _NO_LINE_3_10 = -128
 _CODE_UNIT = 2
-_BEGINS = 0x80
-_LONGEST_NUMBER = 8
-"""Bytes of a difference, six bits each: more are a broken table."""
+_LONGEST_NUMBER = 48
+"""Bits of a line difference: more are a broken table."""
 
 
 def line_of(linetable: bytes, first_line: int, offset: int, python: int) -> int:
@@ -37,51 +34,53 @@ def line_of(linetable: bytes, first_line: int, offset: int, python: int) -> int:
 
 @lru_cache(maxsize=65536)
 def _ranges(linetable: bytes, first_line: int, python: int) -> tuple[list[int], list[int]]:
-    """Byte offsets at which a new line begins, and that line; the last begins where the code ends, and is no line."""
-    if not linetable:
-        return [0], [NO_LINE]
-    lengths, lines = (_decode_3_10 if python < 0x030B else _decode_3_11)(linetable, first_line)
-    there = lengths > 0
-    ends, lines = np.cumsum(lengths), lines[there]
-    starts = (ends - lengths)[there]
-    begins = np.ones(len(lines), dtype=bool)
-    begins[1:] = lines[1:] != lines[:-1]
-    return [*starts[begins].tolist(), int(ends[-1])], [*lines[begins].tolist(), NO_LINE]
+    """The byte offsets at which lines begin, and these lines; the last offset is the end of the code, without a line."""
+    decode = _decode_3_10 if python < 0x030B else _decode_3_11
+    starts: list[int] = []
+    lines: list[int] = []
+    end = 0
+    for length, line in decode(linetable, first_line):
+        if length and (not lines or lines[-1] != line):
+            starts.append(end)
+            lines.append(line)
+        end += length
+    starts.append(end)
+    lines.append(NO_LINE)
+    return starts, lines
 
 
-def _decode_3_10(table: bytes, line: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Bytes of code, and their line, of each entry."""
-    entries = np.frombuffer(table[: len(table) // 2 * 2], np.uint8).reshape(-1, 2)
-    if not len(entries):
-        return np.zeros(1, np.int64), np.zeros(1, np.int64)
-    differences = entries[:, 1].astype(np.int8).astype(np.int64)
-    none = differences == _NO_LINE_3_10
-    differences[none] = 0
-    return entries[:, 0].astype(np.int64), np.where(none, NO_LINE, line + np.cumsum(differences))
+def _decode_3_10(table: bytes, line: int) -> list[tuple[int, int]]:
+    entries = []
+    for at in range(0, len(table) - 1, 2):
+        difference = table[at + 1] - 256 if table[at + 1] > 127 else table[at + 1]
+        if difference != _NO_LINE_3_10:
+            line += difference
+        entries.append((table[at], NO_LINE if difference == _NO_LINE_3_10 else line))
+    return entries
 
 
-def _decode_3_11(table: bytes, line: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Bytes of code, and their line, of each entry. An entry begins with a byte that has its top bit set, and no other byte has."""
-    data = np.frombuffer(table, np.uint8)
-    begins = data >= _BEGINS
-    begins[0] = True
-    heads = np.flatnonzero(begins)
-    kinds = data[heads] >> 3 & 15
-    one_line = (kinds >= 10) & (kinds <= 12)
-    differences = np.where(one_line, kinds.astype(np.int64) - 10, 0)
-    for entry in np.flatnonzero((kinds == 13) | (kinds == 14)).tolist():  # line only, and the long form: both begin with a difference
-        differences[entry] = _signed(table, int(heads[entry]) + 1)
-    lengths = ((data[heads] & 7).astype(np.int64) + 1) * _CODE_UNIT
-    return lengths, np.where(kinds == 15, NO_LINE, line + np.cumsum(differences))
-
-
-def _signed(table: bytes, at: int) -> int:
-    zigzag = shift = 0
-    for byte in table[at : at + _LONGEST_NUMBER]:
-        if byte >= _BEGINS:
-            break
-        zigzag |= (byte & 63) << shift
-        shift += 6
-        if not byte & 64:
-            break
-    return -(zigzag >> 1) if zigzag & 1 else zigzag >> 1
+def _decode_3_11(table: bytes, line: int) -> list[tuple[int, int]]:
+    entries = []
+    at, size = 0, len(table)
+    while at < size:
+        head = table[at]
+        at += 1
+        kind = head >> 3 & 15
+        length = ((head & 7) + 1) * _CODE_UNIT
+        if kind in (13, 14):  # line only, and the long form: both begin with a signed difference
+            zigzag = shift = 0
+            while at < size and shift < _LONGEST_NUMBER:
+                byte = table[at]
+                at += 1
+                zigzag |= (byte & 63) << shift
+                shift += 6
+                if not byte & 64:
+                    break
+            line += -(zigzag >> 1) if zigzag & 1 else zigzag >> 1
+        elif 10 <= kind <= 12:  # one-line forms
+            line += kind - 10
+        entries.append((length, NO_LINE if kind == 15 else line))
+        # Columns are skipped: an entry begins with a byte that has its top bit set, and no other byte has.
+        while at < size and table[at] < 128:
+            at += 1
+    return entries

@@ -11,6 +11,9 @@
 
 namespace {
 
+// The kernel's ticks may miss a thread for 50 ms where several programs share a CPU.
+void work_until_sampled() { spin(0.3); }
+
 void count_on() {
   volatile double sink = 0;
   for (long at = 0; at < 120'000'000; at++) sink = sink + 1;
@@ -24,7 +27,7 @@ void count_on() {
 }  // namespace
 
 int clock_forbidden() {
-  spin(0.05);
+  work_until_sampled();
   prctl(PR_SET_TSC, PR_TSC_SIGSEGV);
   count_on();
   prctl(PR_SET_TSC, PR_TSC_ENABLE);
@@ -33,15 +36,14 @@ int clock_forbidden() {
 }
 
 int strict_by_instruction() {
-  spin(0.05);
+  work_until_sampled();
   if (raw(SYS_prctl, PR_SET_SECCOMP, SECCOMP_MODE_STRICT)) return 3;
   count_on();
   leave("counted\n");
 }
 
-// The recording ends here. The kernel's ticks may miss a thread for 50 ms where several programs share a CPU: it works for longer.
 int strict_by_libcs_syscall() {
-  spin(0.3);
+  work_until_sampled();
   if (syscall(SYS_prctl, PR_SET_SECCOMP, SECCOMP_MODE_STRICT)) return 3;
   count_on();
   leave("counted\n");
@@ -51,7 +53,7 @@ namespace {
 
 // read, write, exit, exit_group, rt_sigreturn; all else as `otherwise` says.
 int filtered(uint32_t otherwise) {
-  spin(0.05);
+  work_until_sampled();
   sock_filter filter[] = {
       BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
       BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_read, 5, 0),
