@@ -17,7 +17,7 @@ from aiflame.attribute.trees.build import default_metric, metrics, tree
 from aiflame.errors import AiflameError
 from aiflame.exchange.readers.frames import NamedFrame
 from aiflame.exchange.readers.making import Making
-from aiflame.exchange.readers.sampled import CPU, WALL, Sampled
+from aiflame.exchange.readers.sampled.samples import CPU, WALL, Sampled
 from aiflame.profile.folder.door import Folder
 
 BIG = 5 * 10**9

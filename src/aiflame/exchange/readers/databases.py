@@ -12,6 +12,10 @@ from aiflame.exchange.readers.source import Source
 from aiflame.exchange.readers.sqlite_file import SqliteFile
 
 
+def is_one(head: bytes) -> bool:
+    return head.startswith(b"SQLite format 3\0")
+
+
 def read(source: Source, making: Making, progress: Callable[[float], None]) -> None:
     with SqliteFile.open(source) as file:
         if databases.is_rocm(file.tables):

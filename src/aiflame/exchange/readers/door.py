@@ -14,9 +14,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from aiflame.errors import AiflameError
-from aiflame.exchange.readers.device_formats import sisters
 from aiflame.exchange.readers.format import Format, Progress
-from aiflame.exchange.readers.formats import FOLDERS, FORMATS, format_of
+from aiflame.exchange.readers.formats import FOLDERS, FORMATS, format_of, sisters
 from aiflame.exchange.readers.making import Making
 from aiflame.exchange.readers.source import Source, plain
 from aiflame.exchange.readers.sources import each_source

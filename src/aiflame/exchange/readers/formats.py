@@ -1,61 +1,71 @@
-"""The formats that can be imported, recognized by their content."""
+"""The formats that can be imported, recognized by their content. The module of a format is imported when it is asked."""
 
 from __future__ import annotations
 
 import importlib
-import re
+from pathlib import Path
 from typing import Any
 
-from aiflame.exchange.readers.device_formats import DEVICE_FOLDERS, DEVICE_FORMATS
 from aiflame.exchange.readers.format import FolderFormat, Format, Progress
 from aiflame.exchange.readers.making import Making
 from aiflame.exchange.readers.source import Source
 
 
-def _is_chrome(head: bytes) -> bool:
-    begin = head.lstrip(b"\xef\xbb\xbf \t\r\n")
-    if begin.startswith(b"{"):
-        return b'"traceEvents"' in head or b'"schemaVersion"' in head[:4096]
-    return begin.startswith(b"[") and bool(re.match(rb'\[\s*\{[^{}]*"(ph|ts|pid)"\s*:', begin))
+def _module(name: str) -> Any:
+    return importlib.import_module(f"aiflame.exchange.readers.{name}")
 
 
-def _read_chrome(source: Source, making: Making, progress: Progress) -> None:
-    from aiflame.exchange.readers.chrome import kineto
-
-    kineto.read(source, making, progress)
-
-
-def _lazily(name: str, module: str, *, marked: bool = True) -> Format:
-    """A format whose module is imported when a file is there."""
-
-    def own() -> Any:
-        return importlib.import_module(f"aiflame.exchange.readers.{module}")
+def _format(name: str, module: str, *, marked: bool = True) -> Format:
+    """A module with `is_one(head)` and `read(source, making, progress)`."""
 
     def is_one(head: bytes) -> bool:
-        return bool(own().is_one(head))
+        return bool(_module(module).is_one(head))
 
     def read(source: Source, making: Making, progress: Progress) -> None:
-        own().read(source, making, progress)
+        _module(module).read(source, making, progress)
 
     return Format(name, is_one, read, marked)
 
 
+def _folder(name: str, module: str) -> FolderFormat:
+    """A module with `is_folder(folder)` and `read_folder(folder, making, progress)`."""
+
+    def is_one(folder: Path) -> bool:
+        return bool(_module(module).is_folder(folder))
+
+    def read(folder: Path, making: Making, progress: Progress) -> None:
+        _module(module).read_folder(folder, making, progress)
+
+    return FolderFormat(name, is_one, read)
+
+
 FORMATS = (
-    Format("torch.profiler or Chrome JSON", _is_chrome, _read_chrome),
-    _lazily("speedscope", "speedscope"),
-    _lazily(".cpuprofile", "cpuprofile"),
-    _lazily("Firefox", "gecko"),
-    _lazily("pyinstrument", "pyinstrument"),
-    *DEVICE_FORMATS,
-    _lazily("pprof", "pprof"),
-    _lazily("perf script", "perf_script"),
-    _lazily("austin", "austin"),
-    _lazily("collapsed stacks", "collapsed", marked=False),
+    _format("torch.profiler or Chrome JSON", "chrome.kineto"),
+    _format("speedscope", "sampled.speedscope"),
+    _format(".cpuprofile", "sampled.cpuprofile"),
+    _format("Firefox", "sampled.gecko"),
+    _format("pyinstrument", "sampled.pyinstrument"),
+    _format("rocprofv3 JSON", "rocm.results_json"),
+    _format("rocprofv3 CSV", "rocm.csv_files"),
+    _format("SQLite of nsys, rocprofv3 or RPD", "databases"),
+    _format("Proton", "proton"),
+    _format("pprof", "sampled.pprof"),
+    _format("perf script", "sampled.perf_script"),
+    _format("austin", "sampled.austin"),
+    _format("collapsed stacks", "sampled.collapsed", marked=False),
 )
-
-
-FOLDERS: tuple[FolderFormat, ...] = DEVICE_FOLDERS
+FOLDERS = (
+    _folder("nsys Parquet or Arrow", "nsys.report"),
+    _folder("rocprofv3 CSV", "rocm.csv_files"),
+)
 
 
 def format_of(head: bytes) -> Format | None:
     return next((one for one in FORMATS if one.is_one(head)), None)
+
+
+def sisters(path: Path) -> tuple[Path, ...]:
+    """Other files that are read together with a file."""
+    if ".csv" not in path.name:
+        return ()
+    return tuple(one for one in _module("rocm.csv_files").sisters(path) if one.name != path.name)

@@ -36,6 +36,11 @@ _DESCRIBED = re.compile(r"(?P<kernel>\w+) \[.*\]", re.DOTALL)
 _UNIT = re.compile(r"(?P<name>.+?) \((?P<unit>[^()]+)\)")
 _APIS = {"HIP": GpuApi.HIP}
 _PID = 1
+_FIRST_NODE = re.compile(rb'\s*\[\s*\{\s*"(?:children|frame|metrics)"\s*:')
+
+
+def is_one(head: bytes) -> bool:
+    return bool(_FIRST_NODE.match(head)) and b'"metrics"' in head and b'"frame"' in head
 
 
 def read(source: Source, making: Making, progress: Callable[[float], None]) -> None:

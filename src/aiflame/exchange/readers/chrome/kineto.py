@@ -6,6 +6,7 @@ the calls that launched it by their correlation ids, else to ops by their extern
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import polars as pl
@@ -26,6 +27,14 @@ from aiflame.profile.ranks.job import MOST_RANKS
 
 _NO_THREADS = ("Trace", "gpu_user_annotation", "overhead", "Overhead", "cuda_sync", "cuda_event")
 """Categories of calls that no thread of the program made."""
+_FIRST_EVENT = re.compile(rb'\[\s*\{[^{}]*"(ph|ts|pid)"\s*:')
+
+
+def is_one(head: bytes) -> bool:
+    begin = head.lstrip(b"\xef\xbb\xbf \t\r\n")
+    if begin.startswith(b"{"):
+        return b'"traceEvents"' in head or b'"schemaVersion"' in head[:4096]
+    return bool(_FIRST_EVENT.match(begin))
 
 
 def read(source: Source, making: Making, progress: Callable[[float], None]) -> None:

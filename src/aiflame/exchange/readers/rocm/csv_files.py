@@ -29,7 +29,9 @@ _WORK = ("Kind", "Start_Timestamp", "End_Timestamp", "Correlation_Id")
 _MOST_FILES = 10_000
 
 
-def is_csv(head: bytes) -> bool:
+def is_one(head: bytes) -> bool:
+    if b"Start_Timestamp" not in head[:4096]:
+        return False
     names = _header(head)
     return set(_API) <= names or (set(_WORK) <= names and bool({"Kernel_Name", "Direction"} & names))
 
@@ -39,7 +41,7 @@ def is_folder(folder: Path) -> bool:
     for name in _names(folder):
         if _SUFFIX.fullmatch(name):
             try:
-                if is_csv(Source.open(folder / name).head):
+                if is_one(Source.open(folder / name).head):
                     return True
             except AiflameError:
                 continue

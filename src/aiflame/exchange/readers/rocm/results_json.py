@@ -23,6 +23,10 @@ _ROOT = "rocprofiler-sdk-tool"
 _LARGEST = 1 << 63
 
 
+def is_one(head: bytes) -> bool:
+    return head.lstrip().startswith(b"{") and f'"{_ROOT}"'.encode() in head[:4096]
+
+
 def read(source: Source, making: Making, progress: Progress) -> None:
     text = source.whole(_MOST).decode("utf-8", "replace")
     gathered = Gathered()

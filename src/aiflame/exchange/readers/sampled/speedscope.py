@@ -12,7 +12,7 @@ from aiflame.errors import AiflameError
 from aiflame.exchange.readers.frames import AnyFrame, NamedFrame, PythonFrame
 from aiflame.exchange.readers.json_document import begins_object, document, item, mapping, number, scaled, sequence, text, whole
 from aiflame.exchange.readers.making import Making
-from aiflame.exchange.readers.sampled import DEEPEST, NO_TIME, WALL, Sampled, native_kind
+from aiflame.exchange.readers.sampled.samples import DEEPEST, NO_TIME, WALL, Sampled, native_kind
 from aiflame.exchange.readers.source import Source
 
 _SCHEMA = b"speedscope.app/file-format-schema"

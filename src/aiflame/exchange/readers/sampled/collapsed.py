@@ -14,9 +14,9 @@ from itertools import islice
 from aiflame.errors import AiflameError
 from aiflame.exchange.readers.frames import AnyFrame, NamedFrame, PythonFrame
 from aiflame.exchange.readers.making import Making
-from aiflame.exchange.readers.sampled import DEEPEST, Sampled, native_kind, number_of
+from aiflame.exchange.readers.sampled.samples import DEEPEST, Sampled, native_kind, number_of
+from aiflame.exchange.readers.sampled.text_lines import as_utf8, lines
 from aiflame.exchange.readers.source import Source
-from aiflame.exchange.readers.text_lines import as_utf8, lines
 from aiflame.profile.schema.kinds import MARKS, PYTHON_MARK, Kind
 
 _OURS = ("[unattributed", "[… ")

@@ -15,7 +15,7 @@ from aiflame.errors import AiflameError
 from aiflame.exchange.readers.frames import AnyFrame, NamedFrame
 from aiflame.exchange.readers.json_document import begins_object, document, file_of, item, mapping, number, scaled, sequence, text, whole
 from aiflame.exchange.readers.making import Making
-from aiflame.exchange.readers.sampled import CPU, DEEPEST, NO_TIME, WALL, Sampled, native_kind
+from aiflame.exchange.readers.sampled.samples import CPU, DEEPEST, NO_TIME, WALL, Sampled, native_kind
 from aiflame.exchange.readers.source import Source
 from aiflame.profile.schema.kinds import Kind
 

@@ -15,7 +15,7 @@ from aiflame.errors import AiflameError
 from aiflame.exchange.readers.frames import NamedFrame
 from aiflame.exchange.readers.json_document import begins_object, document, file_of, mapping, sequence, text, whole
 from aiflame.exchange.readers.making import Making
-from aiflame.exchange.readers.sampled import DEEPEST, WALL, Sampled
+from aiflame.exchange.readers.sampled.samples import DEEPEST, WALL, Sampled
 from aiflame.exchange.readers.source import Source
 from aiflame.profile.schema.kinds import Kind
 

@@ -15,7 +15,7 @@ from aiflame.errors import AiflameError
 from aiflame.exchange.readers.frames import AnyFrame, NamedFrame, PythonFrame
 from aiflame.exchange.readers.making import FIRST_NS, Making
 from aiflame.exchange.readers.protobuf import DamagedError, Value, fields, message, numbers, signed, text, unsigned
-from aiflame.exchange.readers.sampled import CPU, DEEPEST, WALL, Sampled, native_kind
+from aiflame.exchange.readers.sampled.samples import CPU, DEEPEST, WALL, Sampled, native_kind
 from aiflame.exchange.readers.source import Source
 from aiflame.profile.schema.kinds import Kind
 

@@ -18,9 +18,9 @@ from pathlib import PurePath
 
 from aiflame.exchange.readers.frames import AnyFrame, NamedFrame, PythonFrame
 from aiflame.exchange.readers.making import Making
-from aiflame.exchange.readers.sampled import CPU, DEEPEST, NO_TIME, Sampled, native_kind
+from aiflame.exchange.readers.sampled.samples import CPU, DEEPEST, NO_TIME, Sampled, native_kind
+from aiflame.exchange.readers.sampled.text_lines import as_utf8, lines
 from aiflame.exchange.readers.source import Source
-from aiflame.exchange.readers.text_lines import as_utf8, lines
 from aiflame.profile.schema.kinds import Kind
 
 _OWNER = rb"^[ \t]*(?P<comm>\S.*?)\s+(?P<pid>-?\d{1,10})(?:/(?P<tid>-?\d{1,10}))?\s+(?:\[(?P<cpu>\d{1,6})\]\s+)?"

@@ -11,9 +11,9 @@ from collections.abc import Callable
 from aiflame.errors import AiflameError
 from aiflame.exchange.readers.frames import AnyFrame, NamedFrame, PythonFrame
 from aiflame.exchange.readers.making import Making
-from aiflame.exchange.readers.sampled import CPU, WALL, Sampled, number_of
+from aiflame.exchange.readers.sampled.samples import CPU, WALL, Sampled, number_of
+from aiflame.exchange.readers.sampled.text_lines import as_utf8, lines
 from aiflame.exchange.readers.source import Source
-from aiflame.exchange.readers.text_lines import as_utf8, lines
 from aiflame.profile.schema.kinds import Kind
 
 _OWNER = re.compile(rb"^P(?P<pid>\d{1,10});T(?:\d{1,6}:)?(?P<tid>0x[0-9a-fA-F]{1,16}|\d{1,20})(?:;|$)")

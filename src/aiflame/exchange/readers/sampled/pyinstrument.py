@@ -10,7 +10,7 @@ from aiflame.errors import AiflameError
 from aiflame.exchange.readers.frames import AnyFrame, NamedFrame, PythonFrame
 from aiflame.exchange.readers.json_document import begins_object, document, mapping, number, scaled, sequence, text, whole
 from aiflame.exchange.readers.making import FIRST_NS, Making
-from aiflame.exchange.readers.sampled import DEEPEST, NO_TIME, WALL, Sampled
+from aiflame.exchange.readers.sampled.samples import DEEPEST, NO_TIME, WALL, Sampled
 from aiflame.exchange.readers.source import Source
 from aiflame.profile.schema.kinds import Kind
 
