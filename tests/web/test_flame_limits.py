@@ -17,8 +17,8 @@ View = Callable[..., Viewer]
 def drawn(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("limits")
     profile = training().profile(folder)
-    done = run_aiflame("flame", str(profile.path), "--by", "layer", "--color", "limit", "-o", str(folder / "l.svg"))
-    assert done.status == 0, done.err
+    outcome = run_aiflame("flame", str(profile.path), "--by", "layer", "--color", "limit", "-o", str(folder / "l.svg"))
+    assert outcome.status == 0, outcome.err
     return folder / "l.svg"
 
 

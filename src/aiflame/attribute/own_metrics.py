@@ -68,12 +68,12 @@ def _kinds(profile: Tables) -> pl.DataFrame:
     distinct = _all_kinds(profile).unique(["name", "unit"], keep="first", maintain_order=True)
     if len(distinct) > MOST:
         raise AiflameError(f"the profile has {len(distinct):,} kinds of values; more than {MOST} cannot be read")
-    taken = set(METRIC_ROWS)
+    in_use = set(METRIC_ROWS)
     names = []
     for name, unit in distinct.select("name", "unit").rows():
         own = "-".join(name.split()) or "value"
-        own = next(one for one in _spellings(own, unit) if one not in taken)
-        taken.add(own)
+        own = next(one for one in _spellings(own, unit) if one not in in_use)
+        in_use.add(own)
         names.append(own)
     label = pl.when(pl.col("label") == "").then(pl.when(pl.col("name") == "").then(pl.lit("values")).otherwise("name")).otherwise("label")
     return distinct.select(metric=pl.Series(names, dtype=pl.String), name="name", unit="unit", label=label)

@@ -21,7 +21,7 @@ DIFF_STEPS = (0.01, 0.05, 0.1, 0.25, 0.5, 0.95)
 
 LIMIT_TONES = ((0.70, 0.175, 42.0), (0.79, 0.130, 62.0), (0.90, 0.085, 98.0), (0.81, 0.085, 240.0), (0.69, 0.140, 252.0))
 """OKLCH of the classes of a share of a limit, from below 20% to 80% or more: orange to blue over a pale yellow, which people who see few
-colours tell apart, too."""
+colours can distinguish, too."""
 NO_LIMIT = (0.87, 0.0, 0.0)
 
 

@@ -104,10 +104,10 @@ def _named(frames: pl.DataFrame, named: pl.DataFrame) -> pl.DataFrame:
     )
     texts = texts.join(native, on=["kind", "name"], how="left").with_columns(pl.coalesce("short", "name").alias("name"))
     columns = ("kind", "name", "full_name", "module", "file", "line")
-    found = frames.select("process", "frame", "rest").join(
+    joined = frames.select("process", "frame", "rest").join(
         texts.select("process", pl.col("id").cast(pl.UInt64).alias("rest"), *columns), on=["process", "rest"], how="left"
     )
-    return found.with_columns(
+    return joined.with_columns(
         pl.col("name").fill_null("[unknown]"),
         pl.col("full_name", "module", "file").fill_null(""),
         pl.col("line").fill_null(0),

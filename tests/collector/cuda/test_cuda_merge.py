@@ -35,11 +35,11 @@ def run(path: Path, gpu_sampling: int, gpu_counters: int, names: str = "") -> Op
 def test_two_recordings_become_one(tmp_path: Path) -> None:
     stalls = run(tmp_path / "stalls.aiflame", GpuSampling.AUTO, GpuCounters.OFF)
     counters = run(tmp_path / "counters.aiflame", GpuSampling.OFF, GpuCounters.ON)
-    done = merge(*sampled_and_counted(counters, stalls), tmp_path / "both.aiflame")
+    another_run = merge(*sampled_and_counted(counters, stalls), tmp_path / "both.aiflame")
     merged = aiflame.open(tmp_path / "both.aiflame").store
     launches = merged.table("kernels").height
-    assert sum(done.matched.values()) == launches + merged.table("copies").height
-    assert done.matched["none"] == 0
+    assert sum(another_run.matched.values()) == launches + merged.table("copies").height
+    assert another_run.matched["none"] == 0
     assert {"gpu-time", "gpu-stalls", "dram-bytes", "tensor"} <= set(metrics(merged))
     assert tree(merged, "gpu-stalls").total("gpu-stalls") == tree(stalls, "gpu-stalls").total("gpu-stalls")
     there = counters.table("kernels").select(pl.col("end_ns").cast(pl.Int64) - pl.col("start_ns").cast(pl.Int64)).to_series()

@@ -21,7 +21,7 @@ from aiflame.profile.tables.interface import Tables
 VALUES, LAUNCHES, RATES_THERE = "merged_counters", "merged_launches", "merged_rates"
 """Their derived tables."""
 PLACE, LAYER, KERNEL, NOWHERE = MATCHES = "place", "layer", "kernel", ""
-"""By what launches of two runs were matched. PLACE: kernel, layer, phase and place among the launches of a step. NOWHERE: not at all."""
+"""How launches of two runs were matched. PLACE: by kernel, layer, phase and place among the launches of a step. NOWHERE: not at all."""
 MERGED_COUNTERS: Mapping[str, type[pl.DataFrame] | type[pl.DataType]] = {
     "process": pl.UInt32,
     "group": pl.UInt32,  # of launches that were matched together, from 1; 0: no kernel or copy of this profile has the value
@@ -82,10 +82,10 @@ def of_another_run(profile: Tables, work: Work, target: Ints, targets: int, only
     of_groups = rows.filter(pl.col("group") > 0)
     keys, wanted = _key(of_groups), _key(launches)
     groups, number = np.unique(keys, return_inverse=True)
-    found = np.searchsorted(groups, wanted)
+    nearest = np.searchsorted(groups, wanted)
     matched = np.flatnonzero(np.isin(wanted, groups))
-    order = matched[np.argsort(found[matched], kind="stable")]
-    group, to = found[order], target[order]
+    order = matched[np.argsort(nearest[matched], kind="stable")]
+    group, to = nearest[order], target[order]
     weight = np.maximum(launches["weight"].to_numpy().astype(np.int64)[order], 1)
 
     def divided(column: str, metric: str) -> Ints:

@@ -22,7 +22,7 @@ WARP_CYCLES = "warp-cycles"
 AS_TIME: Mapping[str, str] = {ACTIVE_CYCLES: "sm-active-ns", TENSOR_CYCLES: "tensor-ns"}
 """Cycles, and the name of the same as time: a stretch of 1 ms with a third of the cycles that elapsed is 333 µs."""
 NOT_OURS = "[nothing of this program]"
-"""What was counted while nothing of the program ran."""
+"""Counts of moments in which nothing of the program ran."""
 KNOWN = (*DRAM, *L2, *PCIE, *NVLINK, CYCLES, ACTIVE_CYCLES, TENSOR_CYCLES, WARP_CYCLES)
 
 COUNTED: Mapping[str, Collection[str]] = {

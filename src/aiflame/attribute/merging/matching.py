@@ -51,7 +51,7 @@ class Matched:
     only_there: int
     """Counted launches there that none here was matched with."""
     scale: float
-    """Launches here for each of those that were counted there: what no kernel here has counts so many times."""
+    """Launches here for each launch that was counted there: counts that no kernel here has are multiplied by it."""
 
 
 def matched(here: Analysis, there: Analysis) -> Matched:
@@ -60,23 +60,23 @@ def matched(here: Analysis, there: Analysis) -> Matched:
     those = _counted_places(there, counted)
     these = places(here).with_row_index("row")
     group, levels, used = _groups(these, those)
-    ran = group > 0
-    if not ran.any():
+    has_group = group > 0
+    if not has_group.any():
         raise AiflameError("no kernel of the one ran in the other: there is nothing to merge")
-    scale = float(ran.sum()) / max(float(those["counted"].to_numpy()[used].sum()), _ENOUGH)
+    scale = float(has_group.sum()) / max(float(those["counted"].to_numpy()[used].sum()), _ENOUGH)
     devices = _devices(here, there)
     rows = pl.concat([*(_values(level, those, counted) for level in levels), _of_nothing(these, those, counted, used, scale, devices)])
     by_place = np.isin(group, next(level.number for level in levels if level.match == PLACE))
     weight = np.where(by_place, 1, np.clip(these["took"].to_numpy(), 1, _LONGEST))
     launches = these.select("process", copy=pl.col("kind") == int(Kind.GPU_COPY), group=pl.Series(group), weight=pl.Series(weight))
     took = these["took"].clip(lower_bound=0).to_numpy()
-    matches = {level.match: int(np.isin(group, level.number).sum()) for level in levels} | {NOWHERE: int((~ran).sum())}
+    matches = {level.match: int(np.isin(group, level.number).sum()) for level in levels} | {NOWHERE: int((~has_group).sum())}
     return Matched(
         rows.filter(pl.col("value") > 0).select(pl.col(name).cast(kind) for name, kind in MERGED_COUNTERS.items()),
         launches.select(pl.col(name).cast(kind) for name, kind in MERGED_LAUNCHES.items()),
         counted.rates.with_columns(pl.col("device").replace(devices)).cast(RATES),
         matches,
-        float(took[~ran].sum()) / max(float(took.sum()), 1.0),
+        float(took[~has_group].sum()) / max(float(took.sum()), 1.0),
         int((~used & (those["counted"].to_numpy() > 0)).sum()),
         scale,
     )
@@ -111,11 +111,11 @@ def _groups(these: pl.DataFrame, those: pl.DataFrame) -> tuple[Ints, list[_Level
     levels: list[_Level] = []
     first = 1
     for match, key in KEYS.items():
-        known = pl.col("place") != UNKNOWN if match == PLACE else pl.lit(value=True)
-        left = these.filter(pl.Series(group == 0), known)
-        sums = those.filter(known, pl.col("counted") > 0).group_by(key).agg(there=pl.col("counted").sum(), their=_counted_time().sum())
-        found = left.join(sums.filter(pl.col("there") >= _ENOUGH), on=key)
-        of_groups = found.group_by("process", *key, maintain_order=True).agg(
+        usable = pl.col("place") != UNKNOWN if match == PLACE else pl.lit(value=True)
+        left = these.filter(pl.Series(group == 0), usable)
+        sums = those.filter(usable, pl.col("counted") > 0).group_by(key).agg(there=pl.col("counted").sum(), their=_counted_time().sum())
+        joined = left.join(sums.filter(pl.col("there") >= _ENOUGH), on=key)
+        of_groups = joined.group_by("process", *key, maintain_order=True).agg(
             pl.col("device", "there", "their").first(),
             pl.col("row"),
             *(pl.lit("").alias(name) for name in ("layer", "phase") if name not in key),
@@ -128,7 +128,7 @@ def _groups(these: pl.DataFrame, those: pl.DataFrame) -> tuple[Ints, list[_Level
         )
         rows = of_groups.select("row", "number").explode("row").drop_nulls()
         group[rows["row"].to_numpy()] = rows["number"].to_numpy()
-        counting = those.filter(known, pl.col("counted") > 0).select("row", *key)
+        counting = those.filter(usable, pl.col("counted") > 0).select("row", *key)
         pairs = counting.join(of_groups.select(*key, at=pl.int_range(pl.len())), on=key)
         used[pairs["row"].to_numpy()] = True
         levels.append(_Level(match, of_groups["number"].to_numpy(), of_groups.drop("row"), pairs["row"].to_numpy(), pairs["at"].to_numpy()))
@@ -164,7 +164,7 @@ def _of_nothing(
     these: pl.DataFrame, those: pl.DataFrame, counted: Counts, used: Mask, scale: float,
     devices: dict[str, str],
 ) -> pl.DataFrame:  # fmt: skip
-    """What was counted there while nothing ran, and for launches that none here was matched with."""
+    """Counts of the other run in which nothing ran, and of its launches that none here was matched with."""
     alone = those.filter(pl.Series(~used)).select("device", "row")
     frames = [counted.remainder.select("device", "metric", "value", name="why")]
     for metric, value in counted.values.items():

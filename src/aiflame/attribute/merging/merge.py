@@ -57,32 +57,33 @@ def sampled_and_counted(one: OpenedProfile, other: OpenedProfile) -> tuple[Profi
 
 
 def merge(sampled: Profile, counted: Profile, output: Path, *, force: bool = False) -> AnotherRun:
-    """Writes a profile with all that was recorded in `sampled`, and the counts of `counted` for its kernels and copies. `force`: whatever
-    their differences."""
+    """Writes a profile with all that was recorded in `sampled`, and the counts of `counted` for its kernels and copies. With `force`
+    their commands, code and devices may differ."""
     differing = differences(sampled, counted)
     if differing and not force:
         raise AiflameError(
-            f"{sampled.path} and {counted.path} are not of the same program: {'; '.join(differing)}: --force merges them nevertheless"
+            f"{sampled.path} and {counted.path} were recorded of different programs: {'; '.join(differing)}:"
+            " --force merges them nevertheless"
         )
     here, there = Analysis(sampled), Analysis(counted)
-    found = matched(here, there)
+    result = matched(here, there)
     run = AnotherRun(
         counted.path.name,
         counted.meta.command,
         counted.meta.started,
         steps(there),
         steps(here),
-        {_NAMES[match]: count for match, count in found.matches.items()},
-        found.unmatched,
-        found.only_there,
-        found.scale,
+        {_NAMES[match]: count for match, count in result.matches.items()},
+        result.unmatched,
+        result.only_there,
+        result.scale,
         tuple(differing),
     )
     meta = replace(sampled.meta.with_notes(note(run)), id=new_id(), another_run=run)
     with copied(sampled, output, meta):
         new = open_profile(output)
         assert isinstance(new, Profile)
-        for name, rows in ((RATES_THERE, found.rates), (LAUNCHES, found.launches), (VALUES, found.counters)):
+        for name, rows in ((RATES_THERE, result.rates), (LAUNCHES, result.launches), (VALUES, result.counters)):
             new.write_table(name, rows)
     return run
 
@@ -92,12 +93,12 @@ def note(run: AnotherRun) -> str:
     every, none = sum(run.matched.values()), run.matched.get("none", 0)
     ways = [f"{run.matched[name]:,} {how}" for name, how in _BY.items() if run.matched.get(name)]
     steps_text = f" ({run.steps:,} steps there, {run.steps_here:,} here: means of each launch)" if run.steps != run.steps_here else ""
-    rest = f"; {none:,} have none, {run.unmatched_time:.0%} of GPU time" if none else ""
+    uncounted = f"; {none:,} have none, {run.unmatched_time:.0%} of GPU time" if none else ""
     alone = f"; {run.alone:,} ran there alone" if run.alone else ""
     differing = f"; {'; '.join(run.differences)}" if run.differences else ""
     return (
         f"GPU counters are those of another run, {run.profile}{steps_text}: {every - none:,} of {every:,} kernels and copies have counts"
-        f" ({', '.join(ways)}){rest}{alone}{differing}"
+        f" ({', '.join(ways)}){uncounted}{alone}{differing}"
     )
 
 

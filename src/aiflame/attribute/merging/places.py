@@ -45,8 +45,8 @@ def places(profile: Analysis) -> pl.DataFrame:
     )
     ordered = rows.with_row_index("row").sort("process", "start_ns", "row")
     before = ordered.with_columns(place=pl.col("row").cum_count().over("process", "step", *LAYER_KEY).cast(pl.Int64) - 1)
-    known = (pl.col("step") >= 0) & (pl.col("place") < _MOST_PLACES)
-    return before.with_columns(place=pl.when(known).then("place").otherwise(UNKNOWN)).sort("row").drop("row", "step")
+    numbered = (pl.col("step") >= 0) & (pl.col("place") < _MOST_PLACES)
+    return before.with_columns(place=pl.when(numbered).then("place").otherwise(UNKNOWN)).sort("row").drop("row", "step")
 
 
 def steps(profile: Analysis) -> int:
@@ -69,4 +69,5 @@ def model(device: str) -> str:
 
 
 def number_of(device: str) -> int:
-    return int(found[1]) if (found := re.search(r" \[(\d+)\]$", device)) is not None and len(found[1]) < 9 else -1
+    number = re.search(r" \[(\d{1,8})\]$", device)
+    return int(number[1]) if number is not None else -1

@@ -1,4 +1,4 @@
-"""Whether two recordings are of one program: its command, its code as far as both have recorded it, and the devices it ran on."""
+"""Compares the programs of two recordings: their commands, the code that both recorded, and the devices on which they ran."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ _NAMED = 2
 
 
 def differences(one: OpenedProfile, other: OpenedProfile) -> list[str]:
-    """A clause for each kind of difference; none where they are of one program as far as can be seen."""
-    found = []
+    """A clause for each kind of difference; none if the recordings show no difference between their programs."""
+    clauses = []
     if one.meta.command != other.meta.command:
-        found.append(f"their commands differ ({_short(one.meta.command)}; {_short(other.meta.command)})")
+        clauses.append(f"their commands differ ({_short(one.meta.command)}; {_short(other.meta.command)})")
     if changed := sorted(set(_changed_code(one, other))):
         more = f" and {len(changed) - _NAMED} more" if len(changed) > _NAMED else ""
-        found.append(f"their code differs ({', '.join(changed[:_NAMED])}{more})")
+        clauses.append(f"their code differs ({', '.join(changed[:_NAMED])}{more})")
     here, there = (_devices(Analysis(profile)) for profile in (one, other))
     if here != there:
-        found.append(f"their devices differ ({_named(here)}; {_named(there)})")
-    return found
+        clauses.append(f"their devices differ ({_named(here)}; {_named(there)})")
+    return clauses
 
 
 def _changed_code(one: Tables, other: Tables) -> Iterator[str]:
-    """What both have recorded the code of, and not the same: files and kernels."""
+    """Files and kernels whose code both have recorded, and whose code differs."""
     for code in (_modules, _sources, _functions, _kernels):
         here, there = code(one), code(other)
         yield from (name for name, content in here.items() if name in there and content.isdisjoint(there[name]))
@@ -67,10 +67,10 @@ def _kernels(profile: Tables) -> Mapping[str, set[object]]:
 
 
 def _contents(rows: pl.DataFrame, name: str, content: str) -> dict[str, set[object]]:
-    found: dict[str, set[object]] = {}
+    contents: dict[str, set[object]] = {}
     for key, value in rows.select(name, content).unique().rows():
-        found.setdefault(str(key), set()).add(tuple(value.values()) if isinstance(value, dict) else value)
-    return found
+        contents.setdefault(str(key), set()).add(tuple(value.values()) if isinstance(value, dict) else value)
+    return contents
 
 
 def _devices(profile: Analysis) -> Mapping[str, int]:

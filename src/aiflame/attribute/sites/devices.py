@@ -74,8 +74,8 @@ def device_sites(profile: Tables) -> SiteTable:
     limits: dict[str, Ints] = {}
     if COULD_WIN.name in there:
         counted[COULD_WIN.name] = could_win(profile, gpu_work)
-        known = of_sites(profile, gpu_work)
-        limits = {name: known[name.removeprefix("limits-")] for name in LIMITS}
+        by_limit = of_sites(profile, gpu_work)
+        limits = {name: by_limit[name.removeprefix("limits-")] for name in LIMITS}
     lone, lone_values = _lone(profile, resting, sampled, energies, counted)
 
     forests, sites = _sites(profile, parts, gpu_work.sites, lone)

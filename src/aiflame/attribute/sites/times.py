@@ -92,10 +92,10 @@ def period_log2(profile: Tables) -> int:
 def sample_times(profile: Tables, metric: str, items: pl.DataFrame, steps: pl.DataFrame) -> Times:
     """`items`: process, group, step, time_ns, value. A sample counts whole at its moment; one without a moment (0) at none."""
     group, time = _ints(items, "group"), _moments(items, "time_ns")
-    known = time > 0
-    fine = Bins.of(_origin(profile, time[known]), int(time.max(initial=0)) + 1)
-    bins = wide_enough(group[known], time[known], fine)
-    rows = items.select("group", "value").filter(pl.Series(known)).with_columns(bin=pl.Series(bins.at(time[known])))
+    has_time = time > 0
+    fine = Bins.of(_origin(profile, time[has_time]), int(time.max(initial=0)) + 1)
+    bins = wide_enough(group[has_time], time[has_time], fine)
+    rows = items.select("group", "value").filter(pl.Series(has_time)).with_columns(bin=pl.Series(bins.at(time[has_time])))
     moments, bins = coarser_bins(rows.group_by("group", "bin").agg(pl.col("value").sum()), bins)
     first = (
         pl.DataFrame({"group": group, "first": np.maximum(time - bins.origin_ns, 0) // 1000}).group_by("group").agg(pl.col("first").min())

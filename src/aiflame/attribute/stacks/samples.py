@@ -10,7 +10,7 @@ from aiflame.profile.schema.enums import SampleState
 from aiflame.profile.tables.interface import Tables
 
 VALUE = "value"
-"""The column that is added to those of `cpu_samples`: nanoseconds, or what the metric counts."""
+"""The column that is added to those of `cpu_samples`: nanoseconds, or the metric's own unit."""
 _MOST = 1 << 61
 """Absolute values of a metric sum up to no more; those of a damaged profile are cut."""
 

@@ -34,10 +34,10 @@ def tree(profile: Tables, metric: str | None = None, by: str = "code", detail: s
     `by` is one of `groupings.OF_TREES`. `steady`: only work in steady steps (`meaning.steady`), without idle time.
     """
     metric = metric or default_metric(profile)
-    known = metric_rows(profile)
-    _require("metric", metric, known)
+    rows = metric_rows(profile)
+    _require("metric", metric, rows)
     _require("grouping", by, OF_TREES)
-    detail = detail or known[metric].detail
+    detail = detail or rows[metric].detail
     _require("detail", detail, DETAILS)
     there = metrics(profile)
     if metric not in there:

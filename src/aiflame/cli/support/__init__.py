@@ -1,1 +1,1 @@
-"""What commands share: arguments, the parser, lines and progress on the terminal, the view that common arguments describe."""
+"""Shared by the commands: arguments, the parser, lines and progress on the terminal, the view that common arguments describe."""

@@ -32,9 +32,9 @@ def add_metric(parser: Parser, choices: Collection[str] = METRICS) -> None:
 
 def known_metric(profile: Tables, metric: str, command: str) -> str:
     """The metric, or "" for the profile's default; an error where no profile has it, nor this one."""
-    known = metric_rows(profile)
-    if metric and metric not in known:
-        raise UsageError(f"{command} --metric: {not_one_of(metric, tuple(known))}")
+    rows = metric_rows(profile)
+    if metric and metric not in rows:
+        raise UsageError(f"{command} --metric: {not_one_of(metric, tuple(rows))}")
     return metric
 
 

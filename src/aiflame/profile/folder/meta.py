@@ -96,7 +96,7 @@ class Imported:
     files: tuple[str, ...] = ()
     """their names"""
     lacks: tuple[str, ...] = ()
-    """what the format has no place for, each as a noun: `stall reasons`"""
+    """facts that the format has no place for, each as a noun: `stall reasons`"""
     unused: dict[str, int] = field(default_factory=dict)
     """fields and kinds of events that no view shows, and how often each occurred"""
 
@@ -120,7 +120,7 @@ class AnotherRun:
     alone: int = 0
     """its counted kernels and copies that none here was matched with"""
     scale: float = 1.0
-    """what belongs to no kernel here counts so many times: launches here for each that was counted there"""
+    """launches here for each that was counted there: counts that belong to no kernel here are multiplied by it"""
     differences: tuple[str, ...] = ()
     """in command, code or devices, where the user merged nevertheless"""
 

@@ -213,7 +213,7 @@ IMPORTED = (
     Table(
         "named_frames",
         "NamedFrame",
-        "a frame of an imported trace, of which no more is known than what the trace says",
+        "a frame of an imported trace, as the trace describes it",
         columns(
             ("name", T.STR, "as the trace has it"),
             ("kind", T.U32, "`profile.schema.kinds.Kind`"),
@@ -228,7 +228,7 @@ IMPORTED = (
         "a kind of values that an imported profile has for stacks and that are no time; the first is the one that it means most",
         columns(
             ("name", T.STR, "as the tool calls it; it becomes a metric of the profile"),
-            ("unit", T.STR, "ns, bytes, µJ, or what is counted: samples, objects …"),
+            ("unit", T.STR, "ns, bytes, µJ, samples, objects …"),
             ("label", T.STR, "for people; empty: the name"),
         ),
     ),

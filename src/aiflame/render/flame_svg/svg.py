@@ -74,9 +74,9 @@ def write_limits(
 
 def limit_classes(counted: NDArray[np.int64], limit: NDArray[np.int64]) -> NDArray[np.int64]:
     """For each node a place in LIMIT_CLASSES: as `limitGroup` of web/flame/limits.js."""
-    known = len(LIMIT_CLASSES) - 1
-    reached = np.minimum(known - 1, np.floor(limit / np.maximum(counted, 1) * known).astype(np.int64))
-    return np.where(counted > 0, reached, known)
+    classes = len(LIMIT_CLASSES) - 1
+    reached = np.minimum(classes - 1, np.floor(limit / np.maximum(counted, 1) * classes).astype(np.int64))
+    return np.where(counted > 0, reached, classes)
 
 
 def write_diff(

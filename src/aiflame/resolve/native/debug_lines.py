@@ -46,7 +46,7 @@ class DebugLines:
     """The chains of one file. Addresses are the file's own, as the linker assigned them."""
 
     def __init__(self, elf: ElfFile, *, may_keep: bool = False) -> None:
-        """`may_keep`: what was made of the file may be kept in the user's cache, and is taken from there."""
+        """`may_keep`: the line table may be written to the user's cache, and read from there."""
         self._first = elf.first_address
         self._cache: SymCache | None = kept(elf) if may_keep else None
         if self._cache is not None:

@@ -1,4 +1,4 @@
-"""What `symbolic` has made of a library's debug information, kept in the user's cache.
+"""Line tables that `symbolic` made of the debug information of libraries, kept in the user's cache.
 
 Making it takes 0.25 s for libpython and 4.2 s for libtriton, and most recordings have the same libraries. Only for files of this machine:
 those that lie in a profile are read by a process of their own, and nothing of them is kept.
@@ -22,9 +22,9 @@ from aiflame.resolve.files.elf_file import ElfFile
 LEAST = 1 << 20
 """Bytes of debug information: less is read as quickly as it is kept."""
 MOST = 1 << 30
-"""Bytes of all that is kept: what was used last stays."""
+"""Bytes of all kept tables: the least recently used are removed first."""
 _KEPT_S = 30 * 86400.0
-"""What nobody has used for so long is removed."""
+"""A table that nobody has used for so long is removed."""
 _NO_CACHE = (OSError, AiflameError, RuntimeError)  # RuntimeError: a user without a home
 
 
@@ -67,7 +67,7 @@ def _name(elf: ElfFile) -> str:
 
 
 def _remove_old(folder: Folder) -> None:
-    """And what a killed process left half written."""
+    """Removes the least recently used tables, and files that a killed process left half written."""
     room, now = MOST, time.time()
     for entry in sorted(folder.entries(), key=lambda entry: entry.status.st_mtime, reverse=True):
         room -= entry.size

@@ -235,7 +235,7 @@ def test_recordings_that_differ_are_merged_only_by_force(tmp_path: Path, what: s
         made.tables["codes"] += own["codes"]
         made.tables |= {name: rows for name, rows in own.items() if name != "codes"}
     sampled, counted = stalls(tmp_path, first), counters(tmp_path, second, meta)
-    with pytest.raises(AiflameError, match=r"are not of the same program: .*: --force merges them nevertheless") as refused:
+    with pytest.raises(AiflameError, match=r"were recorded of different programs: .*: --force merges them nevertheless") as refused:
         merged(tmp_path, sampled, counted)
     assert what in str(refused.value)
     assert not (tmp_path / "m.aiflame").exists()
