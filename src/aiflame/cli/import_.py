@@ -6,10 +6,12 @@ from argparse import Namespace
 from pathlib import Path
 
 from aiflame.cli.support.arguments import add_json
+from aiflame.cli.support.many_files import add_memory_and_dask, memory_of
 from aiflame.cli.support.parser import Parser
 from aiflame.cli.support.progress import ProgressLine
 from aiflame.cli.support.say import say, say_json
 from aiflame.exchange.readers.door import import_to
+from aiflame.exchange.readers.many_files import Where
 from aiflame.json_text import json_text, schema
 from aiflame.profile.opening import SUFFIX
 
@@ -24,14 +26,16 @@ _ENDS = (".gz", ".zst", ".zip", ".tar", ".tgz", ".json", ".sqlite", ".trace", ".
 def add_arguments(parser: Parser) -> None:
     parser.add_argument("file", type=Path, metavar="FILE", help="the file, a folder or an archive of several")
     parser.add_argument("-o", "--output", type=Path, metavar="PROFILE", help=f"the profile to write (default: NAME{SUFFIX}, here)")
+    add_memory_and_dask(parser, "import the files of a folder")
     add_json(parser)
 
 
 def run(options: Namespace) -> None:
+    where = Where(memory_of(options), options.dask)
     target = options.output or Path(f"{_stem(options.file)}{SUFFIX}")
     line = ProgressLine("importing", options.file)
     try:
-        import_to(options.file, target, line)
+        import_to(options.file, target, line, where)
     finally:
         line.end()
     if options.json:

@@ -13,6 +13,7 @@ from aiflame.analyze.ranks.comparison import ranks, to_json
 from aiflame.analyze.ranks.facts import Partial
 from aiflame.analyze.ranks.sources import sources
 from aiflame.cli.support.arguments import add_json, add_ranks, add_rows
+from aiflame.cli.support.many_files import add_memory_and_dask, memory_of
 from aiflame.cli.support.parser import Parser
 from aiflame.cli.support.say import say_json
 from aiflame.errors import AiflameError
@@ -20,7 +21,6 @@ from aiflame.exchange.readers.door import as_profile
 from aiflame.json_text import json_text
 from aiflame.profile.opening import newest
 from aiflame.profile.ranks.rank_numbers import parse_ranks
-from aiflame.recorder.options import parse_size
 from aiflame.render.terminal.console import Terminal
 from aiflame.render.terminal.ranks_table import print_ranks
 
@@ -42,15 +42,12 @@ def add_arguments(parser: Parser) -> None:
     )
     add_ranks(parser)
     add_rows(parser, _ROWS, "rows of each table")
-    parser.add_argument(
-        "--memory", default="2G", metavar="SIZE", help="how much memory all processes together may take: 500M, 2G (default: 2G)"
-    )
-    parser.add_argument("--dask", default="", metavar="ADDRESS", help="analyse on this Dask cluster: tcp://HOST:8786")
+    add_memory_and_dask(parser, "analyse")
     add_json(parser)
 
 
 def run(options: Namespace) -> None:
-    bound = _bound(options.memory)
+    bound = memory_of(options)
     chosen, notes = sources([as_profile(path) for path in options.profiles] or [newest(Path())])
     if options.ranks:
         wanted = parse_ranks(options.ranks)
@@ -68,17 +65,6 @@ def run(options: Namespace) -> None:
         say_json(json_text(to_json(answer, options.rows), indent=1))
     else:
         print_ranks(answer, options.rows)
-
-
-def _bound(memory: str) -> int:
-    """Bytes, at least one."""
-    try:
-        size = parse_size(memory)
-    except AiflameError:
-        size = 0
-    if not size:
-        raise AiflameError(f"--memory {memory}: name a size like 2G or 500M")
-    return size
 
 
 def _with_progress(work: Callable[[Callable[[float], None]], Partial]) -> Partial:

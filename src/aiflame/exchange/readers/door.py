@@ -9,19 +9,17 @@ import atexit
 import contextlib
 import hashlib
 import os
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 from aiflame.errors import AiflameError
-from aiflame.exchange.readers.format import Format, Progress
-from aiflame.exchange.readers.formats import FOLDERS, FORMATS, format_of, sisters
-from aiflame.exchange.readers.making import Making
-from aiflame.exchange.readers.source import Source, plain
-from aiflame.exchange.readers.sources import each_source
+from aiflame.exchange.readers.format import Progress
+from aiflame.exchange.readers.formats import FORMATS, sisters
+from aiflame.exchange.readers.many_files import HERE, Trace, Where, each_trace
+from aiflame.exchange.readers.source import plain
 from aiflame.profile.folder.door import Folder
 from aiflame.profile.folder.meta import FILE_NAME as META_FILE
-from aiflame.profile.folder.meta import JobRank, Meta
+from aiflame.profile.folder.meta import JobRank
 from aiflame.profile.opening import looks_like_profile
 from aiflame.profile.ranks.job import FILE_NAME as JOB_FILE
 from aiflame.profile.ranks.job import FOLDER as RANKS
@@ -68,7 +66,7 @@ def _kept(path: Path, progress: Progress) -> Folder:
     return place
 
 
-def import_to(path: Path, target: Path, progress: Progress | None = None) -> None:
+def import_to(path: Path, target: Path, progress: Progress | None = None, where: Where = HERE) -> None:
     """Writes the profile of a file into the new folder `target`."""
     with contextlib.suppress(OSError):
         if looks_like_profile(Folder.open(path)):
@@ -80,7 +78,7 @@ def import_to(path: Path, target: Path, progress: Progress | None = None) -> Non
     except OSError as error:
         raise AiflameError(f"cannot make {target}: {error.strerror or error}") from None
     try:
-        _write(path, folder, progress or _no_progress)
+        _write(path, folder, progress or _no_progress, where)
     except BaseException:
         with contextlib.suppress(OSError, AiflameError):
             Folder.open(target.parent).remove_tree(target.name)
@@ -91,11 +89,11 @@ def _is_done(place: Folder) -> bool:
     return place.has_file(META_FILE) or place.has_file(RANKS, JOB_FILE)
 
 
-def _write(path: Path, place: Folder, progress: Progress) -> None:
+def _write(path: Path, place: Folder, progress: Progress, where: Where = HERE) -> None:
     """Imports into a folder in the place, and moves what it made to where it belongs when it is whole."""
     new = place.new_folder(_NEW)
     try:
-        traces = list(_each_import(path, new, progress))
+        traces = list(each_trace(path, new, progress, where))
         if not traces:
             raise AiflameError(f"{path} is neither a profile nor {_wanted(path)}")
         if len(traces) == 1:
@@ -110,40 +108,13 @@ def _write(path: Path, place: Folder, progress: Progress) -> None:
         place.remove_tree(_NEW)
 
 
-class _Trace:
-    def __init__(self, folder: str, name: str, meta: Meta) -> None:
-        self.folder, self.name, self.meta = folder, name, meta
-
-
-def _each_import(path: Path, new: Folder, progress: Progress) -> Iterator[_Trace]:
-    for whole in FOLDERS if path.is_dir() else ():
-        if whole.is_one(path):
-            making = Making(new.new_folder("0"))
-            whole.read(path, making, progress)
-            making.finish(whole.name, (path.name,), VERSION)
-            yield _Trace("0", path.name, Meta.read(new.folder("0")))
-            return
-    for number, source in enumerate(each_source(path)):
-        of = format_of(source.head)
-        if of is not None and (of.marked or source.path == path):
-            folder = new.new_folder(str(number))
-            _import(source, of, folder, progress)
-            yield _Trace(str(number), source.name, Meta.read(folder))
-
-
-def _import(source: Source, of: Format, folder: Folder, progress: Progress) -> None:
-    making = Making(folder)
-    of.read(source, making, progress)
-    making.finish(of.name, (source.name,), VERSION)
-
-
 def _move(made: Folder, place: Folder) -> None:
     """`meta.json` comes last: where it is, the profile is whole."""
     for entry in sorted(made.entries(), key=lambda entry: entry.name == META_FILE):
         made.move(entry.name, place, entry.name)
 
 
-def _as_job(path: Path, traces: list[_Trace], new: Folder, place: Folder) -> None:
+def _as_job(path: Path, traces: list[Trace], new: Folder, place: Folder) -> None:
     """The traces as ranks, by the numbers that they have themselves, else in the order of their names."""
     known = [trace.meta.job_rank for trace in traces]
     size = max((rank.size for rank in known if rank is not None), default=0)

@@ -1,4 +1,4 @@
-"""The files to import behind a path: one file, those of a folder, or those of an archive."""
+"""The files to import behind a path: those of a folder, those of an archive, or the one file that it is."""
 
 from __future__ import annotations
 
@@ -21,14 +21,16 @@ _TAR_MAGIC, _TAR_MAGIC_AT = b"ustar", 257
 _BLOCK = 1 << 20
 
 
+def files_of(folder: Path) -> list[Path]:
+    """In the natural order of names."""
+    names = [entry.name for entry in os.scandir(folder) if entry.is_file(follow_symlinks=False)]
+    if len(names) > _MOST_FILES:
+        raise AiflameError(f"{folder} has more than {_MOST_FILES:,} files: name one, or a folder with the traces alone")
+    return [folder / name for name in sorted(names, key=_natural)]
+
+
 def each_source(path: Path) -> Iterator[Source]:
-    """Each file, in the natural order of names. A file of an archive lies in a temporary folder until the next one is asked for."""
-    if path.is_dir():
-        names = [entry.name for entry in os.scandir(path) if entry.is_file(follow_symlinks=False)]
-        if len(names) > _MOST_FILES:
-            raise AiflameError(f"{path} has more than {_MOST_FILES:,} files: name one, or a folder with the traces alone")
-        yield from (Source.open(path / name) for name in sorted(names, key=_natural))
-        return
+    """The file, or each file of an archive, which lies in a temporary folder until the next one is asked for."""
     whole = Source.open(path)
     if whole.head.startswith(_ZIP):
         yield from _unpacked_members(_zip_members(path), most_unpacked(whole.size))

@@ -12,7 +12,9 @@ from pathlib import Path
 import pytest
 
 import aiflame
+from aiflame import fan_out
 from aiflame.errors import AiflameError
+from aiflame.exchange.readers import many_files
 from aiflame.exchange.readers.door import import_to, imported
 from aiflame.profile.ranks.ranked import Ranked
 
@@ -65,6 +67,51 @@ def test_traces_of_ranks_are_a_job(tmp_path: Path, make: object) -> None:
     assert [part.rank for part in store.parts] == [0, 1]
     assert sorted(store.table("cpu_samples")["period_ns"]) == [5000, 6000]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["cache", "job"]
+
+
+def figures(path: Path) -> list[object]:
+    """The time of each rank's samples and the names of its frames."""
+    job = aiflame.open(path).store
+    assert isinstance(job, Ranked)
+    tables = ("cpu_samples", "named_frames")
+    return [(part.rank, *(part.store.table(name).rows() for name in tables)) for part in job.parts]
+
+
+@pytest.mark.parametrize("way", ["processes", "dask"])
+def test_files_of_a_folder_are_imported_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str) -> None:
+    folder = as_folder(tmp_path / "job")
+    (folder / "notes.txt").write_text("of no profiler")
+    import_to(folder, tmp_path / "one.aiflame")
+    if way == "processes":
+        monkeypatch.setattr(many_files, "WORTH", 0)
+        monkeypatch.setattr(fan_out, "cpus", lambda: 2)
+        import_to(folder, tmp_path / "many.aiflame")
+    else:
+        distributed = pytest.importorskip("distributed")
+        with distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster:
+            import_to(folder, tmp_path / "many.aiflame", where=many_files.Where(dask=cluster.scheduler_address))
+    assert figures(tmp_path / "many.aiflame") == figures(tmp_path / "one.aiflame") != []
+
+
+def test_as_many_files_at_once_as_memory_allows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fan_out, "cpus", lambda: 8)
+    megabyte = 1 << 20
+    assert many_files.at_once([10 * megabyte] * 2, 100 << 30) == 1  # sooner done than processes start
+    assert many_files.at_once([100 * megabyte] * 3, 100 << 30) == 3
+    assert many_files.at_once([100 * megabyte] * 64, 100 << 30) == 8
+    assert many_files.at_once([100 * megabyte] * 63 + [780 * megabyte], 2_000 * megabyte) == 2
+    assert many_files.at_once([100 * megabyte] * 64, 1) == 1
+
+
+def test_a_damaged_file_among_many_is_an_error_with_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(many_files, "WORTH", 0)
+    monkeypatch.setattr(fan_out, "cpus", lambda: 2)
+    folder = as_folder(tmp_path / "job")
+    whole = (folder / "rank1.json.gz").read_bytes()
+    (folder / "rank1.json.gz").write_bytes(whole[:-20])
+    with pytest.raises(AiflameError, match=r"cannot unpack .*rank1\.json\.gz"):
+        import_to(folder, tmp_path / "many.aiflame")
+    assert not (tmp_path / "many.aiflame").exists()
 
 
 def test_traces_of_different_jobs_are_refused(tmp_path: Path) -> None:
