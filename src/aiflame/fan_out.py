@@ -32,8 +32,8 @@ def cpus() -> int:
 
 
 def in_processes(function: Callable[[Item], Result], items: Sequence[Item], at_once: int) -> Iterator[Result]:
-    """The results in the order in which the calls end. `at_once`: how many processes there are. What a call raises is raised here, and
-    BrokenProcessPool where a process was killed."""
+    """The results in the order in which the calls end. `at_once`: how many processes there are. An exception in a
+    call is raised here, and BrokenProcessPool where a process was killed."""
     if at_once < 2 or len(items) < 2:
         yield from map(function, items)
         return

@@ -17,7 +17,7 @@ manager, client = start_new_kernel(startup_timeout=60)
 
 
 def run(code: str, interrupt: bool = False) -> list[str]:
-    """What the cell prints and answers. The kernel sends the pieces of one line as it likes: they are joined."""
+    """Returns the output of the cell. The kernel may send a line in several pieces: they are joined."""
     asked = client.execute(code)
     said: list[str] = []
     printing = False

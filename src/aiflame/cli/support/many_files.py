@@ -10,7 +10,7 @@ from aiflame.recorder.options import parse_size
 
 
 def add_memory_and_dask(parser: Parser, work: str) -> None:
-    """`work`: what a Dask cluster does for the command."""
+    """`work` describes the work that a Dask cluster does, for the help text."""
     parser.add_argument(
         "--memory", default="2G", metavar="SIZE", help="how much memory all processes together may take: 500M, 2G (default: 2G)"
     )

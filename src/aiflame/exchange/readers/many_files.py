@@ -54,7 +54,7 @@ class _File(NamedTuple):
 
 
 def each_trace(path: Path, new: Folder, progress: Progress, where: Where) -> Iterator[Trace]:
-    """Imports what lies at the path into folders of `new`; files of other formats are passed over."""
+    """Imports the file, or the files of the folder or archive, into folders of `new`. Files of other formats are passed over."""
     if not path.is_dir():
         for number, source in enumerate(each_source(path)):
             trace = _import(source, format_of(source.head), new, str(number), progress, alone=source.path == path)
