@@ -51,6 +51,12 @@ def test_json_has_the_name_as_it_is(recorded: Path) -> None:
     assert (first["kernel"], first["stall"], first["place"]) == (KERNEL, "long_scoreboard", "/src/attn.py:7")
 
 
+def test_an_imported_file_is_named_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    (tmp_path / "stacks.txt").write_text("main;work 3\n")
+    assert run_aiflame("findings", str(tmp_path / "stacks.txt")).out.startswith("stacks.txt: collapsed stacks")
+
+
 def test_rows_bound_the_list(recorded: Path) -> None:
     assert len(json.loads(run_aiflame("findings", str(recorded), "-n", "1", "--json").out)["findings"]) == 1
 

@@ -19,8 +19,10 @@ def is_one(head: bytes) -> bool:
 def read(source: Source, making: Making, progress: Callable[[float], None]) -> None:
     with SqliteFile.open(source) as file:
         if databases.is_rocm(file.tables):
+            making.format = "rocprofv3 or RPD SQLite"
             databases.read(file, making, progress)
         elif "StringIds" in file.tables:
+            making.format = "nsys SQLite"
             report.read_tables(file, making, progress)
         else:
             raise AiflameError(f"{source.path} is an SQLite database, but neither of nsys nor of ROCm: its tables are others")

@@ -31,6 +31,8 @@ class Making:
         self._writer = TableWriter(self._tables)
         self._rows: dict[str, dict[int, int]] = {}
         self._whole: dict[str, tuple[Part, ...]] = {}
+        self.format = ""
+        """The format, for people, where a reader knows it better than `formats`."""
         self.notes: dict[str, None] = {}
         self.lacks: tuple[str, ...] = ()
         """What a file of the format never has, each as a noun: `stall reasons`."""
@@ -90,7 +92,7 @@ class Making:
             degraded=tuple(self.notes),
             complete=True,
             job_rank=self.rank,
-            imported=Imported(format, files, self.lacks, dict(sorted(self.unused.items()))),
+            imported=Imported(self.format or format, files, self.lacks, dict(sorted(self.unused.items()))),
         ).write(self._folder)
 
     def _ids(self, table: str, process: pl.Series) -> pl.Series:

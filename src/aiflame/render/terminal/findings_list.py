@@ -71,8 +71,8 @@ def _heading(listing: Listing) -> Text:
         facts.append(f"{total.label} {amount(total.total, total.unit)}")
     if summary.exit_status:
         facts.append(f"ended with status {summary.exit_status}")
-    command = f": {summary.command}" if summary.command else ""
-    return Text.assemble((listing.profile, "bold"), command, (f" ({', '.join(facts)})" if facts else "", "dim"))
+    command = summary.command.removeprefix(f"{listing.profile}: ")  # an import names its file there, too
+    return Text.assemble((listing.profile, "bold"), f": {command}" if command else "", (f" ({', '.join(facts)})" if facts else "", "dim"))
 
 
 def _block(number: str, sentence: str, facts: dict[str, str]) -> Table:

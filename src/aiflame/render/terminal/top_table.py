@@ -76,8 +76,11 @@ def print_scope(
     console = console or Terminal()
     lines = [line.with_switch(), line.inference_text, line.idle_text if idle else "", *beside]
     if steps is not None:
-        lengths = f"median {amount(steps.median_ns, 'ns')}, {amount(steps.min_ns, 'ns')} to {amount(steps.max_ns, 'ns')}"
-        lines.append(f"{steps.count:,} steps by the clock: {lengths}; the slowest after warm-up is Step.{steps.slowest}")
+        if steps.count == 1:
+            lines.append(f"1 step by the clock: {amount(steps.median_ns, 'ns')}")
+        else:
+            lengths = f"median {amount(steps.median_ns, 'ns')}, {amount(steps.min_ns, 'ns')} to {amount(steps.max_ns, 'ns')}"
+            lines.append(f"{steps.count:,} steps by the clock: {lengths}; the slowest after warm-up is Step.{steps.slowest}")
     for text in filter(None, lines):
         console.print(Text(text, style="dim"))
     if empty:

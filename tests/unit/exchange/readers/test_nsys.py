@@ -172,6 +172,7 @@ def test_what_the_report_says_about_itself(report: aiflame.Profile) -> None:
     assert "nsys: events were lost" in report.meta.degraded
     assert not any("well" in note for note in report.meta.degraded)
     assert report.meta.imported is not None
+    assert report.meta.imported.format == "nsys SQLite"
     assert report.meta.imported.unused["rows of SCHED_EVENTS"] == 3
     assert report.table("threads").filter(pl.col("tid") == made.TID)["name"].to_list() == ["trainer"]
 
