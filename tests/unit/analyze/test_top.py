@@ -16,7 +16,8 @@ from aiflame.analyze.top import to_json, top
 from aiflame.attribute.groupings import LISTS
 from aiflame.attribute.tree import LAUNCHES, Frame, Kind, Tree
 from aiflame.errors import AiflameError
-from aiflame.render.terminal.top_table import bar, cut_middle, print_top, where
+from aiflame.render.terminal.columns import cut_middle
+from aiflame.render.terminal.top_table import bar, print_top, where
 
 MS = 1_000_000
 

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from aiflame.analyze.amounts import amount
 from aiflame.analyze.diff.comparison import Change, Comparison, Difference
 from aiflame.attribute.groupings import GROUPINGS
+from aiflame.render.terminal.columns import table_of
 from aiflame.render.terminal.console import Terminal
-from aiflame.render.terminal.top_table import GAP, MEDIUM
+from aiflame.render.terminal.top_table import MEDIUM
 
 SLOWER, FASTER = "red", "green"
-NAME_WIDTH = 20
-"""The least width of a name, in columns."""
 
 
 def print_comparison(comparison: Comparison, rows: int, *, everything: bool = False, console: Console | None = None) -> None:
@@ -45,25 +45,32 @@ def _print(difference: Difference, rows: int, everything: bool, console: Console
         none = "no difference beyond the noise" if hidden and difference.rows["beyond"].is_not_null().any() else "no difference"
         console.print(Text(f"{heading_of_names}: {none} ({difference.note})", "dim"))
         return
-    wide = console.width >= MEDIUM
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, GAP, 0, 0))
-    for heading in ("Before", "Now", "Difference", "") if wide else ("Difference", ""):
-        table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column(heading_of_names, no_wrap=True, overflow="ellipsis", min_width=NAME_WIDTH)
-    for row in listed.head(rows).iter_rows(named=True):
-        change = row["difference"]
-        style = "dim" if row["beyond"] is False or not change else SLOWER if change > 0 else FASTER
-        sign = "+" if change > 0 else "−" if change < 0 else ""
-        cells = [Text(sign + _amount(abs(change), difference.unit), style), Text(_kind(row), style)]
-        if wide:
-            cells = [Text(_amount(row[side], difference.unit)) for side in ("base", "new")] + cells
-        table.add_row(*cells, Text(row["name"], "dim" if row["beyond"] is False else ""))
-    console.print(table)
+    shown = listed.head(rows).rows(named=True)
+    styles = [_style(row) for row in shown]
+    numbers: dict[str, list[str | Text]] = {}
+    if console.width >= MEDIUM:
+        numbers = {
+            heading: [_amount(row[side], difference.unit) for row in shown] for heading, side in (("Before", "base"), ("Now", "new"))
+        }
+    numbers["Difference"] = [Text(_signed(row["difference"], difference.unit), style) for row, style in zip(shown, styles, strict=True)]
+    numbers[""] = [Text(_kind(row), style) for row, style in zip(shown, styles, strict=True)]
+    names = [Text(row["name"], "dim" if row["beyond"] is False else "") for row in shown]
+    # The end of a path names the layer.
+    console.print(table_of(numbers, {heading_of_names: names}, console.width, keep_ends=difference.by == "layer"))
     more = [f"{len(listed) - rows:,} more"] if len(listed) > rows else []
     noise = int((~difference.rows["beyond"]).sum()) if hidden else 0
     more += [f"{noise:,} within the noise (--all shows them)"] if noise else []
     more += [f"{hidden - noise:,} the same"] if hidden > noise else []
     console.print(Text("; ".join([f"{difference.label}, {difference.note}", *more]), "dim"))
+
+
+def _style(row: dict[str, Any]) -> str:
+    change = row["difference"]
+    return "dim" if row["beyond"] is False or not change else SLOWER if change > 0 else FASTER
+
+
+def _signed(change: float, unit: str) -> str:
+    return ("+" if change > 0 else "−" if change < 0 else "") + _amount(abs(change), unit)
 
 
 def _amount(value: float, unit: str) -> str:

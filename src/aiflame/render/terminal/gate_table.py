@@ -6,7 +6,6 @@ from collections.abc import Iterable
 
 from rich.console import Console
 from rich.padding import Padding
-from rich.table import Table
 from rich.text import Text
 
 from aiflame.analyze.amounts import amount
@@ -14,8 +13,9 @@ from aiflame.analyze.gate.comparison import Outcome
 from aiflame.analyze.gate.gate import Gate
 from aiflame.analyze.gate.sentence import Sentence, plain
 from aiflame.analyze.gate.verdict_sentence import noise, percent
+from aiflame.render.terminal.columns import table_of
 from aiflame.render.terminal.console import Terminal
-from aiflame.render.terminal.top_table import GAP, MEDIUM
+from aiflame.render.terminal.top_table import MEDIUM
 
 _STYLES = {Outcome.SLOWER: "red", Outcome.FASTER: "green", Outcome.NOISE: "", Outcome.SAME: "dim"}
 
@@ -23,18 +23,19 @@ _STYLES = {Outcome.SLOWER: "red", Outcome.FASTER: "green", Outcome.NOISE: "", Ou
 def print_gate(answer: Gate, console: Console | None = None) -> None:
     """A table of all measures, then sentences about those that changed, and the evidence."""
     console = console or Terminal()
-    wide = console.width >= MEDIUM
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, GAP, 0, 0))
-    for heading in ("Before", "Now", "Change", "Noise", "Threshold") if wide else ("Change", "Noise"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("Measure", no_wrap=True, overflow="ellipsis")
-    for one in answer.verdicts:
-        cells = [percent(one.change), noise(one)]
-        if wide:
-            cells = [amount(round(one.base), "ns"), amount(round(one.new), "ns"), *cells, f"{100 * one.threshold:g}%"]
-        label = f"{one.metric.name} {one.item}" if one.item else one.metric.label
-        table.add_row(*(Text(cell) for cell in cells), Text(label), style=_STYLES[one.outcome])
-    console.print(table)
+    columns = {
+        "Before": [amount(round(one.base), "ns") for one in answer.verdicts],
+        "Now": [amount(round(one.new), "ns") for one in answer.verdicts],
+        "Change": [percent(one.change) for one in answer.verdicts],
+        "Noise": [noise(one) for one in answer.verdicts],
+        "Threshold": [f"{100 * one.threshold:g}%" for one in answer.verdicts],
+        "Measure": [f"{one.metric.name} {one.item}" if one.item else one.metric.label for one in answer.verdicts],
+    }
+    styles = [_STYLES[one.outcome] for one in answer.verdicts]
+    styled = {heading: [Text(*cell) for cell in zip(cells, styles, strict=True)] for heading, cells in columns.items()}
+    names = {"Measure": styled.pop("Measure")}
+    numbers = styled if console.width >= MEDIUM else {heading: styled[heading] for heading in ("Change", "Noise")}
+    console.print(table_of(numbers, names, console.width))
     for outcome in (Outcome.SLOWER, Outcome.FASTER):
         chosen = [text for one, text in zip(answer.verdicts, answer.sentences, strict=True) if one.outcome is outcome]
         _print_list(console, outcome.value.capitalize(), chosen, _STYLES[outcome])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -9,12 +11,14 @@ from rich.text import Text
 from aiflame.analyze.amounts import amount
 from aiflame.analyze.intra.kernels import IntraKernel
 from aiflame.analyze.intra.scopes import ScopeTime
+from aiflame.render.terminal.columns import leave_room, table_of
 from aiflame.render.terminal.console import Terminal
-from aiflame.render.terminal.top_table import GAP, MEDIUM
+from aiflame.render.terminal.top_table import MEDIUM
 
-SHORTEST_NAME = 20
 MARK = "~ "
 """Precedes the name of work that continues while the warp does other things."""
+_NAMES = 24
+"""The least width of names and places, in columns."""
 
 
 def print_intra(kernels: list[IntraKernel], rows: int, console: Console | None = None) -> None:
@@ -35,7 +39,7 @@ def _print(kernel: IntraKernel, rows: int, console: Console) -> None:
     for finding in kernel.findings:
         console.print(Text(f"• {finding.sentence}"), soft_wrap=True)
     console.print()
-    console.print(_scopes(kernel.scopes[:rows], console.width >= MEDIUM))
+    console.print(_scopes(kernel.scopes[:rows], console.width))
     if len(kernel.scopes) > rows:
         console.print(Text(f"{len(kernel.scopes) - rows:,} more (-n shows them)", "dim"))
     if kernel.scopes:
@@ -43,14 +47,14 @@ def _print(kernel: IntraKernel, rows: int, console: Console) -> None:
         console.print(Text(f"{outside:.1%} of the time of warps lies in no scope", "dim"))
 
 
-def _scopes(scopes: list[ScopeTime], wide: bool) -> Table:
-    numbers = {
+def _scopes(scopes: list[ScopeTime], width: int) -> Table:
+    numbers: dict[str, Sequence[str | Text]] = {
         "%": [f"{100 * one.share:.1f}%" for one in scopes],
         "Own %": [f"{100 * one.own_share:.1f}%" for one in scopes],
         "Times": [f"{one.count:,}" for one in scopes],
         "Median": [_ns(one.median_ns) for one in scopes],
     }
-    if wide:
+    if width >= MEDIUM:
         numbers |= {
             "p95": [_ns(one.p95_ns) for one in scopes],
             "Longest": [_ns(one.most_ns) for one in scopes],
@@ -58,16 +62,10 @@ def _scopes(scopes: list[ScopeTime], wide: bool) -> Table:
             "CTAs": [f"×{one.by_cta.ratio:.2f}" if one.by_cta else "" for one in scopes],
             "SMs": [f"×{one.by_sm.ratio:.2f}" if one.by_sm else "" for one in scopes],
         }
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, GAP, 0, 0))
-    for heading, cells in numbers.items():
-        table.add_column(heading, justify="right", no_wrap=True, min_width=max(map(len, (heading, *cells))))
-    table.add_column("Scope", no_wrap=True, overflow="ellipsis", min_width=SHORTEST_NAME)
-    table.add_column("Where", no_wrap=True, overflow="ellipsis", style="dim")
+    leave_room(numbers, ("p95", "SMs", "CTAs", "Own %"), width, _NAMES)
     names = [Text("  " * one.depth + (MARK if one.beside else "") + one.name) for one in scopes]
-    places = [Text(one.place.rpartition("/")[2]) for one in scopes]
-    for row in zip(*numbers.values(), names, places, strict=True):
-        table.add_row(*row)
-    return table
+    places = [Text(one.place.rpartition("/")[2], "dim") for one in scopes]
+    return table_of(numbers, {"Scope": names, "Where": places}, width)
 
 
 def _ns(value: float) -> str:

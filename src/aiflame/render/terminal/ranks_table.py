@@ -12,8 +12,9 @@ from aiflame.analyze.ranks.comparison import Ranks, median_and_longest
 from aiflame.analyze.ranks.critical_path import Path
 from aiflame.analyze.ranks.row import Row
 from aiflame.analyze.ranks.stragglers import Late, where
+from aiflame.render.terminal.columns import GAP, shared_widths
 from aiflame.render.terminal.console import Terminal
-from aiflame.render.terminal.top_table import GAP, MEDIUM, WIDE, shared_widths
+from aiflame.render.terminal.top_table import MEDIUM, WIDE
 
 PARTS = 12
 """The number of stretches of a critical path that are shown, the longest ones."""

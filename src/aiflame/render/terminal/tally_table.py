@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from aiflame.analyze.amounts import amount, share
 from aiflame.analyze.tally import DEVICE, HOST, TRAFFIC, Section
+from aiflame.render.terminal.columns import table_of
 from aiflame.render.terminal.console import Terminal
-from aiflame.render.terminal.top_table import GAP, MEDIUM
+from aiflame.render.terminal.top_table import MEDIUM
 
 TITLES = {HOST: "calls", DEVICE: "on devices", TRAFFIC: "moved"}
 NONE = "Nothing to add up: no call was traced and nothing ran on a device. Ask for calls with `aiflame record --trace all`."
-SHORTEST_NAME = 16
 
 
 def print_tally(sections: list[Section], rows: int, console: Console | None = None) -> None:
@@ -46,16 +45,8 @@ def _print(section: Section, rows: int, console: Console) -> None:
         numbers["Failed"] = [f"{count:,}" if count else "" for count in rows_shown["failed"]]
     texts = {"Name": rows_shown["name"].to_list()}
     if "owner" in rows_shown.columns:
-        texts["Thread" if section.kind == HOST else "Device"] = rows_shown["owner"].to_list()
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, GAP, 0, 0))
-    for heading, cells in numbers.items():
-        # rich would narrow all columns alike; numbers must stay whole.
-        table.add_column(heading, justify="right", no_wrap=True, min_width=max(map(len, (heading, *cells))))
-    for heading in texts:
-        table.add_column(heading, no_wrap=True, overflow="ellipsis", min_width=SHORTEST_NAME, style="" if heading == "Name" else "dim")
-    for row in zip(*numbers.values(), *(map(Text, cells) for cells in texts.values()), strict=True):
-        table.add_row(*row)
-    console.print(table)
+        texts["Thread" if section.kind == HOST else "Device"] = [Text(owner, "dim") for owner in rows_shown["owner"]]
+    console.print(table_of(numbers, texts, console.width))
     if len(section.rows) > rows:
         console.print(Text(f"{len(section.rows) - rows:,} more (-n shows them)", "dim"))
 

@@ -17,14 +17,17 @@ from aiflame.analyze.step_times import Steps
 from aiflame.attribute.groupings import GROUPINGS
 from aiflame.attribute.tree import Metric, Tree
 from aiflame.profile.schema.kinds import Kind
+from aiflame.render.terminal.columns import leave_room, table_of
 from aiflame.render.terminal.console import Terminal
 from aiflame.resolve.device.stall_reasons import meaning
 
-BAR, GAP = 16, 2
+BAR = 16
 LIMIT = "limit_percent"
 """A column that lists have if hardware counters were recorded."""
 NAMES = 28
 """The least width of names, in columns, if limits are shown."""
+LEAST_USEFUL = ("", "Total", "Mean", "SMs", "Launches", "Bound by", "Tensor", "Memory", "% total", "Could win")
+"""Columns that are removed first beside limits, where names need their room."""
 SMALL_ERROR = 1.0
 """In percentage points: smaller errors are not shown."""
 NARROW, MEDIUM, WIDE = 40, 72, 100
@@ -90,18 +93,16 @@ def print_scope(
 def print_steps(steps: pl.DataFrame, metric: Metric, console: Console | None = None, *, sampled: bool = False) -> None:
     """Prints the times of steps, and of each of their phases (`analyze.phases.over_steps`). `sampled`: a step may have no sample."""
     console = console or Terminal()
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, GAP, 0, 0))
-    for heading in ("Total", "Shortest", "Median", "Longest"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("In a step", no_wrap=True, overflow="ellipsis")
-    for phase, count, *values in steps.select("phase", "steps", "total", "min", "median", "max").rows():
-        name = (
-            Text(f"Step ({count:,} steps{' with samples' if sampled else ''})", "bold")
-            if phase == WHOLE
-            else Text(phase, STYLES[Kind.PHASE])
-        )
-        table.add_row(*(amount(value, metric.unit) for value in values), name)
-    console.print(table)
+    rows = steps.select("phase", "steps", "total", "min", "median", "max")
+    columns = {"Total": "total", "Shortest": "min", "Median": "median", "Longest": "max"}
+    numbers = {heading: [amount(value, metric.unit) for value in rows[column]] for heading, column in columns.items()}
+    names = [
+        Text(f"Step ({count:,} step{'s' * (count != 1)}{' with samples' if sampled else ''})", "bold")
+        if phase == WHOLE
+        else Text(phase, STYLES[Kind.PHASE])
+        for phase, count in rows.select("phase", "steps").rows()
+    ]
+    console.print(table_of(numbers, {"In a step": names}, console.width))
     console.print()
 
 
@@ -115,11 +116,11 @@ def top_table(answer: pl.DataFrame, tree: Tree, metric: str, by: str, width: int
     """The table, for a terminal of this width."""
     unit, whole = tree.metric(metric).unit, tree.total(metric)
     own, total = answer["self"].to_list(), answer["total"].to_list()
-    numbers = {"Self": [amount(value, unit) for value in own], "%": [share(value, whole) for value in own]}
+    numbers: dict[str, Sequence[str | Text]] = {"Self": [amount(value, unit) for value in own], "%": [share(value, whole) for value in own]}
     of_counters = _of_counters(answer) if width >= WIDE else {}
     if width >= WIDE and not of_counters:
         longest = max([*own, 1])
-        numbers[""] = [bar(value / longest, BAR) for value in own]
+        numbers[""] = [Text(bar(value / longest, BAR), "green") for value in own]
     # Kernels and stalls have no callees: their totals are their own values.
     if width >= MEDIUM and own != total:
         numbers["Total"] = [amount(value, unit) for value in total]
@@ -144,22 +145,9 @@ def top_table(answer: pl.DataFrame, tree: Tree, metric: str, by: str, width: int
         texts["Meaning"] = [Text(meaning(name), "dim") for name in answer["name"]]
 
     if LIMIT in answer.columns or of_counters:
-        _leave_room(numbers, width, min(NAMES, max([text.cell_len for text in texts[GROUPINGS[by].heading]], default=0)))
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, GAP, 0, 0))
-    left = width
-    for heading, cells in numbers.items():
-        needed = _needed(heading, cells)
-        table.add_column(heading, justify="right" if heading else "left", style="" if heading else "green", width=needed, no_wrap=True)
-        left -= needed + GAP
-    # rich would narrow all columns alike; numbers must stay whole, so the texts share the remaining width.
-    wanted = [max([len(heading), *(text.cell_len for text in cells)]) for heading, cells in texts.items()]
-    for heading, needed in zip(texts, shared_widths(wanted, left - GAP * len(texts)), strict=True):
-        if by == "layer":  # the end of a path names the layer
-            texts[heading] = [Text(cut_middle(text.plain, needed), text.style) for text in texts[heading]]
-        table.add_column(heading, no_wrap=True, overflow="ellipsis", width=needed)
-    for row in zip(*numbers.values(), *texts.values(), strict=True):
-        table.add_row(*row)
-    return table
+        leave_room(numbers, LEAST_USEFUL, width, min(NAMES, max([text.cell_len for text in texts[GROUPINGS[by].heading]], default=0)))
+    # The end of a path names the layer.
+    return table_of(numbers, texts, width, left=("",), keep_ends=by == "layer")
 
 
 def _of_counters(answer: pl.DataFrame) -> dict[str, list[str]]:
@@ -173,37 +161,11 @@ def _of_counters(answer: pl.DataFrame) -> dict[str, list[str]]:
     return columns
 
 
-def _needed(heading: str, cells: Sequence[str]) -> int:
-    return BAR if not heading else max([len(heading), *map(len, cells)])
-
-
-def _leave_room(numbers: dict[str, list[str]], width: int, names: int) -> None:
-    """Removes columns of numbers until names have this much room, beginning with the least useful beside a limit."""
-    for heading in ("", "Total", "Mean", "SMs", "Launches", "Bound by", "Tensor", "Memory", "% total", "Could win"):
-        if sum(_needed(*column) + GAP for column in numbers.items()) + names + GAP <= width:
-            return
-        numbers.pop(heading, None)
-
-
 def _percent(part: float | None, error: float | None) -> str:
     """`71%`, or for an estimate with its error: `71±4%`."""
     if part is None:
         return ""
     return f"{part:.0f}±{error:.0f}%" if error and error >= SMALL_ERROR else f"{part:.0f}%"
-
-
-def shared_widths(wanted: Sequence[int], width: int) -> list[int]:
-    """Widths within `width`: the first text may take three fifths, and more if the second needs less."""
-    first = max(1, min(wanted[0], width - sum(min(other, width * 2 // 5) for other in wanted[1:])))
-    return [first, *(max(1, min(other, width - first)) for other in wanted[1:])]
-
-
-def cut_middle(text: str, width: int) -> str:
-    """The text with an ellipsis instead of its middle, if it is too long; more of the end is kept."""
-    if len(text) <= width:
-        return text
-    last = width // 2
-    return text[: max(0, width - 1 - last)] + "…" + (text[-last:] if last else "")
 
 
 def bar(part: float, width: int) -> str:

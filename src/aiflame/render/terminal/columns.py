@@ -1,0 +1,74 @@
+"""Tables for the terminal: numbers stay whole, and names share the width that is left. rich alone would narrow all columns alike."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+from rich.table import Table
+from rich.text import Text
+
+GAP = 2
+"""Between two columns."""
+
+
+def table_of(
+    numbers: Mapping[str, Sequence[str | Text]],
+    texts: Mapping[str, Sequence[str | Text]],
+    width: int,
+    *,
+    left: Collection[str] = (),
+    keep_ends: bool = False,
+) -> Table:
+    """A table with these columns for a terminal of this width. `left`: columns of numbers that begin at the left. `keep_ends`: long texts
+    lose their middle, as the end of a layer's path names the layer."""
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, GAP, 0, 0))
+    room = width - GAP * len(texts)
+    for heading, cells in numbers.items():
+        needed = needed_width(heading, cells)
+        table.add_column(heading, justify="left" if heading in left else "right", width=needed, no_wrap=True)
+        room -= needed + GAP
+    shown: list[Sequence[str | Text]] = []
+    for (heading, cells), needed in zip(
+        texts.items(), shared_widths([needed_width(*column) for column in texts.items()], room), strict=True
+    ):
+        table.add_column(heading, no_wrap=True, overflow="ellipsis", width=needed)
+        shown.append([_without_middle(_text(cell), needed) for cell in cells] if keep_ends else cells)
+    for row in zip(*numbers.values(), *shown, strict=True):
+        table.add_row(*map(_text, row))
+    return table
+
+
+def leave_room(numbers: dict[str, Sequence[str | Text]], least_useful: Sequence[str], width: int, names: int) -> None:
+    """Removes columns of numbers, in this order, until names have this much room."""
+    for heading in least_useful:
+        if sum(needed_width(*column) + GAP for column in numbers.items()) + names + GAP <= width:
+            return
+        numbers.pop(heading, None)
+
+
+def needed_width(heading: str, cells: Sequence[str | Text]) -> int:
+    return max([len(heading), *(_text(cell).cell_len for cell in cells)])
+
+
+def shared_widths(wanted: Sequence[int], width: int) -> list[int]:
+    """Widths within `width`: the first text may take three fifths, and more if the second needs less."""
+    if not wanted:
+        return []
+    first = max(1, min(wanted[0], width - sum(min(other, width * 2 // 5) for other in wanted[1:])))
+    return [first, *(max(1, min(other, width - first)) for other in wanted[1:])]
+
+
+def cut_middle(text: str, width: int) -> str:
+    """The text with an ellipsis instead of its middle, if it is too long; more of the end is kept."""
+    if len(text) <= width:
+        return text
+    last = width // 2
+    return text[: max(0, width - 1 - last)] + "…" + (text[-last:] if last else "")
+
+
+def _without_middle(text: Text, width: int) -> Text:
+    return Text(cut_middle(text.plain, width), text.style)
+
+
+def _text(cell: str | Text) -> Text:
+    return cell if isinstance(cell, Text) else Text(cell)
