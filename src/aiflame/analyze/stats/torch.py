@@ -22,6 +22,8 @@ from aiflame.profile.schema.kinds import Kind
 
 GPU_TIME = "gpu-time"
 _STEP = re.compile(r"^ProfilerStep#\d+$")
+_OF_DEVICES = ("self_device_ns", "device_ns", "launches")
+"""Columns that are null where no device was used."""
 _COLUMNS = {
     "name": pl.String,
     "self_cpu_ns": pl.Int64,
@@ -36,9 +38,11 @@ _COLUMNS = {
 def key_averages(profile: Analysis) -> pl.DataFrame:
     """Each op, call of a runtime and `record_function`: its own time and that with all it called, on CPUs and on devices."""
     rows = _traced(profile) if len(op_frames(profile)) else _recorded(profile)
+    if device_work(profile).is_empty():
+        rows = rows.with_columns(pl.lit(None, pl.Int64).alias(name) for name in _OF_DEVICES)
     shown = rows.with_columns(
         percent("self_cpu_ns", name="self_cpu_percent"),
-        percent("self_device_ns", name="self_device_percent"),
+        pl.when(pl.col("self_device_ns").is_not_null()).then(percent("self_device_ns", name="self_device_percent")),
         avg_cpu_ns=pl.col("cpu_ns") / pl.col("calls"),
         avg_device_ns=pl.col("device_ns") / pl.col("calls"),
     )
