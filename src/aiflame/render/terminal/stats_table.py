@@ -15,8 +15,10 @@ from aiflame.render.terminal.console import Terminal
 from aiflame.render.terminal.top_table import GAP, shared_widths
 
 _OWNERS = ("rank", "process", "device")
-_LEAST = ("stddev", "p25", "p75", "correlation", "shared", "registers", "med", "min", "cumulative", "max", "avg", "longest")
+_LEAST = ("stddev", "p25", "p75", "correlation", "shared", "registers", "med", "min", "cumulative", "max", "avg", "longest", "launches", "device")
 """Beginnings and parts of names of columns, from those that a narrow terminal can best do without."""
+_NUMBERED = ("rank", "tid", "stream", "correlation")
+"""Numbers that are names."""
 _FEWEST = 2
 """Columns of numbers that stay on any terminal."""
 _NAMES = 32
@@ -136,7 +138,9 @@ def _cell(name: str, value: object) -> str:
     assert isinstance(value, int | float)
     if name.endswith("_ns"):
         return amount(round(value), "ns")
-    if name.endswith("_bytes"):
+    if name in _NUMBERED:
+        return str(value)
+    if name == "bytes" or name.endswith("_bytes"):
         return amount(round(value), "bytes")
     if name.endswith("percent"):
         return f"{value:.1f}"
