@@ -33,6 +33,7 @@ CALLS = {
     "self_ns": pl.Int64,  # outside of the marked calls that it made
     "name": pl.String,
     "took_ns": pl.Int64,
+    "depth": pl.Int64,  # the number of marked calls at and around it
 }
 _WALL = 1
 
@@ -132,8 +133,20 @@ def _at_depth(stacks: MarkedStacks, pieces: pl.DataFrame, depth: int) -> pl.Data
         "self_ns": own,
         "name": names[at].tolist(),
         "took_ns": end[last] - begin[first],
+        "depth": np.full(len(first), depth),
     }
     return pl.DataFrame(rows, schema=CALLS)
+
+
+def within_its_like(calls: pl.DataFrame) -> pl.DataFrame:
+    """Those of CALLS that a call of the same name made, and no other: torch takes the two for one."""
+    key = ["row", "thread", "depth"]
+    every = calls.with_row_index("call").sort("begin_ns", maintain_order=True)
+    outer = every.select(*key, "begin_ns", around="call", around_name="name")
+    inner = every.filter(pl.col("depth") > 1).with_columns(pl.col("depth") - 1)
+    placed = inner.join_asof(outer, on="begin_ns", by=key, strategy="backward", check_sortedness=False)
+    alone = pl.len().over("around") == 1
+    return placed.filter(alone & (pl.col("name") == pl.col("around_name"))).select(list(CALLS))
 
 
 def call_counts(profile: Analysis, frames: pl.DataFrame) -> pl.DataFrame:

@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 
 from aiflame.analyze.spans import Spans, union
-from aiflame.analyze.stats.calls import call_counts, calls_of, marked_stacks, op_and_runtime_frames, op_frames
+from aiflame.analyze.stats.calls import call_counts, calls_of, marked_stacks, op_and_runtime_frames, op_frames, within_its_like
 from aiflame.analyze.stats.sums import percent
 from aiflame.analyze.stats.work import device_work
 from aiflame.analyze.top import top
@@ -60,11 +60,18 @@ def op_calls(profile: Analysis) -> pl.DataFrame:
 
 
 def _traced(profile: Analysis) -> pl.DataFrame:
-    """From the calls of an imported trace. As torch does, the time of a call inside one of the same name counts for both."""
+    """From the calls of an imported trace. As torch does, the time of a call inside one of the same name counts for both, unless the one
+    does nothing but call the other: then they are one call."""
     calls = pl.concat([op_calls(profile), _annotations(profile)])
     cpu = calls.group_by("name").agg(self_cpu_ns=pl.col("self_ns").sum(), cpu_ns=pl.col("took_ns").sum(), seen=pl.len().cast(pl.Int64))
     counts = call_counts(profile, op_and_runtime_frames(profile))
-    cpu = cpu.join(counts, on="name", how="full", coalesce=True).with_columns(calls=pl.coalesce("calls", "seen"))
+    twice = within_its_like(op_calls(profile)).group_by("name").agg(twice_ns=pl.col("took_ns").sum(), twice=pl.len().cast(pl.Int64))
+    cpu = (
+        cpu.join(counts, on="name", how="full", coalesce=True)
+        .join(twice, on="name", how="left")
+        .with_columns(pl.col("twice", "twice_ns").fill_null(0))
+        .with_columns(calls=pl.coalesce("calls", "seen") - pl.col("twice"), cpu_ns=pl.col("cpu_ns") - pl.col("twice_ns"))
+    )
     rows = cpu.join(_on_devices(profile), on="name", how="full", coalesce=True).with_columns(pl.exclude("name").fill_null(0))
     return rows.select(pl.col(name).cast(kind) for name, kind in _COLUMNS.items())
 
@@ -84,7 +91,12 @@ def _on_devices(profile: Analysis) -> pl.DataFrame:
             "device_ns": nodes.sum_up(stacks.parent, nodes.gather(place, took, size)),
             "launches": nodes.gather(near[known], np.ones(int(known.sum()), dtype=np.int64), size),
         }
-        at = np.flatnonzero(stacks.mark)
+        above, mark = stacks.above(), stacks.mark
+        calls_one = np.bincount(above[mark & (above >= 0)], minlength=size) == 1
+        names = np.array(stacks.name, dtype=object)
+        like = mark & (above >= 0) & calls_one[np.maximum(above, 0)] & (names == names[np.maximum(above, 0)])
+        sums["device_ns"] = np.where(like, 0, sums["device_ns"])
+        at = np.flatnonzero(mark)
         parts.append(pl.DataFrame({"name": [stacks.name[node] for node in at.tolist()], **{key: of[at] for key, of in sums.items()}}))
     return pl.concat(parts).group_by("name").agg(pl.all().sum())
 
@@ -112,7 +124,16 @@ def _annotations(profile: Analysis) -> pl.DataFrame:
         took = end - begin
         self_ns = [_outside(called, begin, end, row) for row in range(len(rows))]
         names = ["ProfilerStep*" if _STEP.match(name) else name for name in rows["name"].to_list()]
-        columns = {"row": process, "thread": thread, "node": 0, "begin_ns": begin, "end_ns": end, "self_ns": self_ns, "name": names}
+        columns = {
+            "row": process,
+            "thread": thread,
+            "node": 0,
+            "begin_ns": begin,
+            "end_ns": end,
+            "self_ns": self_ns,
+            "name": names,
+            "depth": 0,
+        }
         parts.append(pl.DataFrame({**columns, "took_ns": took}, schema=calls.schema))
     return pl.concat(parts)
 

@@ -98,9 +98,9 @@ def test_the_same_times(file: Path) -> None:
     found = {row["kind"]: row["total_ns"] / 1000 for row in profile.stats("hta.kernel-types").to_dicts()}
     assert found == {row["kernel_type"].replace("OVERLAPPING", "overlapping").lower(): row["sum"] for row in types.to_dict("records")}
     rows = profile.stats("hta.kernel-breakdown").to_dicts()
-    assert sorted((row["total_ns"] / 1000, row["max_ns"] / 1000, row["min_ns"] / 1000) for row in rows if row["kind"] != "memory") == sorted(
-        (row["sum (us)"], row["max (us)"], row["min (us)"]) for row in kernels.to_dict("records") if row["kernel_type"] != "MEMORY"
-    )
+    assert sorted(
+        (row["total_ns"] / 1000, row["max_ns"] / 1000, row["min_ns"] / 1000) for row in rows if row["kind"] != "memory"
+    ) == sorted((row["sum (us)"], row["max (us)"], row["min (us)"]) for row in kernels.to_dict("records") if row["kernel_type"] != "MEMORY")
 
 
 @pytest.mark.parametrize("file", WHOLE_US, ids=lambda file: file.name)
@@ -116,7 +116,9 @@ def test_the_same_idle_time(file: Path) -> None:
 def test_the_same_overlap_and_launches(file: Path) -> None:
     trace, profile = analysed(file), aiflame.open(file)
     (theirs,) = trace.get_comm_comp_overlap(visualize=False)["comp_comm_overlap_pctg"]
-    assert [round(value, 2) for value in profile.stats("hta.comm-comp-overlap")["overlap_percent"]] == ([] if math.isnan(theirs) else [theirs])
+    assert [round(value, 2) for value in profile.stats("hta.comm-comp-overlap")["overlap_percent"]] == (
+        [] if math.isnan(theirs) else [theirs]
+    )
     launches = trace.get_cuda_kernel_launch_stats(visualize=False)[0]
     ours = profile.stats("hta.launches")
     columns = {"cpu_duration": "call_ns", "gpu_duration": "device_ns", "launch_delay": "delay_ns"}
