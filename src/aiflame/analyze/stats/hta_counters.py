@@ -73,7 +73,7 @@ def memory_bandwidth(profile: Analysis) -> pl.DataFrame:
         device_work(profile)
         .filter(pl.col("copy").is_not_null())
         .group_by(key)
-        .agg(pl.len().cast(pl.Int64).alias("copies"), pl.col("bytes").sum().alias("total_bytes"), pl.col("took_ns").sum().alias("total_ns"))
+        .agg(pl.len().cast(pl.Int64).alias("copies"), pl.col("bytes").sum().alias("moved_bytes"), pl.col("took_ns").sum().alias("total_ns"))
     )
     return moved.join(figures, on=key, how="left", nulls_equal=True).sort(key).select(*PLACE, "name", pl.exclude(key))
 

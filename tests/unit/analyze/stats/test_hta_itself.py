@@ -7,8 +7,6 @@ To run these tests install it into an environment of its own, and name its folde
 
 from __future__ import annotations
 
-import gzip
-import json
 import math
 import os
 import sys
@@ -17,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kineto_events import event, launched, work, written
 
 import aiflame
 
@@ -29,7 +28,6 @@ TRACES = (
 )
 """With times in whole microseconds."""
 WHOLE_US = [REAL / name for name in TRACES if (REAL / name).exists()]
-PID, GPU = 4711, 0
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -52,32 +50,6 @@ def analysed(file: Path, *, whole: bool = True) -> Any:
     from hta.trace_analysis import TraceAnalysis
 
     return TraceAnalysis(trace_files={0: str(file)}, trace_dir="/", include_last_profiler_step=whole)
-
-
-def event(category: str, name: str, ts: float, dur: float, tid: int = 1, **args: Any) -> dict[str, Any]:
-    return {"ph": "X", "cat": category, "name": name, "pid": PID, "tid": tid, "ts": ts, "dur": dur, "args": args}
-
-
-def work(category: str, name: str, ts: float, dur: float, correlation: int, stream: int = 7, **args: Any) -> dict[str, Any]:
-    more = {"stream": stream, "device": GPU, "correlation": correlation, **args}
-    return {"ph": "X", "cat": category, "name": name, "pid": GPU, "tid": stream, "ts": ts, "dur": dur, "args": more}
-
-
-def launched(name: str, call: float, begin: float, dur: float, correlation: int, stream: int = 7) -> list[dict[str, Any]]:
-    return [
-        event("cpu_op", f"aten::{name}", call - 1, 8),
-        event("cuda_runtime", "cudaLaunchKernel", call, 5, correlation=correlation),
-        work("kernel", name, begin, dur, correlation, stream),
-    ]
-
-
-def written(folder: Path, *events: list[dict[str, Any]]) -> Path:
-    """A trace; HTA needs a first event that launches nothing."""
-    every = [event("cpu_op", "aten::empty", 0, 1), *(one for of in events for one in of)]
-    file = folder / "trace.json.gz"
-    with gzip.open(file, "wt") as text:
-        json.dump({"schemaVersion": 1, "deviceProperties": [{"id": GPU, "name": "H100"}], "traceEvents": every}, text)
-    return file
 
 
 def breakdown(trace: Any) -> tuple[float, ...]:
