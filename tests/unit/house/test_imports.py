@@ -35,7 +35,8 @@ ATTRIBUTE = TREES | {"attribute.merging", "attribute.sites", "attribute.timeline
 ASKED = ATTRIBUTE | {"analyze"}
 ON_DEVICES = ASKED | {"analyze.device"}
 ANALYZE = ON_DEVICES | {
-    f"analyze.{part}" for part in ("diff", "findings", "gate", "intra", "kernel", "limits", "overview", "ranks", "source", "stats", "tables")
+    f"analyze.{part}"
+    for part in ("diff", "findings", "gate", "intra", "kernel", "limits", "overview", "ranks", "source", "stats", "tables")
 }
 RENDER = ANALYZE | {"render", "render.gate", "render.terminal", "render.report", "render.flame_svg", "render.perfetto"}
 RECORDER = PROFILE | {"recorder"}

@@ -46,16 +46,17 @@ class MarkedStacks:
     """The process."""
     id: Ints
     """Of each node, its row of `stacks`."""
-    parent: Ints
+    parent: nodes.Parents
     """The place of each node's caller; -1 for the root."""
     name: list[str]
     """The name of each node's frame where it is marked; else ""."""
-    nearest: Ints
+    nearest: nodes.Parents
     """The place of the marked node at or above each; -1: none."""
 
     @property
     def mark(self) -> Mask:
-        return self.nearest == np.arange(len(self.nearest))
+        mark: Mask = self.nearest == np.arange(len(self.nearest))
+        return mark
 
     def place(self, stack: Ints) -> Ints:
         """The places of rows of `stacks`; the root for those that are missing."""
@@ -64,7 +65,7 @@ class MarkedStacks:
 
     def above(self) -> Ints:
         """The place of the marked node above each; -1: none."""
-        return np.where(self.parent >= 0, self.nearest[np.maximum(self.parent, 0)], -1)
+        return np.where(self.parent >= 0, self.nearest[np.maximum(self.parent, 0)], -1).astype(np.int64)
 
     def depth(self) -> Ints:
         """The number of marked nodes at and above each."""
@@ -93,7 +94,8 @@ def calls_of(profile: Analysis, frames: pl.DataFrame) -> pl.DataFrame:
     parts = [pl.DataFrame(schema=CALLS)]
     for stacks in marked_stacks(profile, frames):
         pieces = _pieces(profile, stacks)
-        parts += [_at_depth(stacks, pieces, depth) for depth in range(int(pieces["depth"].max() or 0), 0, -1)]  # type: ignore[call-overload]
+        deepest = int(pieces["depth"].to_numpy().max(initial=0))
+        parts += [_at_depth(stacks, pieces, depth) for depth in range(deepest, 0, -1)]
     return pl.concat(parts).sort("begin_ns", "end_ns", descending=[False, True], maintain_order=True)
 
 
@@ -111,7 +113,7 @@ def _pieces(profile: Analysis, stacks: MarkedStacks) -> pl.DataFrame:
 def _at_depth(stacks: MarkedStacks, pieces: pl.DataFrame, depth: int) -> pl.DataFrame:
     """The calls that have this many marked calls at and around them."""
     thread, begin, end, near, own_depth = (pieces[name].to_numpy() for name in ("thread", "begin", "end", "near", "depth"))
-    above, depths = stacks.above().astype(np.int64), stacks.depth()
+    above, depths = stacks.above(), stacks.depth()
     node = near.copy()
     while (deeper := (node >= 0) & (depths[np.maximum(node, 0)] > depth)).any():
         node = np.where(deeper, above[np.maximum(node, 0)], node)

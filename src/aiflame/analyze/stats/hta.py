@@ -37,8 +37,7 @@ def temporal_breakdown(profile: Analysis) -> pl.DataFrame:
         found.append((*place, whole, whole - busy.total(), computing.total(), busy.total() - computing.total()))
     times = ("kernel_time_ns", "idle_ns", "compute_ns", "non_compute_ns")
     answer = _frame(found, dict.fromkeys(times, pl.Int64))
-    whole = pl.col("kernel_time_ns")
-    return answer.with_columns(percent(name, whole, name.replace("_ns", "_percent")) for name in times[1:])
+    return answer.with_columns(percent(name, pl.col("kernel_time_ns"), name.replace("_ns", "_percent")) for name in times[1:])
 
 
 def idle_time_breakdown(profile: Analysis) -> pl.DataFrame:
@@ -113,5 +112,5 @@ def overlap(profile: Analysis) -> pl.DataFrame:
 
 
 def _frame(rows: list[tuple[object, ...]], columns: Mapping[str, type[pl.DataType]]) -> pl.DataFrame:
-    schema = {"rank": pl.Int64, "process": pl.String, "device": pl.String, **columns}
+    schema: dict[str, type[pl.DataType]] = {"rank": pl.Int64, "process": pl.String, "device": pl.String, **columns}
     return pl.DataFrame(rows, schema=schema, orient="row")

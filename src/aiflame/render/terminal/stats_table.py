@@ -15,7 +15,22 @@ from aiflame.render.terminal.console import Terminal
 from aiflame.render.terminal.top_table import GAP, shared_widths
 
 _OWNERS = ("rank", "process", "device")
-_LEAST = ("stddev", "p25", "p75", "correlation", "shared", "registers", "med", "min", "cumulative", "max", "avg", "longest", "launches", "device")
+_LEAST = (
+    "stddev",
+    "p25",
+    "p75",
+    "correlation",
+    "shared",
+    "registers",
+    "med",
+    "min",
+    "cumulative",
+    "max",
+    "avg",
+    "longest",
+    "launches",
+    "device",
+)
 """Beginnings and parts of names of columns, from those that a narrow terminal can best do without."""
 _NUMBERED = ("rank", "tid", "stream", "correlation")
 """Numbers that are names."""

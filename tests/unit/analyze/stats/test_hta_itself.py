@@ -140,7 +140,8 @@ def test_it_cuts_times_to_microseconds(tmp_path: Path) -> None:
 
 
 def test_it_takes_the_bandwidth_that_the_file_names(tmp_path: Path) -> None:
-    copy = work("gpu_memcpy", "Memcpy HtoD (Pinned -> Device)", 100, 10, 1, bytes=100_000, **{"memory bandwidth (GB/s)": 9.5})
+    copy = work("gpu_memcpy", "Memcpy HtoD (Pinned -> Device)", 100, 10, 1, bytes=100_000)
+    copy["args"]["memory bandwidth (GB/s)"] = 9.5
     file = written(tmp_path, [event("cuda_runtime", "cudaMemcpyAsync", 10, 5, correlation=1), copy], launched("a", 20, 120, 5, 2))
     theirs = analysed(file).get_memory_bw_summary()["memory_bw_gbps"]
     assert theirs["mean"].to_list() == [9.5]
@@ -152,3 +153,27 @@ def test_it_knows_the_launches_of_five_functions(tmp_path: Path) -> None:
     file = written(tmp_path, launched("a", 10, 100, 10, 1), lost)
     assert len(analysed(file).get_cuda_kernel_launch_stats(visualize=False)[0]) == 1
     assert len(aiflame.open(file).stats("hta.launches")) == 2
+
+
+def test_its_threshold_of_kernel_waits_is_in_microseconds(tmp_path: Path) -> None:
+    """Its documentation says 30 nanoseconds."""
+    file = written(tmp_path, launched("first", 10, 100, 10, 1), launched("second", 20, 139, 10, 2), launched("third", 30, 179, 10, 3))
+    theirs = analysed(file).get_idle_time_breakdown(visualize=False)[0].to_dict("records")
+    ours = aiflame.open(file).stats("hta.idle-time-breakdown").to_dicts()
+    assert {row["idle_category"]: row["idle_time"] for row in theirs} == {"kernel_wait": 29, "other": 30}
+    assert {row["cause"]: row["idle_ns"] / 1000 for row in ours} == {"kernel_wait": 29, "other": 30}
+
+
+def test_it_knows_communication_by_the_begin_of_its_name(tmp_path: Path) -> None:
+    file = written(tmp_path, launched("one_shot_all_reduce_kernel", 10, 100, 50, 1), launched("gemm", 20, 200, 50, 2))
+    assert breakdown(analysed(file))[2] == 100
+    assert our_breakdown(aiflame.open(file))[2] == 50
+
+
+def test_it_has_one_row_for_several_devices(tmp_path: Path) -> None:
+    other = launched("gemm", 1020, 1120, 50, 2)  # sums of smaller times overflow in HTA
+    other[-1]["pid"] = other[-1]["args"]["device"] = 1
+    file = written(tmp_path, launched("gemm", 1010, 1100, 50, 1), other)
+    assert breakdown(analysed(file)) == (70, 0, 70, 0)
+    rows = aiflame.open(file).stats("hta.temporal-breakdown")
+    assert [(row["device"][-3:], row["kernel_time_ns"]) for row in rows.to_dicts()] == [("[0]", 50_000), ("[1]", 50_000)]

@@ -54,7 +54,8 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def report(tmp_path: Path) -> Path:
-    return made.write(tmp_path / "report.sqlite")
+    file: Path = made.write(tmp_path / "report.sqlite")
+    return file
 
 
 def asked(file: Path, query: str) -> list[tuple[object, ...]]:
@@ -152,10 +153,10 @@ def test_executions_of_kernels(file: Path) -> None:
     rows = aiflame.open(file).stats("nsys.cuda-kern-exec-sum")
     merged: dict[str, tuple[float, ...]] = {}
     for name, of in rows.partition_by("name", as_dict=True).items():
-        count, queued = of["count"].sum(), of["queued"].sum()
+        count, queued, whole = (int(of[column].sum()) for column in ("count", "queued", "total_ns"))
         mean = {part: float((of[f"{part}_avg_ns"].fill_null(0) * of[many]).sum()) for part, many in PARTS}
         merged[str(name[0])] = (
-            *(count, queued, of["total_ns"].sum(), mean["api"] / count),
+            *(count, queued, whole, mean["api"] / count),
             *(mean["queue"] / queued if queued else 0.0, mean["kernel"] / count),
         )
     assert not differing(unnamed(merged), unnamed(dict(executions(file))))
