@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from argparse import Namespace
-from pathlib import Path
+from pathlib import Path, PurePath
 
 import polars as pl
 
@@ -78,12 +78,12 @@ def _named(name: str) -> Report:
         return named(name)
     except UnknownReport:
         pass
-    if Path(name).exists():
+    if "/" in name or (PurePath(name).suffix and name.partition(".")[0] not in {full.partition(".")[0] for full in REPORTS}):
         raise UsageError(f"stats needs the name of a report before {name}: `aiflame stats` lists them")
     plain = name.replace("_", "-")
     short = {full.partition(".")[2]: full for full in REPORTS}
-    found = near(plain, list(REPORTS)) or [short[one] for one in near(plain, list(short))]
-    raise UsageError(f"stats: there is no report {name!r}: {meant(found) if found else '`aiflame stats` lists them'}")
+    proposed = near(plain, list(REPORTS)) or [short[one] for one in near(plain, list(short))]
+    raise UsageError(f"stats: there is no report {name!r}: {meant(proposed) if proposed else '`aiflame stats` lists them'}")
 
 
 def _json(report: Report, rows: pl.DataFrame) -> str:

@@ -1,4 +1,4 @@
-"""`aiflame stats`: the list, the reports, and errors that name what was meant."""
+"""`aiflame stats`: the list, the reports, and errors that propose near names."""
 
 from __future__ import annotations
 

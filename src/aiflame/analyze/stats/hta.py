@@ -30,13 +30,13 @@ def spans_of(rows: pl.DataFrame) -> Spans:
 
 def temporal_breakdown(profile: Analysis) -> pl.DataFrame:
     """From the first to the last moment of work of a device: idle, computing, and busy with something else only."""
-    found = []
+    breakdowns = []
     for place, rows in by_device(device_work(profile)):
         busy, computing = spans_of(rows), spans_of(rows.filter(kind=COMPUTATION))
         whole = int(busy.end[-1] - busy.begin[0]) if len(busy) else 0
-        found.append((*place, whole, whole - busy.total(), computing.total(), busy.total() - computing.total()))
+        breakdowns.append((*place, whole, whole - busy.total(), computing.total(), busy.total() - computing.total()))
     times = ("kernel_time_ns", "idle_ns", "compute_ns", "non_compute_ns")
-    answer = _frame(found, dict.fromkeys(times, pl.Int64))
+    answer = _frame(breakdowns, dict.fromkeys(times, pl.Int64))
     return answer.with_columns(percent(name, pl.col("kernel_time_ns"), name.replace("_ns", "_percent")) for name in times[1:])
 
 
@@ -63,11 +63,11 @@ def idle_time_breakdown(profile: Analysis) -> pl.DataFrame:
 
 def kernel_types(profile: Analysis) -> pl.DataFrame:
     """The time in which each kind of work ran, alone or together with others."""
-    found: list[tuple[object, ...]] = []
+    times: list[tuple[object, ...]] = []
     for place, rows in by_device(device_work(profile)):
         spans = {kind: spans_of(rows.filter(kind=kind)) for kind in KINDS}
-        found += [(*place, name, time) for name, time in _together(spans).items() if time]
-    answer = _frame(found, {"kind": pl.String, "total_ns": pl.Int64})
+        times += [(*place, name, took) for name, took in _together(spans).items() if took]
+    answer = _frame(times, {"kind": pl.String, "total_ns": pl.Int64})
     return answer.with_columns(percent("total_ns", pl.col("total_ns").sum().over(PLACE))).sort(
         *PLACE, "total_ns", descending=[False, False, False, True]
     )
@@ -75,7 +75,7 @@ def kernel_types(profile: Analysis) -> pl.DataFrame:
 
 def _together(spans: Mapping[str, Spans]) -> Mapping[str, int]:
     """For each set of kinds the time in which exactly these ran."""
-    found = {}
+    totals = {}
     for number in range(1, 1 << len(KINDS)):
         running = [kind for place, kind in enumerate(KINDS) if number >> place & 1]
         time = spans[running[0]]
@@ -84,8 +84,8 @@ def _together(spans: Mapping[str, Spans]) -> Mapping[str, int]:
         for kind in KINDS:
             if kind not in running:
                 time = without(time, spans[kind])
-        found[" overlapping ".join(running)] = time.total()
-    return found
+        totals[" overlapping ".join(running)] = time.total()
+    return totals
 
 
 def kernel_breakdown(profile: Analysis) -> pl.DataFrame:
@@ -102,12 +102,12 @@ def kernel_breakdown(profile: Analysis) -> pl.DataFrame:
 
 def overlap(profile: Analysis) -> pl.DataFrame:
     """The part of communication during which the device computed."""
-    found = []
+    overlaps = []
     for place, rows in by_device(device_work(profile)):
         communicating, computing = (spans_of(rows.filter(kind=kind)) for kind in (COMMUNICATION, COMPUTATION))
         if len(communicating):
-            found.append((*place, communicating.total(), computing.total(), both(communicating, computing).total()))
-    answer = _frame(found, dict.fromkeys(("communication_ns", "compute_ns", "overlap_ns"), pl.Int64))
+            overlaps.append((*place, communicating.total(), computing.total(), both(communicating, computing).total()))
+    answer = _frame(overlaps, dict.fromkeys(("communication_ns", "compute_ns", "overlap_ns"), pl.Int64))
     return answer.with_columns(percent("overlap_ns", pl.col("communication_ns"), "overlap_percent"))
 
 

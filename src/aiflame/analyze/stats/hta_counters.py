@@ -18,9 +18,9 @@ LAUNCH = ["launch_begin_ns", "launch_end_ns"]
 
 def queue_length_series(profile: Analysis) -> pl.DataFrame:
     """The launches of a stream that had not begun to run: a row for each change."""
-    known = device_work(profile).filter(pl.col("launch_begin_ns").is_not_null())
-    launched = known.select(*STREAM, time_ns="launch_begin_ns", change=pl.lit(1))
-    begun = known.select(*STREAM, time_ns="begin_ns", change=pl.lit(-1))
+    paired = device_work(profile).filter(pl.col("launch_begin_ns").is_not_null())
+    launched = paired.select(*STREAM, time_ns="launch_begin_ns", change=pl.lit(1))
+    begun = paired.select(*STREAM, time_ns="begin_ns", change=pl.lit(-1))
     return (
         pl.concat([launched, begun])
         .sort(*STREAM, "time_ns", "change", descending=[False] * 5 + [True])
@@ -89,8 +89,8 @@ def augmented_counters(profile: Analysis) -> pl.DataFrame:
 
 def launches(profile: Analysis) -> pl.DataFrame:
     """Each kernel and copy with the call that launched it, and the time from the end of that call to its begin."""
-    known = device_work(profile).filter(pl.col("launch_begin_ns").is_not_null())
-    return known.select(
+    paired = device_work(profile).filter(pl.col("launch_begin_ns").is_not_null())
+    return paired.select(
         *STREAM,
         "correlation",
         call_ns=pl.col("launch_end_ns") - pl.col("launch_begin_ns"),

@@ -1,4 +1,4 @@
-"""A report: its name, what it shows, and the function that computes it."""
+"""The row of a report in the table of reports."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Report:
     shows: str
     """One line for people."""
     theirs: str
-    """What the other tool calls it."""
+    """Its name in the other tool."""
     compute: Callable[[Analysis], pl.DataFrame]
     """A frame whose columns end in their unit: `_ns`, `_bytes`, `_percent`, `_gb_s` (10^9 bytes a second); counts and texts have none."""
     empty: str = NO_WORK

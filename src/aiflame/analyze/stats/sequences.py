@@ -20,9 +20,9 @@ def kernel_sequences(profile: Analysis) -> pl.DataFrame:
     launched = work.select(pl.col("row", "thread").cast(pl.Int64), begin_ns="launch_begin_ns", kernel="short", device_ns="took_ns").sort(
         "begin_ns", maintain_order=True
     )
-    found = launched.join_asof(ops, on="begin_ns", by=["row", "thread"], strategy="backward", check_sortedness=False)
+    placed = launched.join_asof(ops, on="begin_ns", by=["row", "thread"], strategy="backward", check_sortedness=False)
     return (
-        found.filter(pl.col("begin_ns") <= pl.col("end_ns"))
+        placed.filter(pl.col("begin_ns") <= pl.col("end_ns"))
         .group_by("call", maintain_order=True)
         .agg(pl.col("name", "took_ns").first(), pl.col("device_ns").sum(), pl.col("kernel"))
         .filter(pl.col("kernel").list.len() >= SHORTEST)

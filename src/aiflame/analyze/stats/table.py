@@ -116,9 +116,9 @@ REPORTS: Mapping[str, Report] = {row.name: row for row in _ROWS}
 def named(name: str) -> Report:
     """The report of this name. `-`, `_` and case do not matter, and a tool's own name may stand alone: `cuda_api_sum`."""
     plain = _plain(name)
-    found = [row for row in _ROWS if plain in (_plain(row.name), _plain(row.name.partition(".")[2]), _plain(row.theirs))]
-    if len(found) == 1:
-        return found[0]
+    matching = [row for row in _ROWS if plain in (_plain(row.name), _plain(row.name.partition(".")[2]), _plain(row.theirs))]
+    if len(matching) == 1:
+        return matching[0]
     raise UnknownReport(name)
 
 

@@ -85,11 +85,11 @@ def _on_devices(profile: Analysis) -> pl.DataFrame:
         place = stacks.place(own["stack"].to_numpy().astype(np.int64))
         took, size = own["took_ns"].to_numpy(), len(stacks.id)
         near = stacks.nearest[place]
-        known = near >= 0
+        in_ops = near >= 0
         sums = {
-            "self_device_ns": nodes.gather(near[known], took[known], size),
+            "self_device_ns": nodes.gather(near[in_ops], took[in_ops], size),
             "device_ns": nodes.sum_up(stacks.parent, nodes.gather(place, took, size)),
-            "launches": nodes.gather(near[known], np.ones(int(known.sum()), dtype=np.int64), size),
+            "launches": nodes.gather(near[in_ops], np.ones(int(in_ops.sum()), dtype=np.int64), size),
         }
         above, mark = stacks.above(), stacks.mark
         calls_one = np.bincount(above[mark & (above >= 0)], minlength=size) == 1

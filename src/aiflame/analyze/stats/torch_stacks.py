@@ -12,7 +12,7 @@ from aiflame.profile.schema.enums import FrameKind
 from aiflame.profile.schema.frame_packing import ID, KIND
 
 FRAMES = 5
-"""The Python functions that are told, the innermost first."""
+"""The number of Python functions in a stack, from the innermost."""
 
 
 def key_averages_by_stack(profile: Analysis) -> pl.DataFrame:
@@ -42,12 +42,12 @@ def _callers(profile: Analysis, places: pl.DataFrame) -> list[str]:
         .select("process", "id", "filename", "first_line", "qualname")
         .iter_rows()
     }
-    found = []
+    texts = []
     for process, place in places.iter_rows():
         node, frames = place, list[str]()
         while node and len(frames) < FRAMES:
             node, frame = stacks.get((process, node), (0, 0))
             if frame >> KIND == FrameKind.PYTHON:
                 frames.append(codes.get((process, frame >> ID & 0xFFFFFFF), "[unknown]"))
-        found.append("; ".join(frames))
-    return found
+        texts.append("; ".join(frames))
+    return texts

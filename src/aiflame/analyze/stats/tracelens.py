@@ -21,8 +21,8 @@ _GATHERED = ("allgather",)
 
 
 def gpu_timeline(profile: Analysis) -> pl.DataFrame:
-    """The time of each device, by what it did: communication counts where the device did not compute, copies where it did neither."""
-    found: list[tuple[object, ...]] = []
+    """Computation, communication outside of it, copies outside of both, and idle time of each device."""
+    lines: list[tuple[object, ...]] = []
     for place, rows in by_device(device_work(profile)):
         # As in TraceLens fills are computation: they are kernels of the driver.
         computing = spans_of(rows.filter((pl.col("kind") == COMPUTATION) | is_fill()))
@@ -40,9 +40,9 @@ def gpu_timeline(profile: Analysis) -> pl.DataFrame:
             "all communication": communicating.total(),
             "all copies": copying.total(),
         }
-        found += [(*place, name, time, 100.0 * time / whole if whole else 0.0) for name, time in times.items()]
+        lines += [(*place, name, time, 100.0 * time / whole if whole else 0.0) for name, time in times.items()]
     schema = {"rank": pl.Int64, "process": pl.String, "device": pl.String, "time": pl.String, "total_ns": pl.Int64, "percent": pl.Float64}
-    return pl.DataFrame(found, schema=schema, orient="row")
+    return pl.DataFrame(lines, schema=schema, orient="row")
 
 
 def ops(profile: Analysis) -> pl.DataFrame:
@@ -84,7 +84,7 @@ def collectives(profile: Analysis) -> pl.DataFrame:
     for name, many in _BUS.items():
         factor = pl.when(plain.str.contains(name)).then(many * (size - 1) / size).otherwise(factor)
     whole = pl.when(plain.str.contains_any(list(_GATHERED))).then(pl.col("bytes") * size).otherwise(pl.col("bytes"))
-    rate = pl.when((pl.col("med_ns") > 0) & (pl.col("bytes") > 0)).then(whole / pl.col("med_ns"))
+    rate = pl.when((pl.col("med_ns") > 0) & (pl.col("bytes") > 0)).then(whole.truediv(pl.col("med_ns")))
     return (
         rows.group_by(key, maintain_order=True)
         .agg(

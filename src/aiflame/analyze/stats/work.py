@@ -1,4 +1,4 @@
-"""What ran on devices, row by row: kernels and copies with their owners, kinds and launches."""
+"""Kernels and copies, row by row, with their owners, kinds and launches."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ OP_MODULE = "torch op"
 """The module of frames of imported traces that are ops of torch, or nodes of its backward graph."""
 
 
-CALL_COUNTS = "[calls]"
+CALL_COUNTS = "calls of functions"
 """The name of the kind of `stack_values` that counts the calls of a function in a trace. It is no metric of the profile."""
 
 

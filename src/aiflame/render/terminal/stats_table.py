@@ -39,7 +39,7 @@ _FEWEST = 2
 _NAMES = 32
 """The width that texts have before columns of numbers are left out for them."""
 _UNITS = {"ns": "", "bytes": "", "percent": " %", "gb_s": " GB/s"}
-"""The ends of columns' names, and what stands for them in a heading: other values have their units beside them."""
+"""The ends of columns' names, each with its text in a heading: "" where values have their units beside them."""
 
 
 def print_report(report: Report, rows: pl.DataFrame, most: int, console: Console | None = None) -> None:
@@ -77,7 +77,7 @@ def print_reports(reports: Iterable[Report], console: Console | None = None) -> 
 
 
 def _without_owner(rows: pl.DataFrame) -> tuple[pl.DataFrame, str]:
-    """The rows without columns that say the same in each, and what these say."""
+    """The rows without columns that have one value only, and these values as a text."""
     alike = [name for name in _OWNERS if name in rows.columns and rows[name].n_unique() == 1]
     unknown = [name for name in rows.columns if rows[name].null_count() == len(rows)]
     texts = [f"{name} {rows[name][0]}" if name == "rank" else str(rows[name][0]) for name in alike if rows[name][0] not in (None, "")]
@@ -122,7 +122,7 @@ def _table(rows: pl.DataFrame, width: int) -> Table:
 
 
 def _shared(wanted: list[int], width: int) -> list[int]:
-    """The widths of texts: the last one, most often a name, has what the others leave, and at least two fifths."""
+    """The widths of texts. The last one, most often a name, has the room that the others leave, and at least two fifths."""
     if not wanted:
         return []
     *others, last = wanted

@@ -67,8 +67,8 @@ def test_the_same_times(file: Path) -> None:
     trace, profile = analysed(file), aiflame.open(file)
     assert our_breakdown(profile) == breakdown(trace)
     types, kernels = trace.get_gpu_kernel_breakdown(visualize=False, num_kernels=100_000, include_memory_kernels=True)
-    found = {row["kind"]: row["total_ns"] / 1000 for row in profile.stats("hta.kernel-types").to_dicts()}
-    assert found == {row["kernel_type"].replace("OVERLAPPING", "overlapping").lower(): row["sum"] for row in types.to_dict("records")}
+    ours = {row["kind"]: row["total_ns"] / 1000 for row in profile.stats("hta.kernel-types").to_dicts()}
+    assert ours == {row["kernel_type"].replace("OVERLAPPING", "overlapping").lower(): row["sum"] for row in types.to_dict("records")}
     rows = profile.stats("hta.kernel-breakdown").to_dicts()
     assert sorted(
         (row["total_ns"] / 1000, row["max_ns"] / 1000, row["min_ns"] / 1000) for row in rows if row["kind"] != "memory"
@@ -78,10 +78,10 @@ def test_the_same_times(file: Path) -> None:
 @pytest.mark.parametrize("file", WHOLE_US, ids=lambda file: file.name)
 def test_the_same_idle_time(file: Path) -> None:
     theirs = analysed(file).get_idle_time_breakdown(visualize=False)[0]
-    ours = aiflame.open(file).stats("hta.idle-time-breakdown")
-    found = {(row["stream"], row["cause"]): row["idle_ns"] / 1000 for row in ours.to_dicts()}
+    rows = aiflame.open(file).stats("hta.idle-time-breakdown")
+    ours = {(row["stream"], row["cause"]): row["idle_ns"] / 1000 for row in rows.to_dicts()}
     wanted = {(row["stream"], row["idle_category"]): row["idle_time"] for row in theirs.to_dict("records")}
-    assert found == {key: time for key, time in wanted.items() if time}
+    assert ours == {key: time for key, time in wanted.items() if time}
 
 
 @pytest.mark.parametrize("file", WHOLE_US, ids=lambda file: file.name)
@@ -117,7 +117,7 @@ def test_it_drops_the_last_step(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("category", ["cuda_sync", "gpu_user_annotation"])
 def test_it_counts_waits_of_streams_and_annotations_as_kernels(tmp_path: Path, category: str) -> None:
-    """Whatever has a stream is a kernel to it."""
+    """An event with a stream is a kernel to it."""
     other = work(category, "## wait ##", 400, 100, 9)
     file = written(tmp_path, launched("gemm", 10, 100, 50, 1), launched("gemm", 60, 600, 50, 2), [other])
     assert breakdown(analysed(file)) == (550, 350, 200, 0)

@@ -69,11 +69,11 @@ def asked(file: Path, query: str) -> list[tuple[object, ...]]:
 
 
 def sums(rows: list[tuple[object, ...]]) -> Sums:
-    found: Sums = defaultdict(list)
+    values: Sums = defaultdict(list)
     for name, value, *_ in rows:
         assert isinstance(value, int)
-        found[NAMES[name] if isinstance(name, int) else VERSION.sub("", str(name))].append(value)
-    return found
+        values[NAMES[name] if isinstance(name, int) else VERSION.sub("", str(name))].append(value)
+    return values
 
 
 def figures(values: Sums) -> dict[str, tuple[float, ...]]:
@@ -98,13 +98,13 @@ def ours(rows: pl.DataFrame, name: str, count: str, unit: str = "ns") -> dict[st
     return {row[0]: tuple(round(float(value), 3) for value in row[1:]) for row in rows.select(columns).iter_rows()}
 
 
-def differing(found: dict[str, tuple[float, ...]], wanted: dict[str, tuple[float, ...]]) -> list[object]:
+def differing(mine: dict[str, tuple[float, ...]], wanted: dict[str, tuple[float, ...]]) -> list[object]:
     """The names whose figures differ, with both."""
-    every = sorted({*found, *wanted})
+    every = sorted({*mine, *wanted})
     return [
-        (name, found.get(name), wanted.get(name))
+        (name, mine.get(name), wanted.get(name))
         for name in every
-        if name not in found or name not in wanted or found[name] != pytest.approx(wanted[name], rel=1e-9, abs=0.01)
+        if name not in mine or name not in wanted or mine[name] != pytest.approx(wanted[name], rel=1e-9, abs=0.01)
     ]
 
 
@@ -169,5 +169,5 @@ PARTS = (("api", "count"), ("queue", "queued"), ("kernel", "count"))
 def test_ranges(file: Path) -> None:
     rows = aiflame.open(file).stats("nsys.nvtx-pushpop-sum")
     reckoned = sums([row for row in asked(file, RANGES) if ", seq = " not in str(row[0]) and ", op_id = " not in str(row[0])])
-    found = rows.group_by("range").agg(pl.col("total_ns", "instances").sum())
-    assert {name: (total, count) for name, total, count in found.iter_rows()} == {name: (sum(of), len(of)) for name, of in reckoned.items()}
+    mine = rows.group_by("range").agg(pl.col("total_ns", "instances").sum())
+    assert {name: (total, count) for name, total, count in mine.iter_rows()} == {name: (sum(of), len(of)) for name, of in reckoned.items()}
