@@ -13,6 +13,9 @@ import polars as pl
 import pytest
 
 import aiflame
+from aiflame.attribute.own_metrics import metric_rows
+from aiflame.attribute.trees.build import metrics
+from aiflame.profile.schema.kinds import CALL_COUNTS
 
 FOLDER = Path(__file__).parents[3] / "data" / "traces" / "kineto"
 MORE = Path(os.environ.get("AIFLAME_TRACES", "/nowhere"), "kineto")
@@ -67,6 +70,13 @@ def test_optimizers_have_the_name_that_recordings_give_them(tmp_path: Path) -> N
     _, file = profiled(tmp_path)
     rows = {row["name"]: row["calls"] for row in aiflame.open(file).stats("torch.key-averages").to_dicts()}
     assert rows["optimizer"] == 3 and not any(name.startswith("Optimizer.step") for name in rows)
+
+
+def test_counts_of_calls_are_no_metric(tmp_path: Path) -> None:
+    _, file = profiled(tmp_path)
+    profile = aiflame.open(file)
+    assert profile.table("value_kinds")["name"].to_list() == [CALL_COUNTS]
+    assert metrics(profile.store) == ["wall-time"] and CALL_COUNTS not in metric_rows(profile.store)
 
 
 def test_stacks_name_the_code_around_an_op(tmp_path: Path) -> None:
