@@ -19,8 +19,8 @@ KINDS = (COMPUTATION, COMMUNICATION, MEMORY)
 
 
 def by_device(work: pl.DataFrame) -> Iterator[tuple[tuple[object, ...], pl.DataFrame]]:
-    """The rows of each device of each process."""
-    for rows in work.partition_by(PLACE, maintain_order=True):
+    """The rows of each device of each process, by time; devices by rank and name."""
+    for rows in work.sort(PLACE, maintain_order=True).partition_by(PLACE, maintain_order=True):
         yield rows.select(PLACE).row(0), rows
 
 

@@ -58,6 +58,12 @@ def test_temporal_breakdown(opened: Callable[..., aiflame.Profile]) -> None:
     assert row["idle_percent"] == pytest.approx(42.5)
 
 
+def test_devices_stand_in_the_order_of_their_names(opened: Callable[..., aiflame.Profile]) -> None:
+    first, second = launched("gemm", 10, 200, 50, 1), launched("gemm", 20, 100, 50, 2)
+    second[-1]["pid"] = second[-1]["args"]["device"] = 1
+    assert [device[-3:] for device in opened(first, second).stats("hta.temporal-breakdown")["device"]] == ["[0]", "[1]"]
+
+
 def test_kinds_of_work_together(opened: Callable[..., aiflame.Profile]) -> None:
     rows = opened(*mixed()).stats("hta.kernel-types")
     assert {row["kind"]: row["total_ns"] // US for row in rows.to_dicts()} == {
