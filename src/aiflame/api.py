@@ -88,6 +88,13 @@ class Profile:
         """The answer to a query over the tables."""
         return self.store.sql(query)
 
+    def stats(self, report: str) -> pl.DataFrame:
+        """A report that another tool is known for, such as `hta.temporal-breakdown` or `nsys.cuda-api-sum`; `aiflame stats` lists them.
+        Columns end in their units."""
+        from aiflame.analyze.stats.table import stats
+
+        return stats(self.store, report)
+
     def tree(self, metric: str | None = None, by: str = "code", detail: str | None = None) -> Tree:
         """The calling-context tree of one metric, grouped by code; its leaves are functions, lines or instructions. By default the metric
         is one that the profile has, and the detail is the metric's. Metrics: cpu-time, wall-time, gpu-time, gpu-stalls (samples of warps),

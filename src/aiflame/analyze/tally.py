@@ -73,9 +73,9 @@ def to_json(sections: list[Section]) -> list[dict[str, object]]:
 
 def _hosts(profile: Tables, extended: bool) -> Iterator[Section]:
     """Traced calls; for runtimes whose calls are not traced, those that launched work or waited for it."""
-    calls = _calls(profile)
+    calls = traced_calls(profile)
     traced = set(calls.select(pl.col("backend").unique()).collect()["backend"].to_list())
-    every = pl.concat([calls, _launches(profile).filter(~pl.col("backend").is_in(list(traced)))])
+    every = pl.concat([calls, launching_calls(profile).filter(~pl.col("backend").is_in(list(traced)))])
     yield from _sections(HOST, every, _threads(profile) if extended else None)
 
 
@@ -99,12 +99,12 @@ def _traffic(profile: Tables, extended: bool) -> Iterator[Section]:
     copied = _on_devices(copied).with_columns(thread=pl.lit(0, pl.UInt32))
     # Copies are the traffic of a device's runtime; its calls only request them, or allocate memory.
     sends = (pl.col("bytes") > 0) & ~pl.col("backend").is_in([int(backend) for backend in _WITH_COPIES])
-    sent = _calls(profile).filter(sends).with_columns(time=_bytes(), device=pl.lit(""))
+    sent = traced_calls(profile).filter(sends).with_columns(time=_bytes(), device=pl.lit(""))
     columns = ["process", "backend", "device", "thread", "name", "time", "failed"]
     yield from _sections(TRAFFIC, pl.concat([copied.select(columns), sent.select(columns)]), by="device" if extended else None)
 
 
-def _calls(profile: Tables) -> pl.LazyFrame:
+def traced_calls(profile: Tables) -> pl.LazyFrame:
     """process, backend, thread, name, time, failed, bytes."""
     names = profile.scan("call_names").select("process", "backend", pl.col("id").alias("row"), called="name")
     return (
@@ -115,7 +115,7 @@ def _calls(profile: Tables) -> pl.LazyFrame:
     )
 
 
-def _launches(profile: Tables) -> pl.LazyFrame:
+def launching_calls(profile: Tables) -> pl.LazyFrame:
     """Calls that launched work on a device, and those in which a thread waited for it."""
     waits = profile.scan("syncs").select(*JOIN, "kind", "start_ns", "end_ns")
     calls = profile.scan("launches").select(*_joined(), "thread", "begin_ns", "end_ns")

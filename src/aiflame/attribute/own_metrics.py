@@ -13,6 +13,7 @@ from aiflame.attribute.analysis import Analysis, once
 from aiflame.attribute.metrics import CLOCK, METRIC_ROWS, Compared, MetricRow, is_own_counter, metric_row
 from aiflame.attribute.tree import Metric
 from aiflame.errors import AiflameError
+from aiflame.profile.schema.kinds import CALL_COUNTS
 from aiflame.profile.tables.interface import Tables
 
 FIRST_CLOCK = 1 << 8
@@ -60,7 +61,7 @@ def clocks(profile: Tables) -> Mapping[str, int]:
 
 def _all_kinds(profile: Tables) -> pl.DataFrame:
     texts = [pl.col(name).fill_null("") for name in ("name", "unit", "label")]
-    return profile.table("value_kinds").select("process", "id", *texts)
+    return profile.table("value_kinds").select("process", "id", *texts).filter(pl.col("name") != CALL_COUNTS)
 
 
 def _kinds(profile: Tables) -> pl.DataFrame:

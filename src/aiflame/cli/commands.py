@@ -50,6 +50,7 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
         "diff": "compare two recordings: which parts got slower or faster",
         "gate": "fail where a new version of a program is slower: for CI",
         "tally": "add up calls of runtimes, kernels and bytes moved",
+        "stats": "print the reports of HTA, nsys, torch and TraceLens by their names",
         "ranks": "find the ranks of a parallel job that the others wait for",
         "intra": "look inside Triton kernels: scopes, overlap, waits, roles",
     },

@@ -20,6 +20,7 @@ PAGES: Mapping[str, tuple[str, ...]] = {
     "diff": ("diff",),
     "gate": ("gate",),
     "tally": ("tracing",),
+    "stats": ("stats",),
     "ranks": ("ranks",),
     "intra": ("intra",),
     "mcp": ("agents",),

@@ -140,6 +140,7 @@ RUNS: dict[str, list[list[str]]] = {
     "diff": [["diff", "{before}", "{training}", "--all"], ["diff", "{steps}", "{steps}", "--all"], ["diff", "{alike}", "{alike}", "--all"]],
     "gate": [["gate", "{first}", "{second}"]],
     "tally": [["tally", "{training}", "--extended"], ["tally", "{ranks}", "--extended"]],
+    "stats": [["stats"], ["stats", "hta.temporal-breakdown", "{training}"], ["stats", "torch.key-averages", "{training}"]],
     "ranks": [["ranks", "{ranks}"]],
     "intra": [["intra", "{spool}"]],
     "import": [["import", "{collapsed}", "-o", "{folder}/imported.aiflame"]],

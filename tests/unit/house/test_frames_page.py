@@ -18,7 +18,7 @@ LABEL = re.compile(r"\[[A-Za-z{…][^\[\]\\]*\]")
 NO_LABELS = {
     *("[anon]", "[heap]", "[stack]", "[uprobes]", "[vsyscall]", "[program]", "[self]"),  # of other tools' files, taken as they are
     *("[KMGT]", "[ST]", "[abeprs]", "[kmgt]", "[lu]", "[nt]", "[pousr]", "[rVK]", "[suf]"),  # characters in regular expressions
-    *("[PROFILE]", "[PROFILE ...]", "[NEW]", "[KERNEL]", "[FOLDER ...]", "[options]", "[{}.md]"),  # usage, a link
+    *("[PROFILE]", "[REPORT]", "[PROFILE ...]", "[NEW]", "[KERNEL]", "[FOLDER ...]", "[options]", "[{}.md]"),  # usage, a link
     *("[dask]", "[completion]", "[mcp]", "[str]", "[str, ModuleType]", "[word, value]"),  # extras, types
     *(
         "[aria-current]",

@@ -35,7 +35,8 @@ ATTRIBUTE = TREES | {"attribute.merging", "attribute.sites", "attribute.timeline
 ASKED = ATTRIBUTE | {"analyze"}
 ON_DEVICES = ASKED | {"analyze.device"}
 ANALYZE = ON_DEVICES | {
-    f"analyze.{part}" for part in ("diff", "findings", "gate", "intra", "kernel", "limits", "overview", "ranks", "source", "tables")
+    f"analyze.{part}"
+    for part in ("diff", "findings", "gate", "intra", "kernel", "limits", "overview", "ranks", "source", "stats", "tables")
 }
 RENDER = ANALYZE | {"render", "render.gate", "render.terminal", "render.report", "render.flame_svg", "render.perfetto"}
 RECORDER = PROFILE | {"recorder"}
@@ -91,6 +92,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "analyze.overview": ON_DEVICES | {"analyze.limits"},
     "analyze.diff": ON_DEVICES,
     "analyze.gate": ON_DEVICES | {"analyze.diff", "analyze.limits", "analyze.overview"},
+    "analyze.stats": ON_DEVICES,
     "analyze.tables": ON_DEVICES | {"analyze.limits"},
     "analyze.ranks": ON_DEVICES | {"analyze.limits", "analyze.tables", "fan_out"},
     "analyze.findings": ON_DEVICES | {"analyze.intra", "analyze.limits", "analyze.overview", "analyze.ranks"},

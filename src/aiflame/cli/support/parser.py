@@ -54,9 +54,9 @@ class Parser(argparse.ArgumentParser):
         values.also = also
         self.add_argument(*flags, type=_one_of(values), choices=values, metavar=metavar, help=help, default=default)
 
-    def add_suggested(self, flag: str, choices: Iterable[str], metavar: str, help: str) -> None:
-        """An option that takes any value; a shell completes these."""
-        self.add_argument(flag, choices=_Suggested(choices), metavar=metavar, help=help)
+    def add_suggested(self, flag: str, choices: Iterable[str], metavar: str, help: str, nargs: str | None = None) -> None:
+        """An argument or option that takes any value; a shell completes these."""
+        self.add_argument(flag, choices=_Suggested(choices), metavar=metavar, help=help, nargs=nargs)
 
     def parse(self, arguments: Sequence[str]) -> argparse.Namespace:
         if any(action.nargs == argparse.REMAINDER for action in self._actions):

@@ -16,6 +16,7 @@ from aiflame.exchange.readers.frames import Frames
 from aiflame.exchange.readers.making import Making
 from aiflame.exchange.readers.nesting import nest
 from aiflame.profile.schema.enums import SampleState
+from aiflame.profile.schema.kinds import CALL_COUNTS
 
 _AT_ONCE = 1 << 19
 _MOST_PIECES = 50_000_000
@@ -86,6 +87,18 @@ class Spans:
                     }
                 ),
             )
+
+    def add_counts(self, making: Making, stack: Whole, counted: Mask) -> None:
+        """Writes how often each stack was called. `stack`: of each span; `counted`: by frame, those whose calls count."""
+        rows = pl.DataFrame({"process": self.process, "thread": self.thread, "stack": stack}).filter(pl.Series(counted[self.frame]))
+        if rows.is_empty():
+            return
+        processes = rows["process"].unique().sort()
+        kinds = making.numbered("value_kinds", pl.DataFrame({"process": processes, "name": CALL_COUNTS, "unit": "calls"}))
+        making.add("value_kinds", kinds)
+        counts = rows.group_by("process", "thread", "stack", maintain_order=True).agg(value=pl.len().cast(pl.Int64))
+        kind = kinds.select("process", kind="id")
+        making.add("stack_values", counts.join(kind, on="process", how="left", maintain_order="left"))
 
     def innermost(self, process: Whole, thread: Whole, moment: Whole) -> Whole:
         """The row of the innermost call that runs on a thread at each moment; -1: none."""

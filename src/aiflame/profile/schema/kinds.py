@@ -8,6 +8,10 @@ OP_MODULE = "torch op"
 """The module of frames of imported traces that are ops of torch, or nodes of its backward graph."""
 
 
+CALL_COUNTS = "calls of functions"
+"""The name of the kind of `stack_values` that counts the calls of a function in a trace. It is no metric of the profile."""
+
+
 class Kind(IntEnum):
     """The kind of a frame decides its colour, its mark in collapsed stacks and which transforms touch it."""
 

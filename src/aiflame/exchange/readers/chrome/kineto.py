@@ -68,6 +68,7 @@ def read(source: Source, making: Making, progress: Callable[[float], None]) -> N
     autograd.add_layer_calls(making)
     progress(0.8)
     stack = spans.add(making, frames, kinds.waits, autograd.columns())
+    spans.add_counts(making, stack, kinds.named)
     progress(0.9)
     add_launches(making, events, calls, spans, stack, autograd.columns(), work)
     add_work(making, events, work)

@@ -45,6 +45,8 @@ class CallKinds:
     """Of each call."""
     waits: Mask
     """By frame: a thread in it only waits."""
+    named: Mask
+    """By frame: it is an op, or a call of a runtime or of C; no Python function and no module."""
     layers: dict[str, int]
     """The row of each torch module's instance in `layers`: `Linear_0`."""
     layer: Whole
@@ -67,8 +69,9 @@ def frames_of(events: Events, calls: pl.DataFrame, frames: Frames) -> CallKinds:
         kinds.with_columns(frame=pl.Series(numbers, dtype=pl.Int64)), on=["cat", "name"], how="left", maintain_order="left"
     )
     waits = np.array([isinstance(frame, NamedFrame) and bool(_WAITS.search(frame.name)) for frame in frames.all], dtype=np.bool_)
+    named = np.array([isinstance(frame, NamedFrame) for frame in frames.all], dtype=np.bool_)
     rows = np.array([frame.layer if isinstance(frame, LayerFrame) else 0 for frame in frames.all], dtype=np.int64)
-    return CallKinds(of_calls["frame"].to_numpy(), waits, layers, rows)
+    return CallKinds(of_calls["frame"].to_numpy(), waits, named, layers, rows)
 
 
 def _frame(category: str, name: str, layers: dict[str, int]) -> AnyFrame:
