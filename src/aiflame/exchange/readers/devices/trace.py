@@ -29,6 +29,7 @@ REGIONS = {
     "begin": I64,
     "end": I64,  # null: the program never ended it
     "kind": I64,  # RegionKind
+    "api": I64,  # RegionApi; 0: NVTX
     "domain": TEXT,
     "category": TEXT,
     "name": TEXT,

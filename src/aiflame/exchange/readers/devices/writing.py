@@ -201,7 +201,7 @@ def _add_regions(making: Making, regions: pl.DataFrame) -> None:
         "regions",
         rows.select(
             *("process", "id", "thread", "kind", "domain", "category", "name", "payload_type"),
-            api=pl.lit(int(RegionApi.NVTX)),
+            api=pl.when(pl.col("api") > 0).then("api").otherwise(int(RegionApi.NVTX)),
             color=pl.col("color") & 0xFFFFFFFF,
             payload="payload",
             begin_ns="begin",
