@@ -1,6 +1,7 @@
 """Names that frameworks give to ops, as layers and an op.
 
-`jit(step)/transpose(jvp(Encoder))/layers_3/dot_general` → `Encoder`, `Encoder.layers_3`, then `jax::dot_general`
+`jit(step)/jvp(Encoder)/layers_3/dot_general` → `Encoder`, `Encoder.layers_3`, then `jax::dot_general`; in the backward pass with
+`transpose(jvp)` before the op
 `model/dense/MatMul:MatMul` → `model`, `model.dense`, then `tf::MatMul`
 """
 
@@ -15,9 +16,13 @@ from aiflame.exchange.readers.making import FIRST_NS, Making
 from aiflame.profile.schema.kinds import OP_MODULE, Kind
 
 _WRAPPERS = re.compile(r"^(?:transpose|jvp|vmap|remat|checkpoint|custom_jvp|custom_vjp|rematted_computation)\((.*)\)$", re.DOTALL)
-_STRUCTURE = frozenset(("while", "body", "cond", "closed_call", "core_call", "checkpoint", "rematted_computation", "remat", "scan"))
+_STRUCTURE = frozenset(
+    ("while", "body", "cond", "closed_call", "core_call", "checkpoint", "rematted_computation", "remat", "scan", "gradient_tape")
+)
 _JIT = re.compile(r"p?jit\(")
 _NO_WORD = re.compile(r"[^\w.]+")
+_BACKWARD = (("transpose(jvp", "transpose(jvp)"), ("gradient_tape", "gradient_tape"))
+"""How a part of a name begins in the backward pass, and the frame that stands for it."""
 _ANNOTATIONS = frozenset(("XlaModule:", "Thunk:", "XlaModule", "Thunk"))
 """Names that XLA gives to its own annotations."""
 _LONGEST, _DEEPEST = 4000, 64
@@ -36,8 +41,11 @@ class Scopes:
         if not op:
             return []
         rows = [self._layers.setdefault(layers[:end], len(self._layers) + 1) for end in range(1, len(layers) + 1)]
+        parts = _split(name)
+        backward = [NamedFrame(frame, Kind.CPP) for begin, frame in _BACKWARD if any(part.startswith(begin) for part in parts)]
         return [
             *(self._frames.number(LayerFrame(row)) for row in rows),
+            *(self._frames.number(frame) for frame in backward),
             self._frames.number(NamedFrame(op, Kind.CPP, module=OP_MODULE)),
         ]
 
@@ -65,7 +73,7 @@ def _parts(name: str) -> tuple[tuple[str, ...], str]:
     path, colon, kind = parts[-1].rpartition(":")
     of_jax = first.startswith(("jit(", "pjit(", "pmap(", "xla_computation("))
     op = kind if colon and kind else path if colon else parts[-1]
-    names = [bare for part in parts[:-1] if (bare := _bare(part)) and bare not in _STRUCTURE]
+    names = [bare for part in parts[:-1] if (bare := _bare(part)) and bare not in _STRUCTURE and "->" not in bare]
     if not of_jax and not names and not colon:
         return (), ""  # a name of an argument, or none
     op = _NO_WORD.sub("_", _bare(op).partition("[")[0]).strip("_") or "jit"
