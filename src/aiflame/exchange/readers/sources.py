@@ -14,6 +14,7 @@ from typing import IO
 
 from aiflame.errors import AiflameError
 from aiflame.exchange.readers.source import Source, most_unpacked, unpacked
+from aiflame.exchange.readers.xla.run_folder import traces
 
 _MOST_FILES = 1 << 16
 _ZIP = b"PK\x03\x04"
@@ -24,7 +25,8 @@ _BLOCK = 1 << 20
 def each_source(path: Path) -> Iterator[Source]:
     """Each file, in the natural order of names. A file of an archive lies in a temporary folder until the next one is asked for."""
     if path.is_dir():
-        names = [entry.name for entry in os.scandir(path) if entry.is_file(follow_symlinks=False)]
+        names = [file.name for file in traces(path)]
+        names = names or [entry.name for entry in os.scandir(path) if entry.is_file(follow_symlinks=False)]
         if len(names) > _MOST_FILES:
             raise AiflameError(f"{path} has more than {_MOST_FILES:,} files: name one, or a folder with the traces alone")
         yield from (Source.open(path / name) for name in sorted(names, key=_natural))
