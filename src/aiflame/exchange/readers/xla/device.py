@@ -88,13 +88,12 @@ def _lines(plane: Plane) -> Mask:
 
 
 def _pieces(plane: Plane, rows: Whole) -> tuple[Whole, Whole, Whole]:
-    """Row, begin and end of each kernel. An op around others, such as a loop, has the time in which none of them runs."""
+    """Row, begin and end of each kernel. An op of XLA around others, such as a loop, has the time in which none of them runs."""
+    if any(_STREAM.match(line.name) for line in plane.lines):
+        return rows, plane.begin[rows], plane.end[rows]
     line, begin, end = plane.line[rows], plane.begin[rows], plane.end[rows]
     order = np.lexsort((-end, begin, line))
     line, begin, end, rows = line[order], begin[order], end[order], rows[order]
-    follows = line[1:] == line[:-1]
-    if not (follows & (begin[1:] < end[:-1])).any():
-        return rows, begin, end
     pieces = segments(line, begin, end)
     return rows[pieces.row], pieces.begin, pieces.end
 
