@@ -69,11 +69,11 @@ class Plane:
 
         lines = b""
         for line in self.lines:
-            content = whole(1, line.id) + part(2, line.name) + whole(3, line.begin_ns)
+            content = [whole(1, line.id), part(2, line.name), whole(3, line.begin_ns)]
             for event in line.events:
                 row = whole(1, events.setdefault(event.name, len(events) + 1)) + whole(2, event.begin_ps) + whole(3, event.duration_ps)
-                content += part(4, row + b"".join(part(4, stat(*pair)) for pair in event.stats.items()))
-            lines += part(3, content)
+                content.append(part(4, row + b"".join(part(4, stat(*pair)) for pair in event.stats.items())))
+            lines += part(3, b"".join(content))
         named = b""
         for name, number in events.items():
             entry = whole(1, number) + part(2, name) + (part(4, self.shown[name]) if name in self.shown else b"")

@@ -108,8 +108,8 @@ def _copy_kind(name: str) -> int:
 
 
 def _bytes(details: str) -> int:
-    values = dict(_PAIR.findall(details))
-    return int(values.get("size", values.get("num_bytes", "0")).partition(",")[0])
+    values: dict[str, str] = dict(_PAIR.findall(details))
+    return int((values.get("size") or values.get("num_bytes") or "0").partition(",")[0])
 
 
 def _shape(details: str) -> dict[str, int]:

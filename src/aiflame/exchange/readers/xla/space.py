@@ -13,11 +13,12 @@ import numpy as np
 from aiflame.attribute.arrays.types import Mask, Whole
 from aiflame.errors import AiflameError
 from aiflame.exchange.readers.protobuf import BYTES, DamagedError, Value, double, fields, message, signed, text, unsigned
-from aiflame.exchange.readers.xla.wire import Bytes, Unsigned, bounds, walk
+from aiflame.exchange.readers.xla.wire import Bytes, Places, Unsigned, bounds, places, walk
 
 Stat = str | int | float | memoryview
 
-_MOST_PLANES, _MOST_LINES, _MOST_EVENTS = 4096, 1 << 18, 1 << 24
+_MOST_PLANES, _MOST_LINES, _MOST_EVENTS = 4096, 1 << 18, 1 << 23
+_MOST_STATS = 1 << 25
 _LATEST = 1 << 61
 _EVENTS_TAG = 4 << 3 | BYTES
 _DOUBLE, _UINT, _INT, _TEXT, _BLOB, _REF = range(2, 8)
@@ -60,7 +61,8 @@ class Plane:
     _key: Whole
     _kind: Whole
     _value: Unsigned
-    _until: Whole
+    _size: Whole
+    """Bytes of a text"""
     _data: bytes
 
     def __len__(self) -> int:
@@ -80,7 +82,7 @@ class Plane:
         refs = [self._number(self.names_of_stats.get(int(key)), numbers) for key in keys.tolist()]
         found[self._event[ref]] = np.array(refs, dtype=np.int64)[inverse]
         for at in which[self._kind[which] == _TEXT].tolist():
-            value = self._data[int(self._value[at]) : int(self._until[at])].decode("utf-8", "replace")
+            value = self._data[int(self._value[at]) : int(self._value[at]) + int(self._size[at])].decode("utf-8", "replace")
             found[self._event[at]] = numbers.setdefault(value, len(numbers))
         return found
 
@@ -132,9 +134,9 @@ class _Draft:
 
 
 def read_space(data: bytes) -> Space:
-    drafts, hosts, remarks = [], [], []
-    begins: list[int] = []
-    ends: list[int] = []
+    drafts: list[_Draft] = []
+    hosts, remarks = [], []
+    begins, ends = places(), places()
     others: list[tuple[int, int]] = []
     view = memoryview(data)
     for begin, end in zip(*bounds(data, 0, len(data), 1 << 3 | BYTES, others), strict=True):
@@ -147,10 +149,10 @@ def read_space(data: bytes) -> Space:
                 remarks.append(text(value))
             elif number == 4:
                 hosts.append(text(value))
-    return Space(_with_events(data, drafts, np.array(begins, dtype=np.int64), np.array(ends, dtype=np.int64)), hosts, remarks)
+    return Space(_with_events(data, drafts, np.array(begins), np.array(ends)), hosts, remarks)
 
 
-def _plane(data: bytes, at: int, until: int, begins: list[int], ends: list[int]) -> _Draft:
+def _plane(data: bytes, at: int, until: int, begins: Places, ends: Places) -> _Draft:
     draft = _Draft()
     view = memoryview(data)
     others: list[tuple[int, int]] = []
@@ -263,6 +265,7 @@ def _with_events(data: bytes, drafts: list[_Draft], begins: Whole, ends: Whole) 
     name, offset, duration = (np.zeros(count, dtype=np.int64) for _ in range(3))
     aggregated = np.zeros(count, dtype=np.bool_)
     stats: list[tuple[Whole, Whole, Whole]] = []
+    many = 0
     for step in walk(raw, begins, ends):
         for number, column in ((1, name), (2, offset), (3, duration)):
             which = (step.number == number) & (step.wire != BYTES)
@@ -270,17 +273,23 @@ def _with_events(data: bytes, drafts: list[_Draft], begins: Whole, ends: Whole) 
         aggregated[step.row[step.number == 5]] = True
         which = (step.number == 4) & (step.wire == BYTES)
         stats.append((step.row[which], step.value[which].astype(np.int64), step.end[which]))
+        many += int(which.sum())
+        if many > _MOST_STATS:
+            raise AiflameError(f"the events of the trace have more than {_MOST_STATS:,} stats: record a shorter time")
     event, stat_begin, stat_end = _joined(stats)
+    del stats
     order = np.argsort(event, kind="stable")
     event, stat_begin, stat_end = event[order], stat_begin[order], stat_end[order]
-    key, kind, until = (np.zeros(len(event), dtype=np.int64) for _ in range(3))
+    del order
+    key, kind, size = (np.zeros(len(event), dtype=of) for of in (np.int64, np.uint8, np.uint32))
     value = np.zeros(len(event), dtype=np.uint64)
     for step in walk(raw, stat_begin, stat_end):
         which = step.number == 1
         key[step.row[which]] = step.value[which].view(np.int64)
         which = (step.number >= _DOUBLE) & (step.number <= _REF) & ((step.wire == BYTES) == np.isin(step.number, (_TEXT, _BLOB)))
         row = step.row[which]
-        kind[row], value[row], until[row] = step.number[which], step.value[which], step.end[which]
+        kind[row], value[row] = step.number[which], step.value[which]
+        size[row] = np.where(step.wire[which] == BYTES, step.end[which] - step.value[which].view(np.int64), 0)
     planes = []
     first = 0
     for draft in drafts:
@@ -307,7 +316,7 @@ def _with_events(data: bytes, drafts: list[_Draft], begins: Whole, ends: Whole) 
                 key[here],
                 kind[here],
                 value[here],
-                until[here],
+                size[here],
                 data,
             )
         )

@@ -5,8 +5,10 @@ A message of a loop in Python costs microseconds; traces have millions of small 
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,8 +19,12 @@ from aiflame.exchange.readers.protobuf import BYTES, FIXED32, FIXED64, VARINT, D
 Bytes = NDArray[np.uint8]
 Unsigned = NDArray[np.uint64]
 
+Places: TypeAlias = "array[int]"
+
 _MOST_FIELDS = 4096
 _MOST_SHIFT = 63
+_AT_ONCE = 1 << 18
+"""Messages that are walked through together: more would only need more memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,10 +41,14 @@ class Step:
     """The place behind the field."""
 
 
-def bounds(data: bytes, at: int, end: int, tag: int, others: list[tuple[int, int]]) -> tuple[list[int], list[int]]:
+def places() -> Places:
+    return array("q")
+
+
+def bounds(data: bytes, at: int, end: int, tag: int, others: list[tuple[int, int]]) -> tuple[Places, Places]:
     """Begins and ends of the messages in the repeated field with this tag of one byte, within a message; `others`: the bounds of
     stretches with fields in between."""
-    begins, ends = [], []
+    begins, ends = places(), places()
     while at < end:
         if data[at] == tag:
             size, begin = _varint(data, at + 1, end)
@@ -82,7 +92,12 @@ def _varint(data: bytes, at: int, end: int) -> tuple[int, int]:
 
 
 def walk(data: Bytes, begin: Whole, end: Whole) -> Iterator[Step]:
-    row = np.flatnonzero(begin < end)
+    for first in range(0, len(begin), _AT_ONCE):
+        yield from _walk(data, begin, end, np.arange(first, min(first + _AT_ONCE, len(begin))))
+
+
+def _walk(data: Bytes, begin: Whole, end: Whole, row: Whole) -> Iterator[Step]:
+    row = row[begin[row] < end[row]]
     at, stop = begin[row], end[row]
     for _ in range(_MOST_FIELDS):
         if not len(row):
