@@ -1,4 +1,4 @@
-"""Triton's Proton: a tree of scopes and kernels with what each measured in all (`.hatchet`).
+"""Triton's Proton: a tree of scopes and kernels with the sums of each (`.hatchet`, JSON; `.hatchet_msgpack`, MsgPack).
 
 The file has no moments. Kernels of a context stand one behind the other, each with the context's mean time.
 """
@@ -20,6 +20,8 @@ from aiflame.exchange.readers.devices.trace import CALLS, CHAINS, KERNELS, VALUE
 from aiflame.exchange.readers.devices.writing import write
 from aiflame.exchange.readers.frames import AnyFrame, NamedFrame, PythonFrame
 from aiflame.exchange.readers.making import Making
+from aiflame.exchange.readers.msgpack import unpacked
+from aiflame.exchange.readers.protobuf import DamagedError
 from aiflame.exchange.readers.source import Source
 from aiflame.profile.schema.enums import GpuApi
 from aiflame.profile.schema.kinds import Kind
@@ -38,15 +40,22 @@ _APIS = {"HIP": GpuApi.HIP}
 _PID = 1
 _FIRST_NODE = re.compile(rb'\s*\[\s*\{\s*"(?:children|frame|metrics)"\s*:')
 
+_FIRST_PACKED = b"\x92\x83\xa5frame\x82\xa4name"
+"""Two parts, of which the first has three keys: the root's frame comes first."""
+
 
 def is_one(head: bytes) -> bool:
+    if head.startswith(_FIRST_PACKED):
+        return True
     return bool(_FIRST_NODE.match(head)) and b'"metrics"' in head and b'"frame"' in head
 
 
 def read(source: Source, making: Making, progress: Callable[[float], None]) -> None:
     data = source.whole(_MOST)
     try:
-        given = json.loads(data, strict=False)
+        given = unpacked(data) if data.startswith(_FIRST_PACKED) else json.loads(data, strict=False)
+    except DamagedError as error:
+        raise AiflameError(f"{source.path} is damaged: {error}") from None
     except (ValueError, RecursionError) as error:
         raise AiflameError(f"{source.path} is no whole JSON document: {str(error)[:100] or 'it is nested too deeply'}") from None
     roots = [one for one in given if isinstance(one, dict)] if isinstance(given, list) else []
