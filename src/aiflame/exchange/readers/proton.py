@@ -131,9 +131,9 @@ class _Tree:
                 self._values.append((_PID, row, self._kind(of), whole))
 
     def _kind(self, metric: str) -> int:
-        found = _UNIT.fullmatch(metric)
-        unit = found["unit"] if found else "flops" if metric.startswith("flops") else metric if metric in ("bytes", "cycles") else ""
-        key = (found["name"] if found else metric, unit)
+        match = _UNIT.fullmatch(metric)
+        unit = match["unit"] if match else "flops" if metric.startswith("flops") else metric if metric in ("bytes", "cycles") else ""
+        key = (match["name"] if match else metric, unit)
         if key not in self._kinds and len(self._kinds) == MOST:
             raise AiflameError(f"the file has more than {MOST} metrics")
         return self._kinds.setdefault(key, len(self._kinds))
@@ -174,7 +174,7 @@ class _Tree:
 
 
 def _share(place: pl.Expr) -> pl.Expr:
-    """Of a context's time, what its first so many launches have: the launches together have all of it."""
+    """The time of the first so many launches of a context; all of them together have the time of the context."""
     return pl.col("took") // pl.col("count") * place + pl.min_horizontal(place, pl.col("took") % pl.col("count"))
 
 
@@ -197,7 +197,7 @@ def _number(value: object) -> int:
 
 
 def _whole(value: object) -> int | None:
-    """The nearest whole number that a table has room for; None for what is no number."""
+    """The nearest whole number that a table has room for; None for a value that is no number."""
     if isinstance(value, bool) or not isinstance(value, int | float) or (isinstance(value, float) and math.isnan(value)):
         return None
     return round(max(min(value, _MOST_VALUE), -_MOST_VALUE))

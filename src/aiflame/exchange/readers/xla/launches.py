@@ -75,7 +75,7 @@ def add_ops_of_work(trace: DeviceTrace, ops: OpNames, threads: dict[int, int], p
     callers = _Callers(trace, pid)
     chains = [callers.chain(row, ops.paths[path]) for row, path in other.select("row", _PATH).iter_rows()]
     began = pl.coalesce("call_begin", "begin")
-    made = other.select(
+    own_calls = other.select(
         pid=pl.lit(pid),
         tid=pl.coalesce("tid", pl.col("device").replace_strict(threads, default=0, return_dtype=pl.Int64)),
         begin=began,
@@ -84,7 +84,7 @@ def add_ops_of_work(trace: DeviceTrace, ops: OpNames, threads: dict[int, int], p
         correlation="fresh",
         chain=pl.Series(chains, dtype=pl.Int64),
     )
-    trace.calls = pl.concat([trace.calls.drop(_PATH), shaped(made, CALLS)])
+    trace.calls = pl.concat([trace.calls.drop(_PATH), shaped(own_calls, CALLS)])
     trace.chains = shaped(pl.DataFrame(callers.chains, schema=CHAINS, orient="row"), CHAINS)
     for name in ("kernels", "copies"):
         rows = getattr(trace, name).join(other.select(*key, "fresh"), on=key, how="left", maintain_order="left")

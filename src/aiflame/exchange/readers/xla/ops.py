@@ -25,7 +25,7 @@ class OpNames:
 
     def read(self, planes: list[Plane], making: Making) -> list[Whole]:
         """For each plane the path of each event: by the name that the event has, else by its instruction in the HLO module."""
-        found, lacking, wanted = [], [], set()
+        by_plane, lacking, wanted = [], [], set()
         for plane in planes:
             paths = self._by_stats(plane)
             module, instruction = (plane.texts(name, self._numbers) for name in (_MODULE, _INSTRUCTION))
@@ -34,13 +34,13 @@ class OpNames:
             texts = list(self._numbers)
             named = [(texts[pair >> 32], texts[pair & 0xFFFFFFFF]) for pair in pairs.tolist()]
             wanted.update(named)
-            found.append(paths)
+            by_plane.append(paths)
             lacking.append((left, named, inverse))
         names = names_of_ops(planes, wanted, making) if wanted else {}
-        for paths, (left, named, inverse) in zip(found, lacking, strict=True):
+        for paths, (left, named, inverse) in zip(by_plane, lacking, strict=True):
             own = np.array([self._path(names.get(pair, "")) for pair in named], dtype=np.int64)
             paths[left] = own[inverse] if len(own) else 0
-        return found
+        return by_plane
 
     def depth(self) -> Whole:
         return np.array([len(path) for path in self.paths], dtype=np.int64)

@@ -57,7 +57,7 @@ class Plane:
     """Events that stand for several, without a time."""
     names_of_stats: dict[int, str]
     _event: Whole
-    """For each stat its event, sorted; then its name's id, what kind of value it has, and the value."""
+    """For each stat its event, sorted; then its name's id, the kind of its value, and the value."""
     _key: Whole
     _kind: Whole
     _value: Unsigned
@@ -75,27 +75,27 @@ class Plane:
     def texts(self, name: str, numbers: dict[str, int]) -> Whole:
         """The text of this stat for each event as a number in `numbers`, -1: none."""
         own = [self._number(named.stats.get(name), numbers) for named in self.named]
-        found = np.array(own, dtype=np.int64)[self.name_of]
+        values = np.array(own, dtype=np.int64)[self.name_of]
         which = self._places(name)
         ref = which[self._kind[which] == _REF]
         keys, inverse = np.unique(self._value[ref], return_inverse=True)
         refs = [self._number(self.names_of_stats.get(int(key)), numbers) for key in keys.tolist()]
-        found[self._event[ref]] = np.array(refs, dtype=np.int64)[inverse]
+        values[self._event[ref]] = np.array(refs, dtype=np.int64)[inverse]
         for at in which[self._kind[which] == _TEXT].tolist():
             value = self._data[int(self._value[at]) : int(self._value[at]) + int(self._size[at])].decode("utf-8", "replace")
-            found[self._event[at]] = numbers.setdefault(value, len(numbers))
-        return found
+            values[self._event[at]] = numbers.setdefault(value, len(numbers))
+        return values
 
     def numbers(self, name: str, otherwise: int = 0) -> Whole:
         """The number of this stat for each event."""
         own = [
             int(value) if isinstance(value := named.stats.get(name), int) and abs(value) < 1 << 63 else otherwise for named in self.named
         ]
-        found = np.array(own, dtype=np.int64)[self.name_of]
+        values = np.array(own, dtype=np.int64)[self.name_of]
         which = self._places(name)
         which = which[(self._kind[which] == _INT) | (self._kind[which] == _UINT)]
-        found[self._event[which]] = self._value[which].view(np.int64)
-        return found
+        values[self._event[which]] = self._value[which].view(np.int64)
+        return values
 
     def has(self, name: str) -> Mask:
         own = np.array([name in named.stats for named in self.named], dtype=np.bool_)[self.name_of]
@@ -232,7 +232,7 @@ def _named(value: memoryview, names: dict[int, str]) -> Named:
 
 
 def _stats(parts: list[memoryview], names: dict[int, str]) -> dict[str, Stat]:
-    found: dict[str, Stat] = {}
+    stats: dict[str, Stat] = {}
     for part in parts:
         key, value = 0, None
         for number, content in fields(part):
@@ -241,8 +241,8 @@ def _stats(parts: list[memoryview], names: dict[int, str]) -> dict[str, Stat]:
             else:
                 value = _value(number, content, names)
         if value is not None and key in names:
-            found[names[key]] = value
-    return found
+            stats[names[key]] = value
+    return stats
 
 
 def _value(number: int, content: Value, names: dict[int, str]) -> Stat | None:
