@@ -26,7 +26,7 @@ _RUNTIMES = (
     (re.compile(r"(?:hip|hsa_)\w"), CallBackend.HIP, "HIP"),
     (re.compile(r"cu(?:da)?[A-Z]\w"), CallBackend.CUDA, "CUDA"),
 )
-_WAITS = re.compile(r"Synchronize|[Ww]ait for|BlockHostUntil|BlockUntilReady|::Await\b")
+_WAITS = re.compile(r"Synchronize|(?i:wait for)|BlockHostUntil|BlockUntilReady|::Await\b")
 _METADATA = re.compile(r"#[^#\n]*=[^#\n]*#$")
 _NUMBERED = re.compile(r"(?P<name>.*)/-?\d+$", re.DOTALL)
 

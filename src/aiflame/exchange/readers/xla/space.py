@@ -5,6 +5,7 @@ Names of events and stats are numbered in each plane. An event has stats of its 
 
 from __future__ import annotations
 
+from array import array
 from collections import Counter
 from dataclasses import dataclass, field
 
@@ -13,7 +14,7 @@ import numpy as np
 from aiflame.attribute.arrays.types import Mask, Whole
 from aiflame.errors import AiflameError
 from aiflame.exchange.readers.protobuf import BYTES, DamagedError, Value, double, fields, message, signed, text, unsigned
-from aiflame.exchange.readers.xla.wire import Bytes, Places, Unsigned, bounds, places, walk
+from aiflame.exchange.readers.xla.wire import Bytes, Unsigned, bounds, places, walk
 
 Stat = str | int | float | memoryview
 
@@ -152,7 +153,7 @@ def read_space(data: bytes) -> Space:
     return Space(_with_events(data, drafts, np.array(begins), np.array(ends)), hosts, remarks)
 
 
-def _plane(data: bytes, at: int, until: int, begins: Places, ends: Places) -> _Draft:
+def _plane(data: bytes, at: int, until: int, begins: array[int], ends: array[int]) -> _Draft:
     draft = _Draft()
     view = memoryview(data)
     others: list[tuple[int, int]] = []

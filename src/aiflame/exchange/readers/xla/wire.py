@@ -8,7 +8,6 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,8 +17,6 @@ from aiflame.exchange.readers.protobuf import BYTES, FIXED32, FIXED64, VARINT, D
 
 Bytes = NDArray[np.uint8]
 Unsigned = NDArray[np.uint64]
-
-Places: TypeAlias = "array[int]"
 
 _MOST_FIELDS = 4096
 _MOST_SHIFT = 63
@@ -41,11 +38,11 @@ class Step:
     """The place behind the field."""
 
 
-def places() -> Places:
+def places() -> array[int]:
     return array("q")
 
 
-def bounds(data: bytes, at: int, end: int, tag: int, others: list[tuple[int, int]]) -> tuple[Places, Places]:
+def bounds(data: bytes, at: int, end: int, tag: int, others: list[tuple[int, int]]) -> tuple[array[int], array[int]]:
     """Begins and ends of the messages in the repeated field with this tag of one byte, within a message; `others`: the bounds of
     stretches with fields in between."""
     begins, ends = places(), places()
