@@ -5,6 +5,7 @@ The lines become the tables of other exports.
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 from collections import Counter
@@ -21,6 +22,7 @@ from aiflame.exchange.readers.sqlite_file import INT, Kind
 
 _LONGEST_LINE, _BATCH, _MOST_ROWS = 256 << 20, 100_000, 50_000_000
 _LARGEST = 1 << 63
+_decode = json.JSONDecoder(strict=False).decode
 _FIRST_LINE = re.compile(rb'\s*\{[^\n]*"(?:CudaEvent|TraceProcessEvent|NvtxEvent|Type)"\s*:')
 _EVENTS = (b'"TraceProcessEvent"', b'"CudaEvent"', b'"NvtxEvent"')
 _OF_CLASS = {1: "CUPTI_ACTIVITY_KIND_MEMCPY", 2: "CUPTI_ACTIVITY_KIND_MEMSET", 3: "CUPTI_ACTIVITY_KIND_KERNEL",
@@ -38,8 +40,9 @@ def is_one(head: bytes) -> bool:
 
 def read(source: Source, making: Making, progress: Callable[[float], None]) -> None:
     tables = LineTables()
-    for line, share in _lines(source):
-        tables.add(line)
+    for lines, share in _lines(source):
+        for line in lines:
+            tables.add(line)
         progress(0.4 * share)
     if tables.damaged:
         making.note(f"{tables.damaged:,} lines of the report are no JSON: they are left out")
@@ -48,15 +51,15 @@ def read(source: Source, making: Making, progress: Callable[[float], None]) -> N
     report.read_tables(tables, making, progress)
 
 
-def _lines(source: Source) -> Iterator[tuple[bytes, float]]:
+def _lines(source: Source) -> Iterator[tuple[list[bytes], float]]:
     kept = b""
     share = 0.0
     for block, share in source.blocks():
         *lines, kept = (kept + block).split(b"\n")
         if len(kept) > _LONGEST_LINE:
             raise AiflameError(f"{source.path} has a line of more than {_LONGEST_LINE >> 20} MB")
-        yield from ((line, share) for line in lines)
-    yield kept, share
+        yield lines, share
+    yield [kept], share
 
 
 class LineTables:
@@ -65,7 +68,7 @@ class LineTables:
     def __init__(self) -> None:
         self.damaged = 0
         self.others: Counter[str] = Counter()
-        self._rows: dict[str, list[dict[str, Any]]] = {}
+        self._rows: dict[str, list[list[Any]]] = {}
         self._parts: dict[str, list[pl.DataFrame]] = {}
         self._count = 0
 
@@ -77,7 +80,7 @@ class LineTables:
         if not line.strip():
             return
         try:
-            record = json.loads(line, strict=False)
+            record = _decode(line.decode("utf-8", "replace"))
         except (ValueError, RecursionError):
             record = None
         if not isinstance(record, dict):
@@ -107,12 +110,12 @@ class LineTables:
             self._add(table, {**work, **(parts[0] if parts else {})})
 
     def _add(self, table: str, record: dict[str, Any]) -> None:
-        columns = _columns(table)
-        row: dict[str, Any] = {}
+        places = _places(table)
+        row: list[Any] = [None] * len(_columns(table))
         for name, value in record.items():
-            own = _RENAMED.get(name, name)
-            if own in columns:
-                row[own] = _whole(value) if columns[own] == INT else value if isinstance(value, str) else None
+            if name in places:
+                place, is_number = places[name]
+                row[place] = _whole(value) if is_number else value if isinstance(value, str) else None
         self._count += 1
         if self._count > _MOST_ROWS:
             raise AiflameError(f"the report has more than {_MOST_ROWS:,} rows: export it as SQLite or Parquet")
@@ -124,7 +127,7 @@ class LineTables:
     def _flush(self, table: str) -> list[pl.DataFrame]:
         parts = self._parts.setdefault(table, [])
         if rows := self._rows.get(table):
-            parts.append(pl.DataFrame(rows, schema=_columns(table)))
+            parts.append(pl.DataFrame(rows, schema=_columns(table), orient="row"))
             self._rows[table] = []
         return parts
 
@@ -143,12 +146,21 @@ class LineTables:
         return sum(map(len, self._flush(table))) if table in self.tables else 0
 
 
+@functools.cache
 def _columns(table: str) -> dict[str, Kind]:
     return dict(report.READ.get(table, {"globalTid": INT, "nameId": INT}))
 
 
+@functools.cache
+def _places(table: str) -> dict[str, tuple[int, bool]]:
+    """For each name in JSON the column, and whether it has numbers."""
+    columns = _columns(table)
+    places = {name: (place, kind == INT) for place, (name, kind) in enumerate(columns.items())}
+    return {**places, **{name: places[own] for name, own in _RENAMED.items() if own in places}}
+
+
 def _whole(value: object) -> int | None:
     """Numbers of 64 bits are texts in JSON."""
-    if isinstance(value, str) and value.lstrip("-").isdecimal() and len(value) < 21:
+    if type(value) is str and len(value) < 21 and value.removeprefix("-").isdecimal():
         value = int(value)
     return value if type(value) is int and -_LARGEST <= value < _LARGEST else None
