@@ -69,6 +69,7 @@ _PYTHON: tuple[tuple[Phase, str, str], ...] = (
 """Python functions that mark a phase: file, name. Work inside belongs to that phase, unless a function further inside marks another one."""
 _NATIVE: tuple[tuple[Phase, str], ...] = (
     (Phase.BACKWARD, r"^torch::autograd::(python::Python)?Engine::|^THPEngine_run_backward|^autograd::engine::"),
+    (Phase.BACKWARD, r"^transpose\(jvp\)$|^gradient_tape$"),
     (Phase.COMMUNICATION, r"^c10d::(Reducer|ProcessGroup|Work|ops|Backend)"),
 )
 _SCALER_ENDS = r"(^|\.)(step|update)$"

@@ -31,6 +31,8 @@ INFERENCE = ("phase", "sequences", "tokens", "called_ns")
 """Of a step of inference: whether it is PREFILL or DECODE, how many tokens of how many sequences the model was given, and how long its
 call took; each 0 where that is not known."""
 _NAMED_STEP = r"^ProfilerStep#\d+$"
+_XLA_STEP = "step"
+"""The category of a step's region that JAX or a TPU recorded."""
 Row = tuple[int, int, int]
 """Thread, begin and end of a step."""
 
@@ -133,14 +135,16 @@ def automatic_regions(profile: Analysis) -> pl.DataFrame:
 
 @once
 def named_steps(profile: Analysis) -> pl.DataFrame:
-    """process, thread, begin_ns, end_ns of the steps that torch's own profiler named in an imported trace."""
+    """process, thread, begin_ns, end_ns of the steps that torch's or XLA's profiler named in an imported trace."""
     columns = dict.fromkeys(("process", "thread", "begin_ns", "end_ns"), pl.Int64)
     if not profile.has("regions"):
         return pl.DataFrame(schema=columns)
     ends = profile.scan("region_ends").group_by("process", pl.col("region").alias("id")).agg(pl.col("end_ns").min())
-    of_torch = profile.scan("regions").filter(pl.col("api") == int(RegionApi.TORCH), pl.col("name").str.contains(_NAMED_STEP))
+    torch = (pl.col("api") == int(RegionApi.TORCH)) & pl.col("name").str.contains(_NAMED_STEP)
+    xla = (pl.col("api") == int(RegionApi.XLA)) & (pl.col("category") == _XLA_STEP)
+    named = profile.scan("regions").filter(torch | xla)
     moments = pl.col("begin_ns", "end_ns").clip(upper_bound=LATEST)
-    rows = of_torch.join(ends, on=["process", "id"]).with_columns(moments).select(pl.col(name).cast(kind) for name, kind in columns.items())
+    rows = named.join(ends, on=["process", "id"]).with_columns(moments).select(pl.col(name).cast(kind) for name, kind in columns.items())
     return rows.sort("process", "thread", "begin_ns").collect()
 
 

@@ -1,4 +1,4 @@
-"""SQLite databases of profilers, told apart by their tables."""
+"""SQLite databases of profilers, each known by its tables."""
 
 from __future__ import annotations
 

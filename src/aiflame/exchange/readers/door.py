@@ -17,6 +17,7 @@ from aiflame.exchange.readers.format import Progress
 from aiflame.exchange.readers.formats import FORMATS, sisters
 from aiflame.exchange.readers.many_files import HERE, Trace, Where, each_trace
 from aiflame.exchange.readers.source import plain
+from aiflame.exchange.readers.xla.run_folder import newest_run
 from aiflame.profile.folder.door import Folder
 from aiflame.profile.folder.meta import FILE_NAME as META_FILE
 from aiflame.profile.folder.meta import JobRank
@@ -52,6 +53,7 @@ def as_profile(path: Path) -> Path:
 
 
 def _kept(path: Path, progress: Progress) -> Folder:
+    path = newest_run(path)
     place = place_of_import(_digest(path), f"{path.name}.aiflame")
     if place is None:
         place = fresh_place()
@@ -71,6 +73,7 @@ def import_to(path: Path, target: Path, progress: Progress | None = None, where:
     with contextlib.suppress(OSError):
         if looks_like_profile(Folder.open(path)):
             raise AiflameError(f"{path} is a profile already: aiflame open {path}")
+    path = newest_run(path)
     try:
         folder = Folder.new(target)
     except FileExistsError:

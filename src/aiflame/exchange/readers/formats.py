@@ -41,6 +41,7 @@ def _folder(name: str, module: str) -> FolderFormat:
 
 FORMATS = (
     _format("torch.profiler or Chrome JSON", "chrome.kineto"),
+    _format("JSON lines of nsys", "nsys.json_lines"),
     _format("speedscope", "sampled.speedscope"),
     _format(".cpuprofile", "sampled.cpuprofile"),
     _format("Firefox", "sampled.gecko"),
@@ -49,6 +50,7 @@ FORMATS = (
     _format("rocprofv3 CSV", "rocm.csv_files"),
     _format("SQLite of nsys, rocprofv3 or RPD", "databases"),
     _format("Proton", "proton"),
+    _format("XPlane of JAX, XLA or TensorFlow", "xla.xplane"),
     _format("pprof", "sampled.pprof"),
     _format("perf script", "sampled.perf_script"),
     _format("austin", "sampled.austin"),

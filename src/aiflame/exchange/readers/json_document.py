@@ -51,14 +51,14 @@ def number(value: object) -> float | int | None:
 
 
 def whole(value: object, otherwise: int = 0) -> int:
-    found = number(value)
-    return otherwise if found is None else round(found)
+    parsed = number(value)
+    return otherwise if parsed is None else round(parsed)
 
 
 def scaled(value: object, factor: int) -> int:
     """A number times the factor, rounded."""
-    found = number(value)
-    times = 0 if found is None else found * factor
+    parsed = number(value)
+    times = 0 if parsed is None else parsed * factor
     return round(times) if abs(times) < _LARGEST else 0
 
 

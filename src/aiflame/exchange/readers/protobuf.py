@@ -31,7 +31,7 @@ class DamagedError(AiflameError):
 
 def fields(data: bytes | memoryview) -> Iterator[tuple[int, Value]]:
     """Each field of a message: its number and its value. Numbers are unsigned, of at most 64 bits (`signed`, `zigzag`, `double`, `single`
-    turn them into others); what has a length is a view of its bytes."""
+    turn them into others); a value with a length is a view of its bytes."""
     view = memoryview(data)
     at, end = 0, len(view)
     while at < end:
@@ -73,14 +73,14 @@ def numbers(value: Value) -> list[int]:
     if isinstance(value, int):
         return [value]
     at, end = 0, len(value)
-    found = []
+    parsed = []
     while at < end:
         byte = value[at]
         at += 1
         if byte >= 0x80:
             byte, at = _varint(value, at - 1, end)
-        found.append(byte)
-    return found
+        parsed.append(byte)
+    return parsed
 
 
 def signed(value: Value) -> int:

@@ -1,4 +1,4 @@
-"""Triton's Proton: a tree of scopes and kernels with what each measured in all (`.hatchet`).
+"""Triton's Proton: a tree of scopes and kernels with the sums of each (`.hatchet`, JSON; `.hatchet_msgpack`, MsgPack).
 
 The file has no moments. Kernels of a context stand one behind the other, each with the context's mean time.
 """
@@ -20,6 +20,8 @@ from aiflame.exchange.readers.devices.trace import CALLS, CHAINS, KERNELS, VALUE
 from aiflame.exchange.readers.devices.writing import write
 from aiflame.exchange.readers.frames import AnyFrame, NamedFrame, PythonFrame
 from aiflame.exchange.readers.making import Making
+from aiflame.exchange.readers.msgpack import unpacked
+from aiflame.exchange.readers.protobuf import DamagedError
 from aiflame.exchange.readers.source import Source
 from aiflame.profile.schema.enums import GpuApi
 from aiflame.profile.schema.kinds import Kind
@@ -38,15 +40,22 @@ _APIS = {"HIP": GpuApi.HIP}
 _PID = 1
 _FIRST_NODE = re.compile(rb'\s*\[\s*\{\s*"(?:children|frame|metrics)"\s*:')
 
+_FIRST_PACKED = b"\x92\x83\xa5frame\x82\xa4name"
+"""Two parts, of which the first has three keys: the root's frame comes first."""
+
 
 def is_one(head: bytes) -> bool:
+    if head.startswith(_FIRST_PACKED):
+        return True
     return bool(_FIRST_NODE.match(head)) and b'"metrics"' in head and b'"frame"' in head
 
 
 def read(source: Source, making: Making, progress: Callable[[float], None]) -> None:
     data = source.whole(_MOST)
     try:
-        given = json.loads(data, strict=False)
+        given = unpacked(data) if data.startswith(_FIRST_PACKED) else json.loads(data, strict=False)
+    except DamagedError as error:
+        raise AiflameError(f"{source.path} is damaged: {error}") from None
     except (ValueError, RecursionError) as error:
         raise AiflameError(f"{source.path} is no whole JSON document: {str(error)[:100] or 'it is nested too deeply'}") from None
     roots = [one for one in given if isinstance(one, dict)] if isinstance(given, list) else []
@@ -122,9 +131,9 @@ class _Tree:
                 self._values.append((_PID, row, self._kind(of), whole))
 
     def _kind(self, metric: str) -> int:
-        found = _UNIT.fullmatch(metric)
-        unit = found["unit"] if found else "flops" if metric.startswith("flops") else metric if metric in ("bytes", "cycles") else ""
-        key = (found["name"] if found else metric, unit)
+        match = _UNIT.fullmatch(metric)
+        unit = match["unit"] if match else "flops" if metric.startswith("flops") else metric if metric in ("bytes", "cycles") else ""
+        key = (match["name"] if match else metric, unit)
         if key not in self._kinds and len(self._kinds) == MOST:
             raise AiflameError(f"the file has more than {MOST} metrics")
         return self._kinds.setdefault(key, len(self._kinds))
@@ -165,7 +174,7 @@ class _Tree:
 
 
 def _share(place: pl.Expr) -> pl.Expr:
-    """Of a context's time, what its first so many launches have: the launches together have all of it."""
+    """The time of the first so many launches of a context; all of them together have the time of the context."""
     return pl.col("took") // pl.col("count") * place + pl.min_horizontal(place, pl.col("took") % pl.col("count"))
 
 
@@ -188,7 +197,7 @@ def _number(value: object) -> int:
 
 
 def _whole(value: object) -> int | None:
-    """The nearest whole number that a table has room for; None for what is no number."""
+    """The nearest whole number that a table has room for; None for a value that is no number."""
     if isinstance(value, bool) or not isinstance(value, int | float) or (isinstance(value, float) and math.isnan(value)):
         return None
     return round(max(min(value, _MOST_VALUE), -_MOST_VALUE))

@@ -14,6 +14,7 @@ from typing import IO
 
 from aiflame.errors import AiflameError
 from aiflame.exchange.readers.source import Source, most_unpacked, unpacked
+from aiflame.exchange.readers.xla.run_folder import traces
 
 _MOST_FILES = 1 << 16
 _ZIP = b"PK\x03\x04"
@@ -23,7 +24,8 @@ _BLOCK = 1 << 20
 
 def files_of(folder: Path) -> list[Path]:
     """In the natural order of names."""
-    names = [entry.name for entry in os.scandir(folder) if entry.is_file(follow_symlinks=False)]
+    names = [file.name for file in traces(folder)]
+    names = names or [entry.name for entry in os.scandir(folder) if entry.is_file(follow_symlinks=False)]
     if len(names) > _MOST_FILES:
         raise AiflameError(f"{folder} has more than {_MOST_FILES:,} files: name one, or a folder with the traces alone")
     return [folder / name for name in sorted(names, key=_natural)]

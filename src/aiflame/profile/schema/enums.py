@@ -102,6 +102,8 @@ class RegionApi(IntEnum):
     """seen by aiflame itself: optimizer steps, data loading"""
     TORCH = 5
     """`torch.profiler.record_function()`, in imported traces"""
+    XLA = 6
+    """steps of `jax.profiler.StepTraceAnnotation`, or of a TPU, in imported traces"""
 
 
 class RegionKind(IntEnum):

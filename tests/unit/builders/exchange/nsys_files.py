@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import sqlite3
 from pathlib import Path
 
@@ -184,4 +186,66 @@ def write(path: Path, rows: dict[str, list[tuple[object, ...]]] | None = None, w
     connection.executescript(more)
     connection.commit()
     connection.close()
+    return path
+
+
+_OF_KERNELS = {
+    "shortName": "shortName", "demangledName": "demangledName", "mangledName": "mangledName", "registersPerThread": "registersPerThread",
+    **{f"{name}{axis}": f"{name}{axis}" for name in ("grid", "block") for axis in "XYZ"},
+    "staticSharedMemory": "staticSharedMemory", "dynamicSharedMemory": "dynamicSharedMemory",
+    "localMemoryPerThread": "localMemoryPerThread",
+}  # fmt: skip
+_CLASSES = {
+    "CUPTI_ACTIVITY_KIND_MEMCPY": (1, "memcpy", {"copyKind": "copyKind", "bytes": "sizebytes"}),
+    "CUPTI_ACTIVITY_KIND_MEMSET": (2, "memset", {"bytes": "sizebytes"}),
+    "CUPTI_ACTIVITY_KIND_KERNEL": (3, "kernel", _OF_KERNELS),
+    "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION": (5, "sync", {"syncType": "syncType"}),
+}
+IN_LINES = ("StringIds", "ThreadNames", "CUPTI_ACTIVITY_KIND_RUNTIME", "NVTX_EVENTS", *_CLASSES)
+"""Tables whose rows an export in lines of JSON has."""
+
+
+def write_lines(report: Path, path: Path, strings_in_one: bool) -> Path:
+    """A made SQLite report as `nsys export -t jsonlines` writes it: numbers of 64 bits are texts, zeros of strings stay."""
+    lines: list[dict[str, object]] = []
+    with contextlib.closing(sqlite3.connect(report)) as database:
+        database.row_factory = sqlite3.Row
+        tables = {name: [dict(row) for row in database.execute(f"SELECT * FROM {name}")] for name in IN_LINES}
+    for row in tables["CUPTI_ACTIVITY_KIND_RUNTIME"]:
+        call = {"startNs": str(row["start"]), "endNs": str(row["end"]), "correlationId": row["correlationId"], "name": str(row["nameId"])}
+        lines.append(
+            {
+                "Type": 48,
+                "TraceProcessEvent": {**call, "globalTid": str(row["globalTid"]), "returnValue": row["returnValue"], "eventClass": 0},
+            }
+        )
+    for table, (number, member, columns) in _CLASSES.items():
+        for row in tables[table]:
+            work = {
+                name: row[name]
+                for name in ("deviceId", "contextId", "streamId", "correlationId", "graphNodeId")
+                if row.get(name) is not None
+            }
+            work.update({"startNs": str(row["start"]), "endNs": str(row["end"]), "globalPid": str(row["globalPid"]), "eventClass": number})
+            of_member = {own: row[name] for name, own in columns.items() if name in row}
+            lines.append({"Type": 79 if number == 3 else 80, "CudaEvent": {**work, member: of_member}})
+    for row in tables["NVTX_EVENTS"]:
+        marked = {
+            "Type": row["eventType"],
+            "Timestamp": str(row["start"]),
+            "GlobalTid": str(row["globalTid"]),
+            "DomainId": str(row["domainId"]),
+        }
+        for name, own in (("end", "EndTimestamp"), ("text", "Text"), ("textId", "TextId"), ("category", "Category"), ("color", "Color")):
+            if row[name] is not None:
+                marked[own] = row[name] if name == "text" else str(row[name])
+        lines.append({"Type": row["eventType"], "NvtxEvent": marked})
+    lines.append({"Type": 31, "CompositeEvent": {"globalTid": "1"}})
+    if strings_in_one:
+        texts = {row["id"]: row["value"] for row in tables["StringIds"]}
+        lines.append({"data": [texts.get(number, "") for number in range(max(texts) + 1)]})
+    else:
+        lines += [{"type": "String", "id": str(row["id"]), "value": row["value"]} for row in tables["StringIds"]]
+    lines += [{"type": "ThreadName", "globalTid": str(row["globalTid"]), "nameId": str(row["nameId"])} for row in tables["ThreadNames"]]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
     return path

@@ -215,6 +215,55 @@ def test_a_folder_of_tables_says_the_same(suffix: str, report: aiflame.Profile, 
         aiflame.open(folder)
 
 
+@pytest.mark.parametrize("strings_in_one", [False, True])
+def test_lines_of_json_say_the_same(strings_in_one: bool, tmp_path: Path) -> None:
+    others = {name for name in made.ROWS if name not in made.IN_LINES}
+    payloads = [(*row[:3], *row[3:11], *(None,) * (len(row) - 11)) for row in made.ROWS["NVTX_EVENTS"]]
+    first = made.write(tmp_path / "r.sqlite", {**{name: [] for name in others}, "NVTX_EVENTS": payloads})
+    lines = made.write_lines(first, tmp_path / "r.jsonl", strings_in_one)
+    of_tables, of_lines = aiflame.open(first), aiflame.open(lines)
+    for table in (
+        "kernels",
+        "copies",
+        "launches",
+        "stacks",
+        "named_frames",
+        "regions",
+        "region_ends",
+        "calls",
+        "syncs",
+        "cpu_samples",
+        "threads",
+    ):
+        assert of_lines.table(table).equals(of_tables.table(table)), table
+    assert len(of_lines.table("kernels")) == 4
+    shape = "name", "grid_x", "block_x", "registers", "static_shared"
+    assert of_lines.table("kernel_shapes").select(shape).equals(of_tables.table("kernel_shapes").select(shape))
+    assert of_lines.meta.imported is not None
+    assert of_lines.meta.imported.unused["events of kind CompositeEvent"] == 1
+
+
+def test_damaged_lines_are_left_out(tmp_path: Path) -> None:
+    whole = made.write_lines(made.write(tmp_path / "r.sqlite"), tmp_path / "r.jsonl", False).read_bytes()
+    odds = random.Random(3)
+    for number in range(200):
+        copy = bytearray(whole)
+        place = odds.randrange(100, len(copy))
+        if number % 2:
+            copy[place] = odds.randrange(256)
+        else:
+            del copy[place : place + odds.choice([1, 20, 5_000])]
+        file = tmp_path / f"{number}.jsonl"
+        file.write_bytes(copy)
+        try:
+            imported(file)
+        except AiflameError as error:
+            assert "\n" not in str(error)
+    file = tmp_path / "cut.jsonl"
+    file.write_bytes(whole.replace(b'"returnValue": 0', b'"returnValue": "--5"')[:-20])
+    assert "1 lines of the report are no JSON" in " ".join(aiflame.open(file).meta.degraded)
+
+
 def test_rows_without_sense_are_left_out_and_counted(tmp_path: Path) -> None:
     huge = 2**63 - 1
     rows = [

@@ -1,5 +1,7 @@
-"""What profilers of devices trace, in one form: calls and regions on threads, work of devices, samples of CPUs. Times are the tool's own,
-in nanoseconds; a process is the tool's number of it (`pid`), and -1 where it is not known."""
+"""Traces of devices in one form for all profilers: calls and regions on threads, work of devices, samples of CPUs.
+
+Times are the tool's own, in nanoseconds; a process is the tool's number of it (`pid`), and -1 where it is not known.
+"""
 
 from __future__ import annotations
 
@@ -29,6 +31,7 @@ REGIONS = {
     "begin": I64,
     "end": I64,  # null: the program never ended it
     "kind": I64,  # RegionKind
+    "api": I64,  # RegionApi; 0: NVTX
     "domain": TEXT,
     "category": TEXT,
     "name": TEXT,

@@ -1,4 +1,4 @@
-"""Writes what ran on devices, and where threads waited for them."""
+"""Writes the work of devices, and the calls in which threads waited for it."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ def add_kernels_and_copies(trace: DeviceTrace, making: Making, process: dict[int
         ),
     )
     used = pl.concat([rows.select("process", "device") for rows in (kernels, copies)]).unique(maintain_order=True)
-    known = used.filter(pl.col("device").is_in(list(trace.addresses))).sort("process", "device")
-    addresses = known["device"].replace_strict(dict(trace.addresses), default="", return_dtype=pl.String)
-    making.add("gpu_devices", known.select("process", device=_device(trace)).with_columns(address=addresses))
+    with_address = used.filter(pl.col("device").is_in(list(trace.addresses))).sort("process", "device")
+    addresses = with_address["device"].replace_strict(dict(trace.addresses), default="", return_dtype=pl.String)
+    making.add("gpu_devices", with_address.select("process", device=_device(trace)).with_columns(address=addresses))
     return pl.concat([rows.select("process", "correlation") for rows in (kernels, copies)])
 
 
-def add_syncs(trace: DeviceTrace, making: Making, made: pl.DataFrame, process: dict[int, int]) -> None:
+def add_syncs(trace: DeviceTrace, making: Making, placed_calls: pl.DataFrame, process: dict[int, int]) -> None:
     """As the tool recorded them; where it did not, calls that wait."""
     if not trace.syncs.is_empty():
         rows = _placed(trace.syncs, process).rename({"begin": "start_ns", "end": "end_ns"})
@@ -60,7 +60,7 @@ def add_syncs(trace: DeviceTrace, making: Making, made: pl.DataFrame, process: d
             for number in trace.backends
         }
         of = pl.col("frame").replace_strict(kinds, default=0, return_dtype=pl.Int64)
-        rows = made.with_columns(kind=of, stream=pl.lit(0, dtype=pl.Int64), start_ns="begin_ns").filter(pl.col("kind") > 0)
+        rows = placed_calls.with_columns(kind=of, stream=pl.lit(0, dtype=pl.Int64), start_ns="begin_ns").filter(pl.col("kind") > 0)
     making.add(
         "syncs",
         rows.select("process", "kind", "correlation", "start_ns", "end_ns", api=pl.lit(int(trace.api)), stream=_number("stream")),

@@ -1,4 +1,4 @@
-"""Writes what a profiler of devices traced as the profile's own tables."""
+"""Writes a trace of devices as the profile's own tables."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ def write(trace: DeviceTrace, making: Making) -> None:
     _add_samples(trace, making, placed["samples"], stack_of_chain)
     _add_values(trace, making, process, stack_of_chain)
     _add_regions(making, placed["regions"])
-    made = calls.with_columns(
+    placed_calls = calls.with_columns(
         pl.Series("stack", stack), pl.Series("begin_ns", spans.begin), pl.Series("end_ns", spans.end), pl.Series("process", spans.process)
     )
-    _add_calls(trace, making, made)
+    _add_calls(trace, making, placed_calls)
     work = add_kernels_and_copies(trace, making, process)
-    _add_launches(trace, making, made, work)
-    add_syncs(trace, making, made, process)
+    _add_launches(trace, making, placed_calls, work)
+    add_syncs(trace, making, placed_calls, process)
     _add_nodes(making, placed["nodes"], spans, stack)
 
 
@@ -93,12 +93,12 @@ def _place_lost_work(trace: DeviceTrace) -> None:
         rows = getattr(trace, name)
         if (rows["pid"] < 0).any():
             rows = rows.join(launched, on="correlation", how="left", maintain_order="left")
-            known = pl.when(pl.col("pid") >= 0).then("pid")
-            setattr(trace, name, rows.with_columns(pid=pl.coalesce(known, "caller", pl.lit(pids[0] if pids else 0))).drop("caller"))
+            given = pl.when(pl.col("pid") >= 0).then("pid")
+            setattr(trace, name, rows.with_columns(pid=pl.coalesce(given, "caller", pl.lit(pids[0] if pids else 0))).drop("caller"))
 
 
 def _threads(trace: DeviceTrace) -> pl.DataFrame:
-    """pid, tid, process, thread, begin: whatever has a row in the trace. Work of a process without calls has a thread too."""
+    """pid, tid, process, thread, begin of all rows of the trace. Work of a process without calls has a thread too."""
     seen: list[pl.DataFrame] = [getattr(trace, name).select("pid", "tid", "begin") for name in ("calls", "regions", "nodes")]
     seen.append(trace.samples.select("pid", "tid", begin="time"))
     began = pl.concat(seen).group_by("pid", "tid").agg(pl.col("begin").min())
@@ -201,7 +201,7 @@ def _add_regions(making: Making, regions: pl.DataFrame) -> None:
         "regions",
         rows.select(
             *("process", "id", "thread", "kind", "domain", "category", "name", "payload_type"),
-            api=pl.lit(int(RegionApi.NVTX)),
+            api=pl.when(pl.col("api") > 0).then("api").otherwise(int(RegionApi.NVTX)),
             color=pl.col("color") & 0xFFFFFFFF,
             payload="payload",
             begin_ns="begin",
@@ -210,12 +210,12 @@ def _add_regions(making: Making, regions: pl.DataFrame) -> None:
     making.add("region_ends", rows.filter(pl.col("end").is_not_null()).select("process", "thread", region="id", end_ns="end"))
 
 
-def _add_calls(trace: DeviceTrace, making: Making, made: pl.DataFrame) -> None:
+def _add_calls(trace: DeviceTrace, making: Making, placed_calls: pl.DataFrame) -> None:
     backends = pl.DataFrame(
         {"frame": list(trace.backends), "backend": [int(of) for of in trace.backends.values()]},
         schema={"frame": pl.Int64, "backend": pl.Int64},
     )
-    rows = made.join(backends, on="frame", maintain_order="left")
+    rows = placed_calls.join(backends, on="frame", maintain_order="left")
     if rows.is_empty():
         return
     names = (
@@ -238,10 +238,12 @@ def _add_calls(trace: DeviceTrace, making: Making, made: pl.DataFrame) -> None:
     )
 
 
-def _add_launches(trace: DeviceTrace, making: Making, made: pl.DataFrame, work: pl.DataFrame) -> None:
+def _add_launches(trace: DeviceTrace, making: Making, placed_calls: pl.DataFrame, work: pl.DataFrame) -> None:
     key = ["process", "correlation"]
     wanted = work.filter(pl.col("correlation") > 0).select(key).unique()
-    launches = made.filter(pl.col("correlation") > 0).join(wanted, on=key, how="semi").unique(key, keep="first", maintain_order=True)
+    launches = (
+        placed_calls.filter(pl.col("correlation") > 0).join(wanted, on=key, how="semi").unique(key, keep="first", maintain_order=True)
+    )
     making.add(
         "launches",
         launches.sort("process", "begin_ns").select(*key, "thread", "stack", "begin_ns", "end_ns", api=pl.lit(int(trace.api))),

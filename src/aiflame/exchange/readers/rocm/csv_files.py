@@ -87,8 +87,8 @@ def _names(folder: Path) -> list[str]:
 
 
 def _set_of(name: str) -> str | None:
-    found = _SUFFIX.fullmatch(name)
-    return (found["prefix"] or "") if found else None
+    match = _SUFFIX.fullmatch(name)
+    return (match["prefix"] or "") if match else None
 
 
 def _header(head: bytes) -> set[str]:
@@ -133,9 +133,9 @@ class _Process:
         """Files of kernels and copies do not say whose they are."""
         for rows in tables.values():
             if "Process_Id" in rows.columns:
-                known = rows.select(_number(rows, "Process_Id")).to_series().drop_nulls().unique()
-                if len(known) == 1:
-                    return int(known[0])
+                pids = rows.select(_number(rows, "Process_Id")).to_series().drop_nulls().unique()
+                if len(pids) == 1:
+                    return int(pids[0])
         prefixes = [of for name in tables if (of := _set_of(name)) and of.isdecimal() and len(of) < 10]
         return int(prefixes[0]) if prefixes else self._number
 

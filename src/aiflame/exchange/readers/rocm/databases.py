@@ -28,7 +28,7 @@ def read(file: SqliteFile, making: Making, progress: Progress) -> None:
     if "rocpd_op" in file.tables and "rocpd_api" in file.tables:
         _read_rpd(file, gathered, making)
     else:
-        runs = [found["own"] for name in file.tables if (found := _OWN.fullmatch(name))]
+        runs = [match["own"] for name in file.tables if (match := _OWN.fullmatch(name))]
         for number, own in enumerate(runs[:_MOST_RUNS]):
             _Run(file, own, gathered, making).read()
             progress(0.8 * (number + 1) / len(runs))
@@ -183,6 +183,6 @@ def _read_rpd(file: SqliteFile, gathered: Gathered, making: Making) -> None:
 
 
 def _items(axis: str) -> pl.Expr:
-    """Of what the call was given: most calls count workgroups, one of them work items."""
+    """By the arguments of the call: most calls count workgroups, one of them work items."""
     grid, block = pl.col(f"grid{axis}"), pl.col(f"workgroup{axis}")
     return pl.when(pl.col("call") == "hipExtModuleLaunchKernel").then(grid).otherwise(grid * block)

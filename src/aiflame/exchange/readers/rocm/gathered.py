@@ -1,4 +1,4 @@
-"""What ROCm's profilers trace, whichever file it comes from: calls of HIP and HSA, marked ranges, kernels, copies."""
+"""Traces of ROCm's profilers, from each kind of file: calls of HIP and HSA, marked ranges, kernels, copies."""
 
 from __future__ import annotations
 
@@ -138,8 +138,8 @@ def _device_number(agents: Mapping[str, int]) -> pl.Expr:
 
 
 def _last_number(agent: str) -> int:
-    found = re.search(r"(\d{1,18})\D*$", agent)
-    return int(found[1]) if found else -1
+    match = re.search(r"(\d{1,18})\D*$", agent)
+    return int(match[1]) if match else -1
 
 
 def _backend(domain: str, name: str) -> CallBackend | None:

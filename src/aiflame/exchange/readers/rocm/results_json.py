@@ -37,12 +37,12 @@ def read(source: Source, making: Making, progress: Progress) -> None:
                     _Process(_Text(text), gathered, making, number).read(at)
                     progress(0.8 * at / max(len(text), 1))
     except (ValueError, RecursionError):
-        making.note("the trace is damaged: what comes behind the damaged place is missing")
+        making.note("the trace is damaged: everything behind the damaged place is missing")
     gathered.write(making)
 
 
 class _Text:
-    """JSON, walked through without keeping what was read."""
+    """JSON, walked through without keeping it in memory."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -51,7 +51,7 @@ class _Text:
         """Where the value that was walked through last ends."""
 
     def members(self, at: int) -> Iterator[tuple[str, int]]:
-        """Name and place of each value of an object. What the caller does not walk through is passed over."""
+        """Name and place of each value of an object. Values that the caller does not walk through are passed over."""
         at = self._space(at)
         self._expect(at, "{")
         at = self._space(at + 1)
@@ -97,8 +97,8 @@ class _Text:
         return at
 
     def _space(self, at: int) -> int:
-        found = _SPACE.match(self._text, at)
-        return found.end() if found else at
+        spaces = _SPACE.match(self._text, at)
+        return spaces.end() if spaces else at
 
     def _expect(self, at: int, sign: str) -> None:
         if self._text[at : at + 1] != sign:
