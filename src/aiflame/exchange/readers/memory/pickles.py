@@ -7,6 +7,7 @@ calls anything, and counts the memory of each object.
 from __future__ import annotations
 
 import gc
+import re
 import struct
 from collections.abc import Callable
 from typing import Any
@@ -22,6 +23,10 @@ _MOST_TAKEN = 16 << 20
 _LONGEST = 16
 """Bytes of a number."""
 _MARK, _STOP, _GET, _LONG_GET, _SHORT_TEXT, _MEMOIZE = b"(.hj\x8c\x94"
+_LONG_GETS = re.compile(rb"(?:j[\s\S]{4}){1,60000}")
+_LONG_GET_LAYOUT = struct.Struct("<xI")
+_STEPS = 1 << 20
+"""Instructions between two looks at the size of the stack."""
 _CODE = {
     **dict.fromkeys(b"cio\x93", "names a class or function"),
     **dict.fromkeys(b"R\x81\x92", "calls a function"),
@@ -79,8 +84,13 @@ class _Machine:
             if code == _GET:
                 stack.append(memo[data[self.at]])
                 self.at += 1
-            elif code == _LONG_GET:
-                stack.append(memo[int.from_bytes(self.take(4), "little")])
+            elif code == _LONG_GET:  # stacks are long runs of them
+                run = _LONG_GETS.match(data, self.at - 1)
+                if run is None:
+                    raise IndexError
+                stack.extend([memo[place] for (place,) in _LONG_GET_LAYOUT.iter_unpack(run[0])])
+                self.at = run.end()
+                steps += len(run[0]) // 5
             elif code == _MEMOIZE:
                 memo.append(stack[-1])
                 self.used += 8
@@ -89,7 +99,8 @@ class _Machine:
             else:
                 self.step(code)
             steps += 1
-            if not steps & 0xFFFFF:
+            if steps >= _STEPS:
+                steps = 0
                 progress(self.at / len(data))
                 self.check_size(8 * len(stack))
             if self.used > self.most:
