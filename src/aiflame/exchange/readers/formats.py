@@ -42,6 +42,7 @@ def _folder(name: str, module: str) -> FolderFormat:
 FORMATS = (
     _format("torch.profiler or Chrome JSON", "chrome.kineto"),
     _format("torch memory snapshot", "memory.snapshot"),
+    _format("torch memory timeline", "memory.timeline"),
     _format("speedscope", "sampled.speedscope"),
     _format(".cpuprofile", "sampled.cpuprofile"),
     _format("Firefox", "sampled.gecko"),

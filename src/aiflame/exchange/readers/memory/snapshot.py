@@ -13,9 +13,9 @@ from aiflame.errors import AiflameError
 from aiflame.exchange.readers.frames import NamedFrame
 from aiflame.exchange.readers.making import Making
 from aiflame.exchange.readers.memory.frames import Stacks
+from aiflame.exchange.readers.memory.kinds import ALLOCATED, ALLOCATIONS, END, KINDS, PEAK, size_text
 from aiflame.exchange.readers.memory.pickles import NotPlainError, looks_like_pickle, plain_data
 from aiflame.exchange.readers.memory.replay import ALLOC, BEFORE, FREED, Block, Lives, replay, whole
-from aiflame.exchange.readers.memory.sizes import size_text
 from aiflame.exchange.readers.sampled.samples import NO_TIME, Sampled
 from aiflame.exchange.readers.source import Source
 from aiflame.profile.schema.kinds import Kind
@@ -26,13 +26,6 @@ _YEAR_2001_US = 10**15
 _WORDS = (b"device_traces", b"segment_type")
 _BEFORE = NamedFrame("[allocated before the trace]", Kind.C)
 _NO_STACK = NamedFrame("[allocated before stacks were recorded]", Kind.C)
-_KINDS = (
-    ("live-at-peak", "bytes", "bytes live at the peak"),
-    ("live-at-end", "bytes", "bytes live at the end of the trace"),
-    ("allocated", "bytes", "bytes allocated"),
-    ("allocations", "allocations", "allocations"),
-)
-PEAK, END, ALLOCATED, ALLOCATIONS = range(len(_KINDS))
 Row = Mapping[str, Any]
 
 
@@ -71,7 +64,7 @@ class _Reading:
         self.rows = Sampled(making)
 
     def read(self, content: Row) -> None:
-        for kind in _KINDS:
+        for kind in KINDS:
             self.rows.kind(*kind)
         traces = [_rows(trace) for trace in _list(content.get("device_traces"))[:_MOST_DEVICES]]
         segments: dict[int, list[Row]] = {}
