@@ -43,6 +43,7 @@ FORMATS = (
     _format("torch.profiler or Chrome JSON", "chrome.kineto"),
     _format("torch memory snapshot", "memory.snapshot"),
     _format("torch memory timeline", "memory.timeline"),
+    _format("memray", "memory.memray"),
     _format("speedscope", "sampled.speedscope"),
     _format(".cpuprofile", "sampled.cpuprofile"),
     _format("Firefox", "sampled.gecko"),

@@ -1,4 +1,4 @@
-"""`memory_timeline.raw.json` of torch.profiler's `export_memory_timeline()`: changes of a device's memory, by category and without stacks."""
+"""`memory_timeline.raw.json` of torch.profiler's `export_memory_timeline()`: changes of a device's memory, by category, without stacks."""
 
 from __future__ import annotations
 
@@ -54,10 +54,10 @@ def read(source: Source, making: Making, progress: Callable[[float], None]) -> N
         if action == _CREATE:
             rows.value(process, 0, calls[category], ALLOCATED, size, moment)
             rows.value(process, 0, calls[category], ALLOCATIONS, 1, moment)
-    for kind, sums in ((PEAK, at_peak), (END, live)):
+    for number, sums in ((PEAK, at_peak), (END, live)):
         for category, size in sorted(sums.items()):
             if size:
-                rows.value(process, 0, calls[category], kind, size)
+                rows.value(process, 0, calls[category], number, size)
     if most:
         making.note(f"the most memory was live after change {at + 1:,} of {len(changes):,}: {size_text(most)}")
     first = min((moment for moment, *_ in changes if moment != NO_TIME), default=0)
