@@ -1,4 +1,4 @@
-"""memray's capture files (`memray run -o FILE.bin`), read by memray itself in a process with limits, and its tables (`memray transform csv`)."""
+"""memray's capture files (`memray run -o FILE.bin`), read by memray itself in a process with limits, and its tables in CSV."""
 
 from __future__ import annotations
 
