@@ -53,6 +53,7 @@ FORMATS = (
     _format("SQLite of nsys, rocprofv3 or RPD", "databases"),
     _format("Proton", "proton"),
     _format("pprof", "sampled.pprof"),
+    _format("perf.data", "sampled.perf_data"),
     _format("perf script", "sampled.perf_script"),
     _format("austin", "sampled.austin"),
     _format("collapsed stacks", "sampled.collapsed", marked=False),

@@ -18,7 +18,8 @@ from pathlib import PurePath
 
 from aiflame.exchange.readers.frames import AnyFrame, NamedFrame, PythonFrame
 from aiflame.exchange.readers.making import Making
-from aiflame.exchange.readers.sampled.samples import CPU, DEEPEST, NO_TIME, Sampled, native_kind
+from aiflame.exchange.readers.sampled.perf_rows import PerfRows, is_idle
+from aiflame.exchange.readers.sampled.samples import DEEPEST, NO_TIME, native_kind
 from aiflame.exchange.readers.sampled.text_lines import as_utf8, lines
 from aiflame.exchange.readers.source import Source
 from aiflame.profile.schema.kinds import Kind
@@ -36,9 +37,7 @@ _KERNEL_FILE = re.compile(r"^\[(guest\.)?kernel|(^|/)vmlinux|\.ko(\.\w+)?$|^\[[\
 _USER_BRACKETS = ("[vdso]", "[vsyscall]", "[unknown]", "[heap]", "[stack]", "[anon]", "[uprobes]")
 _JAVA = re.compile(r"^L([^;()]+);(.*)$")
 _PYTHON = re.compile(r"^py::(?P<function>.*):(?P<file>[^:]+)$")
-_CLOCKS = ("cpu-clock", "task-clock")
 _RECORD = b" PERF_RECORD_"
-_IDLE = b"swapper"
 _HEADER = re.compile(rb"^# (hostname|os release|nrcpus online|cpudesc|cmdline) : (.*)$")
 _LOOKED_AT = 400
 
@@ -79,16 +78,14 @@ def _sample(line: bytes) -> re.Match[bytes] | None:
 class _Reading:
     def __init__(self, making: Making) -> None:
         self.making = making
-        self.rows = Sampled(making)
+        self.perf = PerfRows(making)
+        self.rows = self.perf.rows
         self._open: re.Match[bytes] | None = None
         self._stack: list[bytes] = []
         self._known: set[bytes] = set()
         """Lines that are frames."""
         self._calls: dict[tuple[int, tuple[bytes, ...]], int] = {}
-        self._kinds: dict[tuple[bytes, bool], int | None] = {}
-        self._mains: set[int] = set()
         self._strange = self._cut = 0
-        self._idle = False
 
     def line(self, line: bytes) -> None:
         if self._open is not None and line in self._known:
@@ -122,9 +119,7 @@ class _Reading:
             note(f"{self._strange:,} lines of the file are neither samples nor frames: they are left out")
         if self._cut:
             note(f"{self._cut:,} stacks of more than {DEEPEST:,} frames are cut at their outer end")
-        if self._idle:
-            note("time of swapper is time in which a processor was idle: it is shown as waiting")
-        self.rows.finish()
+        self.perf.finish()
 
     def _close(self) -> None:
         """Adds the sample that is open."""
@@ -141,14 +136,9 @@ class _Reading:
         at = NO_TIME
         if fields.get("seconds") is not None:
             at = int(fields["seconds"]) * 10**9 + int(fields["fraction"].ljust(9, b"0"))
-        period = fields["period"]
-        kind = self._kind(fields["event"], counted=period is not None)
-        if kind is None:
-            idle = fields["comm"] == _IDLE and int(fields.get("tid") or fields.get("pid") or 1) == 0
-            self._idle |= idle
-            self.rows.time(process, thread, call, CPU, int(period), at, waits=idle)
-        else:
-            self.rows.value(process, thread, call, kind, int(period) if period is not None else 1, at)
+        period = None if fields["period"] is None else int(fields["period"])
+        idle = is_idle(fields["comm"].decode("utf-8", "replace"), int(fields.get("tid") or fields.get("pid") or 1))
+        self.perf.add(process, thread, call, fields["event"].decode("utf-8", "replace"), period, at, idle=idle)
 
     def _owner(self, fields: dict[str, bytes]) -> tuple[int, int]:
         """Process and thread. One number alone is that of the thread; then threads of one name count as one process."""
@@ -157,12 +147,7 @@ class _Reading:
         if first is None or second is None:
             process = self.rows.process(0, comm)
             return process, self.rows.thread(process, max(int(first or 0), 0), comm) if first is not None else 0
-        pid, tid = max(int(first), 0), max(int(second), 0)
-        main = pid == tid
-        if main:
-            self._mains.add(pid)
-        process = self.rows.process(pid, comm if main or pid not in self._mains else "")
-        return process, self.rows.thread(process, tid, comm)
+        return self.perf.owner(comm, int(first), int(second))
 
     def _call(self, process: int, stack: list[bytes]) -> int:
         key = process, tuple(stack)
@@ -174,18 +159,6 @@ class _Reading:
                     call = self.rows.call(process, call, frame)
             self._calls[key] = call
         return call
-
-    def _kind(self, event: bytes, *, counted: bool) -> int | None:
-        """None: it is time."""
-        key = event, counted
-        if key not in self._kinds:
-            name = event.decode("utf-8", "replace")
-            base = name.partition(":")[0] if name.partition(":")[2].isalpha() else name
-            if counted and base in _CLOCKS:
-                self._kinds[key] = None
-            else:
-                self._kinds[key] = self.rows.kind(name, base if counted else "samples", name if counted else f"samples of {name}")
-        return self._kinds[key]
 
     def _header(self, line: bytes) -> None:
         found = _HEADER.match(line)
