@@ -316,7 +316,9 @@ def _unzstd(packed: bytes) -> bytes:
     try:
         import zstandard  # type: ignore[import-not-found]
     except ImportError:
-        raise AiflameError("records that perf packed (`perf record -z`) need `pip install zstandard`; or import the text of `perf script`") from None
+        raise AiflameError(
+            "records that perf packed (`perf record -z`) need `pip install zstandard`; or import the text of `perf script`"
+        ) from None
     try:
         with zstandard.ZstdDecompressor(max_window_size=1 << 27).stream_reader(io.BytesIO(packed), read_across_frames=True) as reader:
             content = reader.read(_MOST_UNPACKED + 1)
