@@ -69,10 +69,10 @@ class Device:
             block = self.blocks.get(segment["address"])
             size = block["size"] if block else 0
             blocks = [{"address": segment["address"], **block}] if block else []
-            rest = segment["total_size"] - size
-            if rest:
+            unused = segment["total_size"] - size
+            if unused:
                 place = segment["address"] + size
-                blocks.append({"address": place, "size": rest, "requested_size": 0, "state": "inactive", "frames": []})
+                blocks.append({"address": place, "size": unused, "requested_size": 0, "state": "inactive", "frames": []})
             active = block["requested_size"] if block else 0
             written.append(
                 {
@@ -120,8 +120,8 @@ def busy(seed: int, *, devices: int = 1, actions: int = 400, last: int | None = 
     stacks: list[list[Frame]] = [[function, main] for function in functions]
     stacks += [[noise, *inner, native("_PyEval_EvalFrameDefault"), function, native("_start"), main] for function in functions]
     stacks.append([])
-    made = [Device(number) for number in range(devices)]
-    for device in made:
+    all_devices = [Device(number) for number in range(devices)]
+    for device in all_devices:
         live: list[int] = []
         waiting: list[int] = []
         for _ in range(actions):
@@ -135,4 +135,4 @@ def busy(seed: int, *, devices: int = 1, actions: int = 400, last: int | None = 
                 device.complete(waiting.pop(0), stack)
             else:
                 live.append(device.alloc(chance.choice([1, 100, 512, 4096, 70_000, 1 << 20, 5_000_000]), stack))
-    return snapshot(*made, last=last)
+    return snapshot(*all_devices, last=last)

@@ -1,4 +1,4 @@
-"""Memory snapshots of torch: what a profile says of them is what a second, simpler replay finds, written with the standard library."""
+"""Memory snapshots of torch: the sums of a profile are equal to those of a second, simpler replay, written with the standard library."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ def test_memory_that_a_stream_still_uses_is_live(tmp_path: Path) -> None:
 
 
 def test_a_trace_that_begins_in_the_middle_starts_from_what_is_live(tmp_path: Path) -> None:
-    """Of the nine last actions none allocates what `hold` keeps, and the first two free what no action allocates."""
+    """None of the nine last actions allocates the bytes that `hold` keeps, and the first two free bytes that no action allocates."""
     content = snapshot(story()[0], last=9)
     assert [event["action"] for event in content["device_traces"][0][:2]] == ["free_requested", "free_completed"]
     profile = opened(content, tmp_path)

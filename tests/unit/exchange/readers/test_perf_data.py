@@ -71,11 +71,11 @@ def printed(text: str) -> tuple[dict[str, Stacks], Counter[tuple[str, int]]]:
         metric = "cpu-time" if sample[4] == "cpu-clock" else sample[4]
         stack = []
         for frame in frames:
-            found = re.match(r"^\s+([0-9a-f]+) .* \((.*)\)$", frame)
-            assert found is not None, frame
-            file = found[2].rpartition("/")[2]
-            whole = file.startswith("[k") or file in ("[unknown]", "anon") or found[2].endswith(".map")
-            stack.append(f"0x{found[1]}" if whole else f"{file}+0x{found[1]}")
+            parts = re.match(r"^\s+([0-9a-f]+) .* \((.*)\)$", frame)
+            assert parts is not None, frame
+            file = parts[2].rpartition("/")[2]
+            whole = file.startswith("[k") or file in ("[unknown]", "anon") or parts[2].endswith(".map")
+            stack.append(f"0x{parts[1]}" if whole else f"{file}+0x{parts[1]}")
         sums.setdefault(metric, Counter())[tuple(stack)] += int(sample[3])
         threads[sample[1], int(sample[2])] += metric == "cpu-time"
     return sums, +threads

@@ -93,10 +93,10 @@ class _Reading:
         making.note("perf's file has addresses, and no names of functions: `perf script`, on the machine that recorded it, gives them")
         if file.user_stacks:
             making.note(
-                f"{file.user_stacks:,} samples have a copy of their stack in place of callers (--call-graph dwarf): `perf script` unwinds it"
+                f"{file.user_stacks:,} samples have a copy of their stack and no callers (--call-graph dwarf): `perf script` finds them"
             )
         if file.cut:
-            making.note("the file of perf breaks off: what comes behind is missing")
+            making.note("the file of perf breaks off: its last records are missing")
         if file.skipped:
             making.unused["records of perf that are no samples"] += file.skipped
         making.command = file.command

@@ -40,7 +40,7 @@ class DamagedError(Exception):
 
 @dataclass(slots=True)
 class Event:
-    """What perf counted: a row of the file's table of attributes."""
+    """Something that perf counted: a row of the file's table of attributes."""
 
     name: str
     sample_type: int
@@ -109,7 +109,7 @@ class PerfFile:
     facts: dict[str, str] = field(default_factory=dict)
     command: tuple[str, ...] = ()
     realtime_ns: int = 0
-    """what to add to times of samples to get time since 1970; 0: not known"""
+    """time since 1970 at time 0 of samples; 0: not known"""
     skipped: int = 0
     """records of the kernel that say nothing about stacks"""
     user_stacks: int = 0

@@ -3,7 +3,7 @@
     comm 4711/4712 [003] 1234.567890:   10101010 cpu-clock:
                 11d6 spin+0x5d (/home/me/work)
 
-Which fields it has is up to who printed it. A sample of a clock with a period is CPU time; other events are metrics of their own, by their
+Each `perf script` chooses its fields. A sample of a clock with a period is CPU time; other events are metrics of their own, by their
 periods, or by the number of samples where no period was printed.
 """
 
@@ -44,21 +44,21 @@ _LOOKED_AT = 400
 
 def is_one(head: bytes) -> bool:
     """Its first line is that of a sample, and the line behind it that of a frame, or empty."""
-    found = False
+    begun = False
     for line in islice(as_utf8(head).splitlines(), _LOOKED_AT):
         if not line.strip() or line.startswith(b"#") or _RECORD in line:
-            if found and not line.strip():
+            if begun and not line.strip():
                 return True
             continue
-        if found:
+        if begun:
             return bool(_FRAME.match(line) or _TIMED.match(line))
         sample = _sample(line)
         if sample is None:
             return False
-        found = True
+        begun = True
         if sample["rest"] is not None:
             return bool(_TIMED.match(line))
-    return found
+    return begun
 
 
 def read(source: Source, making: Making, progress: Callable[[float], None]) -> None:
@@ -69,10 +69,10 @@ def read(source: Source, making: Making, progress: Callable[[float], None]) -> N
 
 
 def _sample(line: bytes) -> re.Match[bytes] | None:
-    found = _TIMED.match(line) if b"." in line else None
-    if found is None and line.rstrip().endswith(b":"):
-        found = _UNTIMED.match(line) or _NAMED_ALONE.match(line)
-    return found
+    sample = _TIMED.match(line) if b"." in line else None
+    if sample is None and line.rstrip().endswith(b":"):
+        sample = _UNTIMED.match(line) or _NAMED_ALONE.match(line)
+    return sample
 
 
 class _Reading:
@@ -161,16 +161,16 @@ class _Reading:
         return call
 
     def _header(self, line: bytes) -> None:
-        found = _HEADER.match(line)
-        if found is None:
+        fact = _HEADER.match(line)
+        if fact is None:
             return
-        making, value = self.making, found[2].decode("utf-8", "replace").strip()
-        if found[1] == b"cmdline":
+        making, value = self.making, fact[2].decode("utf-8", "replace").strip()
+        if fact[1] == b"cmdline":
             making.command = tuple(value.split())
-        elif found[1] == b"nrcpus online":
+        elif fact[1] == b"nrcpus online":
             making.host = replace(making.host, cores=int(value) if value.isdecimal() and len(value) < 7 else 0)
         else:
-            host, of = making.host, found[1]
+            host, of = making.host, fact[1]
             own = {b"hostname": replace(host, name=value), b"os release": replace(host, kernel=value), b"cpudesc": replace(host, cpu=value)}
             making.host = own[of]
 
@@ -207,5 +207,5 @@ def _file_of(text: str) -> tuple[str, str]:
     if not text.endswith(")"):
         return text, ""
     whole = text.removesuffix(" (deleted))") + ")" if text.endswith(" (deleted))") else text
-    symbol, found, file = whole.rpartition(" (")
-    return (symbol.rstrip(), file[:-1]) if found else (text, "")
+    symbol, begin, file = whole.rpartition(" (")
+    return (symbol.rstrip(), file[:-1]) if begin else (text, "")
