@@ -1,5 +1,4 @@
-"""A caching allocator of one or more devices that writes snapshots as torch's `torch.cuda.memory._dump_snapshot` does (torch 2.6 to 2.11):
-segments with blocks, and the trace of its last actions."""
+"""A caching allocator of one or more devices that writes snapshots as torch's `torch.cuda.memory._dump_snapshot` does: segments with blocks, and the trace of its last actions."""
 
 from __future__ import annotations
 

@@ -219,7 +219,7 @@ def test_frames_of_the_interpreter_and_of_every_allocation_are_left_out(tmp_path
 
 
 def test_older_snapshots_have_sizes_and_stacks_in_the_history_of_blocks(tmp_path: Path) -> None:
-    """torch 1.12 to 2.0: a list of segments, `history` in place of `frames`, and no addresses of blocks."""
+    """A list of segments, `history` in place of `frames`, and no addresses of blocks."""
     content = snapshot(story()[0])["segments"]
     for segment in content:
         for block in segment["blocks"]:

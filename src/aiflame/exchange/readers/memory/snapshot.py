@@ -126,7 +126,7 @@ class _Reading:
         return blocks, sums
 
     def _asked(self, block: Row, size: int, stacks: Stacks) -> tuple[int, int]:
-        """Bytes that the program asked for, and the stack that did. Before torch 2.1 both are in the block's `history`."""
+        """Bytes that the program asked for, and the stack that did. Older snapshots have both in the block's `history`."""
         history = next(iter(_rows(block.get("history"))), {})
         frames = block.get("frames", history.get("frames"))
         return min(whole(block.get("requested_size", history.get("real_size", size))), 1 << 44), stacks.call(frames)
