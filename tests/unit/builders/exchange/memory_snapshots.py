@@ -1,5 +1,5 @@
-"""A caching allocator of one or more devices that writes snapshots as torch's `torch.cuda.memory._dump_snapshot` does: segments with blocks,
-and the trace of its last actions."""
+"""A caching allocator of one or more devices that writes snapshots as torch's `torch.cuda.memory._dump_snapshot` does: segments with
+blocks, and the trace of its last actions."""
 
 from __future__ import annotations
 

@@ -16,7 +16,16 @@ from aiflame.exchange.readers.source import Source
 
 _MOST = 128 << 20
 _FIRST_ROW = re.compile(rb"\s*\[\s*\[\s*-?\d{1,19}\s*,\s*[1-4]\s*,\s*-?\d{1,18}\s*,\s*[0-7]\s*\]\s*[,\]]")
-_CATEGORIES = ("parameters", "optimizer state", "inputs", "temporaries", "activations", "gradients", "autograd detail", "other memory")
+_CATEGORIES = (
+    "[parameters]",
+    "[optimizer state]",
+    "[inputs]",
+    "[temporaries]",
+    "[activations]",
+    "[gradients]",
+    "[autograd detail]",
+    "[other memory]",
+)
 _ACTIONS = _PREEXISTING, _CREATE, _INCREMENT_VERSION, _DESTROY = range(1, 5)
 _MOST_BYTES = 1 << 44
 _YEAR_2001_NS = 10**18
@@ -42,7 +51,7 @@ def read(source: Source, making: Making, progress: Callable[[float], None]) -> N
     for kind in KINDS:
         rows.kind(*kind)
     process = rows.process()
-    calls = [rows.call(process, -1, NamedFrame(f"[{category}]")) for category in _CATEGORIES]
+    calls = [rows.call(process, -1, NamedFrame(category)) for category in _CATEGORIES]
     live: Counter[int] = Counter()
     now = most = at = 0
     at_peak: Counter[int] = Counter()
