@@ -192,7 +192,7 @@ def test_unused_memory_and_failures_are_said(tmp_path: Path) -> None:
     assert kept
     text = notes(opened(snapshot(device), tmp_path))
     assert "4 MiB are reserved, 2 MiB of them are live, 488 bytes are lost by rounding, and 2 MiB lie unused in 2 pieces" in text
-    assert "the allocator ran out of memory 1 times, first when 20 GiB were asked for and 1 GiB were free" in text
+    assert "the allocator ran out of memory once, when 20 GiB were asked for and 1 GiB were free" in text
 
 
 def test_frames_of_the_interpreter_and_of_every_allocation_are_left_out(tmp_path: Path) -> None:

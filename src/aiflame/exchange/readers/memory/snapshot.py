@@ -24,8 +24,8 @@ _MOST = 512 << 20
 _MOST_DEVICES = 1024
 _YEAR_2001_US = 10**15
 _WORDS = (b"device_traces", b"segment_type")
-_BEFORE = NamedFrame("[allocated before the trace]", Kind.C)
-_NO_STACK = NamedFrame("[allocated before stacks were recorded]", Kind.C)
+_BEFORE = NamedFrame("[allocated before the trace]", Kind.UNATTRIBUTED)
+_NO_STACK = NamedFrame("[allocated before stacks were recorded]", Kind.UNATTRIBUTED)
 Row = Mapping[str, Any]
 
 
@@ -147,9 +147,9 @@ class _Reading:
             note(f"{name}: {lives.missing:,} blocks that the trace allocates and never frees are not among the live ones of the snapshot")
         failed = [event for event in trace if event.get("action") == "oom"]
         if failed:
-            first = failed[0]
+            first, times = failed[0], "once," if len(failed) == 1 else f"{len(failed):,} times, first"
             note(
-                f"{name}: the allocator ran out of memory {len(failed):,} times, first when {size_text(whole(first.get('size')))} were "
+                f"{name}: the allocator ran out of memory {times} when {size_text(whole(first.get('size')))} were "
                 f"asked for and {size_text(whole(first.get('device_free')))} were free on the device"
             )
         for event in trace:
