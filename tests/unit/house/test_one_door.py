@@ -52,6 +52,7 @@ WHAT_OTHERS_OPEN = {
     "exchange/readers/databases.py": "the traces that the user named",
     "exchange/readers/door.py": "the traces that the user named",
     "exchange/readers/many_files.py": "the traces that the user named",
+    "exchange/readers/memory/memray.py": "the first line of the `memray` on the user's PATH",
     "exchange/readers/nsys/report.py": "the traces that the user named",
     "exchange/readers/nsys/tables.py": "the traces that the user named",
     "exchange/readers/rocm/csv_files.py": "the traces that the user named",

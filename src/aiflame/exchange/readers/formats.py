@@ -42,6 +42,9 @@ def _folder(name: str, module: str) -> FolderFormat:
 FORMATS = (
     _format("torch.profiler or Chrome JSON", "chrome.kineto"),
     _format("JSON lines of nsys", "nsys.json_lines"),
+    _format("torch memory snapshot", "memory.snapshot"),
+    _format("torch memory timeline", "memory.timeline"),
+    _format("memray", "memory.memray"),
     _format("speedscope", "sampled.speedscope"),
     _format(".cpuprofile", "sampled.cpuprofile"),
     _format("Firefox", "sampled.gecko"),
@@ -52,6 +55,7 @@ FORMATS = (
     _format("Proton", "proton"),
     _format("XPlane of JAX, XLA or TensorFlow", "xla.xplane"),
     _format("pprof", "sampled.pprof"),
+    _format("perf.data", "sampled.perf_data"),
     _format("perf script", "sampled.perf_script"),
     _format("austin", "sampled.austin"),
     _format("collapsed stacks", "sampled.collapsed", marked=False),

@@ -68,7 +68,7 @@ def read(source: Source, making: Making, progress: Callable[[float], None]) -> N
         else:
             raise AiflameError(f"{source.path} was written in austin's mode {mode[:40]!r}, which is not known")
         if grown:
-            grew = rows.kind(_BYTES, "bytes", "memory that was taken, less what was given back")
+            grew = rows.kind(_BYTES, "bytes", "memory taken, less memory given back")
             rows.value(*place, grew, grown)
     if seen and not mode:
         making.note("the file does not say which time its samples have: it is taken for wall-clock time")
@@ -87,7 +87,7 @@ def _placed(rows: Sampled, owner: re.Match[bytes], stack: bytes) -> tuple[int, i
 
 
 def _frame(name: str) -> AnyFrame:
-    found = _FRAME.match(name)
-    if found is None:
+    frame = _FRAME.match(name)
+    if frame is None:
         return NamedFrame(name, Kind.WAIT if name == ":GC:" else Kind.C)
-    return PythonFrame(found["function"], found["file"], 0, int(found["line"]))
+    return PythonFrame(frame["function"], frame["file"], 0, int(frame["line"]))

@@ -91,11 +91,11 @@ def _placed(rows: Sampled, stack: bytes) -> tuple[int, int, int]:
     names = stack.split(b";", DEEPEST)
     pid, program = 0, ""
     tid, thread_name = 0, ""
-    if found := _PROCESS.match(names[0]):
-        pid, program = int(found[1]), "\0".join(found[2].decode("utf-8", "replace").split())
+    if owner := _PROCESS.match(names[0]):
+        pid, program = int(owner[1]), "\0".join(owner[2].decode("utf-8", "replace").split())
         names = names[1:]
-    if names and (found := _THREAD.match(names[0])):
-        tid, thread_name = number_of(found[1]), (found[2] or b"").decode("utf-8", "replace")
+    if names and (owner := _THREAD.match(names[0])):
+        tid, thread_name = number_of(owner[1]), (owner[2] or b"").decode("utf-8", "replace")
         names = names[1:]
     process = rows.process(pid, program)
     thread = rows.thread(process, tid, thread_name)
@@ -152,12 +152,12 @@ def frame_of(written: bytes) -> AnyFrame:
 
 def _placed_frame(name: str) -> AnyFrame | None:
     """`function (file:line)`, as py-spy writes it."""
-    found = _PLACED.match(name)
-    if found is None:
+    frame = _PLACED.match(name)
+    if frame is None:
         return None
-    file, line = found["file"], int(found["line"] or 0)
+    file, line = frame["file"], int(frame["line"] or 0)
     if _PYTHON_FILE.search(file):
-        return PythonFrame(found["name"], file, 0, line)
+        return PythonFrame(frame["name"], file, 0, line)
     if _LIBRARY.search(file):
-        return NamedFrame(found["name"], native_kind(found["name"]), module=file)
-    return NamedFrame(found["name"], native_kind(found["name"]), file=file, line=line) if line and "." in file else None
+        return NamedFrame(frame["name"], native_kind(frame["name"]), module=file)
+    return NamedFrame(frame["name"], native_kind(frame["name"]), file=file, line=line) if line and "." in file else None

@@ -67,13 +67,13 @@ def _nodes(file: dict[str, Any]) -> Iterator[_Node]:
 def _calls(rows: Sampled, process: int, file: dict[str, Any]) -> dict[int, _Node]:
     """The nodes by their ids, each with its call."""
     by_id = {node.given["id"]: node for node in _nodes(file) if isinstance(node.given.get("id"), int)}
-    done: set[int] = set()
+    visited: set[int] = set()
     for number in by_id:
         path: list[int] = []
         at: object = number
-        while isinstance(at, int) and at in by_id and at not in done:
+        while isinstance(at, int) and at in by_id and at not in visited:
             path.append(at)
-            done.add(at)
+            visited.add(at)
             if len(path) > DEEPEST:
                 raise AiflameError(f"calls of the file lie more than {DEEPEST:,} deep in each other")
             at = by_id[at].parent

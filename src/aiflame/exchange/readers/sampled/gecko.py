@@ -114,7 +114,7 @@ class _Reading:
     def finish(self) -> None:
         making = self.making
         if self._damaged:
-            making.note(f"{self._damaged:,} references of the file lead nowhere, or in a circle: what they should name is called [unknown]")
+            making.note(f"{self._damaged:,} references of the file lead nowhere, or in a circle: they are called [unknown]")
         if self._unknown_cycles:
             making.note("the file has CPU time of threads in cycles of unknown length: it is left out")
         if self.began > _YEAR_2001_MS and self._first is not None:
@@ -135,10 +135,10 @@ class _Reading:
             elif above is not None and above != -1:
                 self._damaged += 1
                 above = None
-            known = isinstance(frame, int) and not isinstance(frame, bool) and 0 <= frame < frames.length
-            self._damaged += not known
+            exists = isinstance(frame, int) and not isinstance(frame, bool) and 0 <= frame < frames.length
+            self._damaged += not exists
             calls[row] = self.rows.numbered_call(
-                self._process, calls[above] if above not in (None, -1) else -1, names.of(frame if known else -1)
+                self._process, calls[above] if above not in (None, -1) else -1, names.of(frame if exists else -1)
             )
         return calls
 

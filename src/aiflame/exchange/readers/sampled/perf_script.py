@@ -3,7 +3,7 @@
     comm 4711/4712 [003] 1234.567890:   10101010 cpu-clock:
                 11d6 spin+0x5d (/home/me/work)
 
-Which fields it has is up to who printed it. A sample of a clock with a period is CPU time; other events are metrics of their own, by their
+Each `perf script` chooses its fields. A sample of a clock with a period is CPU time; other events are metrics of their own, by their
 periods, or by the number of samples where no period was printed.
 """
 
@@ -18,7 +18,8 @@ from pathlib import PurePath
 
 from aiflame.exchange.readers.frames import AnyFrame, NamedFrame, PythonFrame
 from aiflame.exchange.readers.making import Making
-from aiflame.exchange.readers.sampled.samples import CPU, DEEPEST, NO_TIME, Sampled, native_kind
+from aiflame.exchange.readers.sampled.perf_rows import PerfRows, is_idle
+from aiflame.exchange.readers.sampled.samples import DEEPEST, NO_TIME, native_kind
 from aiflame.exchange.readers.sampled.text_lines import as_utf8, lines
 from aiflame.exchange.readers.source import Source
 from aiflame.profile.schema.kinds import Kind
@@ -36,30 +37,28 @@ _KERNEL_FILE = re.compile(r"^\[(guest\.)?kernel|(^|/)vmlinux|\.ko(\.\w+)?$|^\[[\
 _USER_BRACKETS = ("[vdso]", "[vsyscall]", "[unknown]", "[heap]", "[stack]", "[anon]", "[uprobes]")
 _JAVA = re.compile(r"^L([^;()]+);(.*)$")
 _PYTHON = re.compile(r"^py::(?P<function>.*):(?P<file>[^:]+)$")
-_CLOCKS = ("cpu-clock", "task-clock")
 _RECORD = b" PERF_RECORD_"
-_IDLE = b"swapper"
 _HEADER = re.compile(rb"^# (hostname|os release|nrcpus online|cpudesc|cmdline) : (.*)$")
 _LOOKED_AT = 400
 
 
 def is_one(head: bytes) -> bool:
     """Its first line is that of a sample, and the line behind it that of a frame, or empty."""
-    found = False
+    begun = False
     for line in islice(as_utf8(head).splitlines(), _LOOKED_AT):
         if not line.strip() or line.startswith(b"#") or _RECORD in line:
-            if found and not line.strip():
+            if begun and not line.strip():
                 return True
             continue
-        if found:
+        if begun:
             return bool(_FRAME.match(line) or _TIMED.match(line))
         sample = _sample(line)
         if sample is None:
             return False
-        found = True
+        begun = True
         if sample["rest"] is not None:
             return bool(_TIMED.match(line))
-    return found
+    return begun
 
 
 def read(source: Source, making: Making, progress: Callable[[float], None]) -> None:
@@ -70,25 +69,23 @@ def read(source: Source, making: Making, progress: Callable[[float], None]) -> N
 
 
 def _sample(line: bytes) -> re.Match[bytes] | None:
-    found = _TIMED.match(line) if b"." in line else None
-    if found is None and line.rstrip().endswith(b":"):
-        found = _UNTIMED.match(line) or _NAMED_ALONE.match(line)
-    return found
+    sample = _TIMED.match(line) if b"." in line else None
+    if sample is None and line.rstrip().endswith(b":"):
+        sample = _UNTIMED.match(line) or _NAMED_ALONE.match(line)
+    return sample
 
 
 class _Reading:
     def __init__(self, making: Making) -> None:
         self.making = making
-        self.rows = Sampled(making)
+        self.perf = PerfRows(making)
+        self.rows = self.perf.rows
         self._open: re.Match[bytes] | None = None
         self._stack: list[bytes] = []
         self._known: set[bytes] = set()
         """Lines that are frames."""
         self._calls: dict[tuple[int, tuple[bytes, ...]], int] = {}
-        self._kinds: dict[tuple[bytes, bool], int | None] = {}
-        self._mains: set[int] = set()
         self._strange = self._cut = 0
-        self._idle = False
 
     def line(self, line: bytes) -> None:
         if self._open is not None and line in self._known:
@@ -122,9 +119,7 @@ class _Reading:
             note(f"{self._strange:,} lines of the file are neither samples nor frames: they are left out")
         if self._cut:
             note(f"{self._cut:,} stacks of more than {DEEPEST:,} frames are cut at their outer end")
-        if self._idle:
-            note("time of swapper is time in which a processor was idle: it is shown as waiting")
-        self.rows.finish()
+        self.perf.finish()
 
     def _close(self) -> None:
         """Adds the sample that is open."""
@@ -141,14 +136,9 @@ class _Reading:
         at = NO_TIME
         if fields.get("seconds") is not None:
             at = int(fields["seconds"]) * 10**9 + int(fields["fraction"].ljust(9, b"0"))
-        period = fields["period"]
-        kind = self._kind(fields["event"], counted=period is not None)
-        if kind is None:
-            idle = fields["comm"] == _IDLE and int(fields.get("tid") or fields.get("pid") or 1) == 0
-            self._idle |= idle
-            self.rows.time(process, thread, call, CPU, int(period), at, waits=idle)
-        else:
-            self.rows.value(process, thread, call, kind, int(period) if period is not None else 1, at)
+        period = None if fields["period"] is None else int(fields["period"])
+        idle = is_idle(fields["comm"].decode("utf-8", "replace"), int(fields.get("tid") or fields.get("pid") or 1))
+        self.perf.add(process, thread, call, fields["event"].decode("utf-8", "replace"), period, at, idle=idle)
 
     def _owner(self, fields: dict[str, bytes]) -> tuple[int, int]:
         """Process and thread. One number alone is that of the thread; then threads of one name count as one process."""
@@ -157,12 +147,7 @@ class _Reading:
         if first is None or second is None:
             process = self.rows.process(0, comm)
             return process, self.rows.thread(process, max(int(first or 0), 0), comm) if first is not None else 0
-        pid, tid = max(int(first), 0), max(int(second), 0)
-        main = pid == tid
-        if main:
-            self._mains.add(pid)
-        process = self.rows.process(pid, comm if main or pid not in self._mains else "")
-        return process, self.rows.thread(process, tid, comm)
+        return self.perf.owner(comm, int(first), int(second))
 
     def _call(self, process: int, stack: list[bytes]) -> int:
         key = process, tuple(stack)
@@ -175,29 +160,17 @@ class _Reading:
             self._calls[key] = call
         return call
 
-    def _kind(self, event: bytes, *, counted: bool) -> int | None:
-        """None: it is time."""
-        key = event, counted
-        if key not in self._kinds:
-            name = event.decode("utf-8", "replace")
-            base = name.partition(":")[0] if name.partition(":")[2].isalpha() else name
-            if counted and base in _CLOCKS:
-                self._kinds[key] = None
-            else:
-                self._kinds[key] = self.rows.kind(name, base if counted else "samples", name if counted else f"samples of {name}")
-        return self._kinds[key]
-
     def _header(self, line: bytes) -> None:
-        found = _HEADER.match(line)
-        if found is None:
+        fact = _HEADER.match(line)
+        if fact is None:
             return
-        making, value = self.making, found[2].decode("utf-8", "replace").strip()
-        if found[1] == b"cmdline":
+        making, value = self.making, fact[2].decode("utf-8", "replace").strip()
+        if fact[1] == b"cmdline":
             making.command = tuple(value.split())
-        elif found[1] == b"nrcpus online":
+        elif fact[1] == b"nrcpus online":
             making.host = replace(making.host, cores=int(value) if value.isdecimal() and len(value) < 7 else 0)
         else:
-            host, of = making.host, found[1]
+            host, of = making.host, fact[1]
             own = {b"hostname": replace(host, name=value), b"os release": replace(host, kernel=value), b"cpudesc": replace(host, cpu=value)}
             making.host = own[of]
 
@@ -234,5 +207,5 @@ def _file_of(text: str) -> tuple[str, str]:
     if not text.endswith(")"):
         return text, ""
     whole = text.removesuffix(" (deleted))") + ")" if text.endswith(" (deleted))") else text
-    symbol, found, file = whole.rpartition(" (")
-    return (symbol.rstrip(), file[:-1]) if found else (text, "")
+    symbol, begin, file = whole.rpartition(" (")
+    return (symbol.rstrip(), file[:-1]) if begin else (text, "")

@@ -191,12 +191,12 @@ class _Reading:
 
     def _frames_of(self, place: int) -> list[AnyFrame]:
         """The frames of a location, outermost first: those of inlined functions come after their caller."""
-        found = self._frames.get(place)
-        if found is None:
+        frames = self._frames.get(place)
+        if frames is None:
             location = self.file.locations.get(place)
             self._unknown += location is None
-            found = self._frames[place] = [_UNKNOWN] if location is None else self._read_location(location)
-        return found
+            frames = self._frames[place] = [_UNKNOWN] if location is None else self._read_location(location)
+        return frames
 
     def _read_location(self, data: memoryview) -> list[AnyFrame]:
         module, address, lines = "", 0, []

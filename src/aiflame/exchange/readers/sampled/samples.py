@@ -1,4 +1,4 @@
-"""What profilers that sample stacks write: processes, threads, stacks, and for each stack times or other values."""
+"""The content of files of profilers that sample stacks: processes, threads, stacks, and for each stack times or other values."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from aiflame.profile.schema.kinds import Kind
 CPU, WALL = 0, 1
 """Clocks."""
 NO_TIME = -(1 << 63)
-"""The moment of what has none."""
+"""The moment of a sample whose moment the file lacks."""
 _PERIOD_NS = 4_000_000_000
 """A sample's period is a number of 32 bits, its weight one of 16, and a sample stands for 19 hours at most: longer times are several."""
 _HEAVIEST = 8_000
@@ -62,13 +62,13 @@ class Sampled:
         if not tid and not name:
             return 0
         key = process, tid or name
-        known = self._threads.get(key)
-        if known is None:
+        row = self._threads.get(key)
+        if row is None:
             self._threads_of[process] += 1
-            known = self._threads[key] = self._threads_of[process], tid, name
-        elif name and known[2] != name:
-            self._threads[key] = known[0], tid, name
-        return known[0]
+            row = self._threads[key] = self._threads_of[process], tid, name
+        elif name and row[2] != name:
+            self._threads[key] = row[0], tid, name
+        return row[0]
 
     def call(self, process: int, parent: int, frame: AnyFrame) -> int:
         """A frame below another call (-1: none); equal ones are one."""
@@ -122,14 +122,14 @@ class Sampled:
         self._add_owners()
         self._add_times(times, stack)
         self._add_values(values, stack)
-        known = [column[column != 0] for column in (times[4], values[4])]
-        making.last_ns = max([first, *(int(column.max()) for column in known if len(column))])
+        moments = [column[column != 0] for column in (times[4], values[4])]
+        making.last_ns = max([first, *(int(column.max()) for column in moments if len(column))])
 
     def _shift(self, *moments: Ints) -> int:
         """Puts moments on the profile's clock; 0 for none."""
-        known = np.concatenate([column[column != NO_TIME] for column in moments])
-        first = int(known.min()) if len(known) else 0
-        if len(known) and int(known.max()) - first > _LONGEST:
+        real = np.concatenate([column[column != NO_TIME] for column in moments])
+        first = int(real.min()) if len(real) else 0
+        if len(real) and int(real.max()) - first > _LONGEST:
             raise AiflameError("the times of the file lie more than 36 years apart: it is damaged")
         for column in moments:
             column[:] = np.where(column == NO_TIME, 0, column - np.int64(first) + FIRST_NS)
@@ -145,16 +145,16 @@ class Sampled:
 
     def _add_times(self, columns: list[Ints], stack: Ints) -> None:
         owner, call, clock, ns, at, state = columns
-        many, rest = ns // _PERIOD_NS, ns % _PERIOD_NS
+        many, remainder = ns // _PERIOD_NS, ns % _PERIOD_NS
         pieces = -(-many // _HEAVIEST)
         if len(ns) + int(pieces.sum()) > _MOST_ROWS + 2 * len(ns):
             raise AiflameError("the times of the file add up to thousands of years: it is damaged")
         which = np.repeat(np.arange(len(ns)), pieces)
         nth = np.arange(len(which)) - np.repeat(np.cumsum(pieces) - pieces, pieces)
-        short = np.flatnonzero(rest)
+        short = np.flatnonzero(remainder)
         row = np.concatenate([short, which])
         weight = np.concatenate([np.ones(len(short), dtype=np.int64), np.minimum(many[which] - nth * _HEAVIEST, _HEAVIEST)])
-        period = np.concatenate([rest[short], np.full(len(which), _PERIOD_NS)])
+        period = np.concatenate([remainder[short], np.full(len(which), _PERIOD_NS)])
         row, weight, period = (column[np.argsort(row, kind="stable")] for column in (row, weight, period))
         table = {
             "process": owner[row] >> 32,

@@ -126,9 +126,9 @@ class _Reading:
             del calls[at:]
 
     def _call(self, parent: int, frame: object) -> int:
-        known = item(self._frames, frame)
-        self._lost += known is None
-        return self.rows.numbered_call(self.process, parent, self._unknown if known is None else known)
+        number = item(self._frames, frame)
+        self._lost += number is None
+        return self.rows.numbered_call(self.process, parent, self._unknown if number is None else number)
 
     def _amount(self, value: object) -> int:
         given = number(value)

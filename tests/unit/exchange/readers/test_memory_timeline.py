@@ -1,0 +1,78 @@
+"""`memory_timeline.raw.json` of torch.profiler: bytes by category at the peak and at the end."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+from collections import Counter
+from collections.abc import Iterator
+from itertools import accumulate
+from pathlib import Path
+
+import pytest
+from damage import damaged_copies, survives
+
+import aiflame
+from aiflame.exchange.readers.formats import FORMATS
+
+REAL = sorted((Path(os.environ.get("AIFLAME_TRACES", "/nowhere")) / "memory-snapshot").glob("*.raw.gz"))
+NAMES = ("parameters", "optimizer state", "inputs", "temporaries", "activations", "gradients", "autograd detail", "other memory")
+FORMAT = next(one for one in FORMATS if one.name == "torch memory timeline")
+NOW = 1_750_000_000_000_000_000
+ROWS = [
+    [-1, 1, 1000, 0],
+    [NOW, 2, 400, 4],
+    [NOW + 10, 3, -400, 4],  # a tensor changes in place, and its category with it
+    [NOW + 10, 3, 400, 5],
+    [NOW + 20, 2, 50, 3],
+    [NOW + 30, 4, -50, 3],
+    [NOW + 40, 4, -400, 5],
+]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    folder = tmp_path_factory.mktemp("cache")
+    folder.chmod(0o700)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(folder))
+        yield
+
+
+def sums(file: Path, metric: str) -> dict[str, int]:
+    tree = aiflame.open(file).tree(metric)
+    names = tree.frames["name"].to_list()
+    return {names[tree.frame[node]].strip("[]"): int(value) for node, value in enumerate(tree.values[metric].tolist()) if value}
+
+
+def test_categories_at_the_peak_and_at_the_end(tmp_path: Path) -> None:
+    file = tmp_path / "timeline.json"
+    file.write_text(json.dumps(ROWS))
+    assert sums(file, "live-at-peak") == {"parameters": 1000, "gradients": 400, "temporaries": 50}
+    assert sums(file, "live-at-end") == {"parameters": 1000}
+    assert sums(file, "allocated") == {"activations": 400, "temporaries": 50}
+    assert sums(file, "allocations") == {"activations": 1, "temporaries": 1}
+
+
+@pytest.mark.parametrize("file", REAL, ids=lambda file: file.name)
+def test_sums_of_a_real_timeline(file: Path) -> None:
+    rows = json.loads(gzip.decompress(file.read_bytes()))
+    totals = list(accumulate(row[2] for row in rows))
+    peak = totals.index(max(totals))
+    for metric, until in (("live-at-peak", peak + 1), ("live-at-end", len(rows))):
+        theirs: Counter[str] = Counter()
+        for _, _, size, category in rows[:until]:
+            theirs[NAMES[category]] += size
+        assert sums(file, metric) == {name: size for name, size in theirs.items() if size}
+
+
+def test_rows_that_are_no_changes_are_counted(tmp_path: Path) -> None:
+    file = tmp_path / "timeline.json"
+    file.write_text(json.dumps([*ROWS, [1, 2], "x", [1, 9, 1, 1], [1, 2, 1 << 70, 0], [True, 1, 1, 1]]))
+    assert "5 rows of the timeline are no changes of memory" in " ".join(aiflame.open(file).store.meta.degraded)
+
+
+def test_a_damaged_timeline_is_a_profile_or_an_error_in_a_sentence(tmp_path: Path) -> None:
+    for number, copy in enumerate(damaged_copies(json.dumps(ROWS * 9).encode(), 200, 3)):
+        survives(FORMAT, copy, tmp_path / str(number))
