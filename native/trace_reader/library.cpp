@@ -81,7 +81,4 @@ AIFLAME_EXPORT bool aiflame_rows_texts(const Document* document, ArrowSchema* sc
 }
 
 AIFLAME_EXPORT bool aiflame_spans_in_order(const Spans* spans) { return spans->in_order(); }
-AIFLAME_EXPORT int64_t aiflame_spans_nest(const Spans* spans, int64_t* parent, int64_t* cut_end) { return nest(*spans, parent, cut_end); }
-AIFLAME_EXPORT int64_t aiflame_spans_segments(const Spans* spans, int64_t* row, int64_t* begin, int64_t* end) {
-  return segments(*spans, row, begin, end);
-}
+AIFLAME_EXPORT int64_t aiflame_spans_nest(const Spans* spans, int32_t* parent, int64_t* cut_end) { return nest(*spans, parent, cut_end); }

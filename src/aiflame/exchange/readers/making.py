@@ -19,6 +19,8 @@ from aiflame.profile.tables.writer import TableWriter
 
 FIRST_NS = 1_000_000_000
 """The first moment of an imported profile, on its clock."""
+_MOST_WAITING = 80 << 20
+"""Bytes of rows that wait to be written."""
 _DEFAULTS = {Type.STR: "", Type.BLOB: b""}
 
 
@@ -28,7 +30,7 @@ class Making:
     def __init__(self, folder: Folder) -> None:
         self._folder = folder
         self._tables = folder.new_folder(SEALED)
-        self._writer = TableWriter(self._tables)
+        self._writer = TableWriter(self._tables, most_waiting=_MOST_WAITING)
         self._rows: dict[str, dict[int, int]] = {}
         self._whole: dict[str, tuple[Part, ...]] = {}
         self.notes: dict[str, None] = {}
@@ -95,6 +97,10 @@ class Making:
 
     def _ids(self, table: str, process: pl.Series) -> pl.Series:
         counts = self._rows.setdefault(table, {})
+        if len(process) and process.min() == (owner := process.max()):
+            before = counts.get(owner, 0)
+            counts[owner] = before + len(process)
+            return pl.int_range(before + 1, before + len(process) + 1, dtype=pl.UInt32, eager=True).alias("id")
         numbers = pl.DataFrame({"process": process}).select(pl.int_range(1, pl.len() + 1).over("process"))[:, 0].to_numpy()
         owners = process.to_numpy()
         before = np.zeros(int(owners.max()) + 1, dtype=np.int64)

@@ -81,7 +81,6 @@ _FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "aiflame_rows_texts": (c_bool, (c_void_p, POINTER(ArrowSchema), POINTER(ArrowArray))),
     "aiflame_spans_in_order": (c_bool, (POINTER(Spans),)),
     "aiflame_spans_nest": (c_int64, (POINTER(Spans), c_void_p, c_void_p)),
-    "aiflame_spans_segments": (c_int64, (POINTER(Spans), c_void_p, c_void_p, c_void_p)),
 }
 
 
