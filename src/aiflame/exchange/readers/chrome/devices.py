@@ -9,7 +9,7 @@ from collections.abc import Mapping
 import numpy as np
 import polars as pl
 
-from aiflame.attribute.arrays.types import Whole
+from aiflame.attribute.arrays.types import Mask, Whole
 from aiflame.exchange.readers.chrome.events import Events
 from aiflame.exchange.readers.chrome.meaning import RUNTIMES
 from aiflame.exchange.readers.making import Making
@@ -53,14 +53,11 @@ def add_launches(
         return rows.with_columns(process=pl.Series(spans.process_of(rows["row"].to_numpy())))
 
     runtime = chosen(pl.col("cat").is_in(of_runtimes.implode()), "correlation", "name")
-    launched = work.select("process", "correlation").filter(pl.col("correlation") >= 0).unique()
     columns = ["process", "correlation", "row"]
-    direct = (
-        runtime.select(columns)
-        .join(launched, on=["process", "correlation"], how="semi")
-        .unique(["process", "correlation"], keep="first", maintain_order=True)
-    )
-    lost = work.join(direct, on=["process", "correlation"], how="anti").filter(pl.col("correlation") >= 0, pl.col("external") >= 0)
+    wanted = _keys(work)
+    direct = runtime.select(columns)[_first_of_each(_keys(runtime), wanted)]
+    without = pl.Series(~_is_in(wanted, _keys(direct)))
+    lost = work.filter(without & (work["correlation"] >= 0) & (work["external"] >= 0))
     by_op = lost.select("process", "external", "correlation").unique(["process", "correlation"])
     ops = chosen(pl.col("external").is_in(by_op["external"].implode()), "external").unique(
         ["process", "external"], keep="last", maintain_order=True
@@ -80,11 +77,30 @@ def add_launches(
                 **{name: pl.Series(column[row]) for name, column in autograd.items()},
             ),
         )
-    lone = work.join(launches, on=["process", "correlation"], how="anti")
-    if len(lone):
-        making.note(f"{len(lone):,} kernels and copies of the trace have no call that launched them: no stack leads to them")
+    lone = int((~_is_in(wanted, _keys(launches))).sum())
+    if lone:
+        making.note(f"{lone:,} kernels and copies of the trace have no call that launched them: no stack leads to them")
     _add_calls(making, events, runtime, spans, stack, autograd)
     return launches.select(columns)
+
+
+def _keys(rows: pl.DataFrame) -> Whole:
+    """A number for the process and correlation id of each row; -1 for rows without such an id."""
+    key: Whole = rows["process"].to_numpy().astype(np.int64) << 32 | rows["correlation"].to_numpy()
+    return key
+
+
+def _is_in(keys: Whole, wanted: Whole) -> Mask:
+    ordered = np.append(np.sort(wanted), -2)
+    found: Mask = ordered[np.searchsorted(ordered[:-1], keys)] == keys
+    return found
+
+
+def _first_of_each(keys: Whole, wanted: Whole) -> Whole:
+    """The first row with each key that is wanted, in the order of rows."""
+    rows = np.flatnonzero(_is_in(keys, wanted) & (keys >= 0))
+    _, first = np.unique(keys[rows], return_index=True)
+    return rows[np.sort(first)]
 
 
 def add_work(making: Making, events: Events, work: pl.DataFrame) -> None:
@@ -154,9 +170,7 @@ def _add_copies(making: Making, events: Events, copies: pl.DataFrame, devices: M
     )
 
 
-def _add_calls(
-    making: Making, events: Events, runtime: pl.DataFrame, spans: Spans, stack: Whole, autograd: Mapping[str, Whole]
-) -> None:
+def _add_calls(making: Making, events: Events, runtime: pl.DataFrame, spans: Spans, stack: Whole, autograd: Mapping[str, Whole]) -> None:
     """`runtime`: process, row (of the spans), name and correlation of calls."""
     if runtime.is_empty():
         return
