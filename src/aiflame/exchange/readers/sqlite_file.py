@@ -21,6 +21,7 @@ import numpy as np
 import polars as pl
 
 from aiflame.errors import AiflameError
+from aiflame.exchange.readers import sqlite_pages
 from aiflame.exchange.readers.source import Source
 
 MAGIC = b"SQLite format 3\0"
@@ -92,6 +93,10 @@ class SqliteFile:
         row = next((name for name in _ROW_NAMES if name not in {one.lower() for one in self.tables[table]}), None)
         if row is None or texts or not self._has_rows(table, row):
             return self._by_rows(table, columns)
+        if all(isinstance(kind, pl.Int64) for kind in columns.values()):
+            values = sqlite_pages.numbers(self._path, self._connection, table, list(columns))
+            if values is not None:
+                return pl.DataFrame([_series(name, values[name], kind) for name, kind in columns.items()])
         return self._by_pieces(table, numbers, row)
 
     def _has_rows(self, table: str, row: str) -> bool:
