@@ -21,6 +21,8 @@ FIRST_NS = 1_000_000_000
 """The first moment of an imported profile, on its clock."""
 _MOST_WAITING = 80 << 20
 """Bytes of rows that wait to be written."""
+_AT_ONCE = 1 << 18
+"""Rows that get the types of their table in one piece."""
 _DEFAULTS = {Type.STR: "", Type.BLOB: b""}
 
 
@@ -51,8 +53,10 @@ class Making:
 
     def add(self, table: str, rows: pl.DataFrame) -> None:
         """Rows of a table, with a column `process`. Missing columns are empty or 0; without `id`, rows of each process count on."""
-        if rows.is_empty():
-            return
+        for piece in rows.iter_slices(_AT_ONCE) if len(rows) else ():
+            self._add(table, piece)
+
+    def _add(self, table: str, rows: pl.DataFrame) -> None:
         process = rows["process"].cast(pl.UInt32)
         columns = [self._ids(table, process) if "id" not in rows.columns else rows["id"].cast(pl.UInt32)]
         for column in TABLE[table].columns:

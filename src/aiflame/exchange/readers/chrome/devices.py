@@ -9,9 +9,10 @@ from collections.abc import Mapping
 import numpy as np
 import polars as pl
 
-from aiflame.attribute.arrays.types import Mask, Whole
+from aiflame.attribute.arrays.types import Whole
 from aiflame.exchange.readers.chrome.events import Events
 from aiflame.exchange.readers.chrome.meaning import RUNTIMES
+from aiflame.exchange.readers.launch_keys import first_of_each, is_in, keys
 from aiflame.exchange.readers.making import Making
 from aiflame.exchange.readers.spans import Spans
 from aiflame.profile.schema.enums import CallBackend, CallKind, CopyKind, GpuApi, SyncKind
@@ -54,9 +55,10 @@ def add_launches(
 
     runtime = chosen(pl.col("cat").is_in(of_runtimes.implode()), "correlation", "name")
     columns = ["process", "correlation", "row"]
-    wanted = _keys(work)
-    direct = runtime.select(columns)[_first_of_each(_keys(runtime), wanted)]
-    without = pl.Series(~_is_in(wanted, _keys(direct)))
+    own, wanted = keys(runtime, work)
+    first = first_of_each(own, wanted)
+    direct = runtime.select(columns)[first]
+    without = pl.Series(~is_in(wanted, own[first]))
     lost = work.filter(without & (work["correlation"] >= 0) & (work["external"] >= 0))
     by_op = lost.select("process", "external", "correlation").unique(["process", "correlation"])
     ops = chosen(pl.col("external").is_in(by_op["external"].implode()), "external").unique(
@@ -77,30 +79,12 @@ def add_launches(
                 **{name: pl.Series(column[row]) for name, column in autograd.items()},
             ),
         )
-    lone = int((~_is_in(wanted, _keys(launches))).sum())
+    wanted, of_launches = keys(work, launches)
+    lone = int((~is_in(wanted, of_launches)).sum())
     if lone:
         making.note(f"{lone:,} kernels and copies of the trace have no call that launched them: no stack leads to them")
     _add_calls(making, events, runtime, spans, stack, autograd)
     return launches.select(columns)
-
-
-def _keys(rows: pl.DataFrame) -> Whole:
-    """A number for the process and correlation id of each row; -1 for rows without such an id."""
-    key: Whole = rows["process"].to_numpy().astype(np.int64) << 32 | rows["correlation"].to_numpy()
-    return key
-
-
-def _is_in(keys: Whole, wanted: Whole) -> Mask:
-    ordered = np.append(np.sort(wanted), -2)
-    found: Mask = ordered[np.searchsorted(ordered[:-1], keys)] == keys
-    return found
-
-
-def _first_of_each(keys: Whole, wanted: Whole) -> Whole:
-    """The first row with each key that is wanted, in the order of rows."""
-    rows = np.flatnonzero(_is_in(keys, wanted) & (keys >= 0))
-    _, first = np.unique(keys[rows], return_index=True)
-    return rows[np.sort(first)]
 
 
 def add_work(making: Making, events: Events, work: pl.DataFrame) -> None:
