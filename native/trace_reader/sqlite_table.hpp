@@ -15,7 +15,7 @@ struct WantedNumbers {
 };
 
 // Reads the rows of the table whose tree begins at page `root` of an open file, in the order of their numbers. `rows`: how many there are. False: the
-// table is not as expected, or a value is no whole number; what was written until then means nothing.
+// table is not as expected, or a value is no whole number; then the values are not to be used.
 bool sqlite_numbers(int file, uint32_t root, const WantedNumbers* wanted, uint32_t count, int64_t rows) noexcept;
 
 }  // namespace aiflame::trace_reader

@@ -27,7 +27,7 @@ _DEFAULTS = {Type.STR: "", Type.BLOB: b""}
 
 
 class Making:
-    """Tables and facts of an imported profile. A reader sets what it knows."""
+    """Tables and facts of an imported profile. Readers add rows and set the facts that their file has."""
 
     def __init__(self, folder: Folder) -> None:
         self._folder = folder
@@ -37,7 +37,7 @@ class Making:
         self._whole: dict[str, tuple[Part, ...]] = {}
         self.notes: dict[str, None] = {}
         self.lacks: tuple[str, ...] = ()
-        """What a file of the format never has, each as a noun: `stall reasons`."""
+        """Facts that no file of the format has, each as a noun: `stall reasons`."""
         self.unused: Counter[str] = Counter()
         self.command: tuple[str, ...] = ()
         self.host = Host()
@@ -48,7 +48,7 @@ class Making:
         """Where the trace's process stands in a parallel job, if the trace says so."""
 
     def note(self, text: str) -> None:
-        """What is missing or damaged, in a line for people."""
+        """Adds a line for people, on something that is missing or damaged."""
         self.notes[text] = None
 
     def add(self, table: str, rows: pl.DataFrame) -> None:
@@ -82,9 +82,9 @@ class Making:
         """Writes the tables and `meta.json`; then the folder is a profile."""
         index = Index({**self._writer.finish().tables, **self._whole})
         index.write(self._tables)
-        known = self.realtime_ns > 0
+        has_time_of_day = self.realtime_ns > 0
         moments = [
-            Clocks(monotonic_ns=at, raw_ns=at, realtime_ns=self.realtime_ns + at - FIRST_NS if known else 0)
+            Clocks(monotonic_ns=at, raw_ns=at, realtime_ns=self.realtime_ns + at - FIRST_NS if has_time_of_day else 0)
             for at in (FIRST_NS, self.last_ns)
         ]
         Meta(

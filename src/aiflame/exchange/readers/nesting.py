@@ -31,7 +31,7 @@ class Nest:
 
 def nest(thread: ArrayLike, begin: ArrayLike, end: ArrayLike) -> Nest:
     columns, spans = _sorted(thread, begin, end)
-    parent, cut_end = np.empty(spans.count, np.int32), np.empty(spans.count, np.int64)
+    parent, cut_end = np.empty(len(columns[0]), np.int32), np.empty(len(columns[0]), np.int64)
     cut = library().aiflame_spans_nest(spans, parent.ctypes.data, cut_end.ctypes.data)
     if cut < 0:
         raise MemoryError

@@ -17,12 +17,11 @@ _MOST_ROWS = 1 << 31
 
 
 def numbers(path: str, connection: sqlite3.Connection, table: str, columns: Sequence[str]) -> Mapping[str, NDArray[np.int64]] | None:
-    """The columns in the order of row numbers, NULL as NONE. None: the table is not of the plain kind, so that SQLite is to be asked. The
-    file must not change meanwhile, as one does not that is opened as immutable."""
+    """The columns, with NONE for NULL, sorted by row number. None: the table is not of the plain kind; then ask SQLite."""
     quoted = '"' + table.replace('"', '""') + '"'
     places = _places(connection, quoted)
-    found = connection.execute("SELECT rootpage FROM sqlite_master WHERE type = 'table' AND name = ?", (table,)).fetchall()
-    if len(found) != 1 or not 0 < found[0][0] < 1 << 32 or any(name not in places for name in columns):
+    roots = connection.execute("SELECT rootpage FROM sqlite_master WHERE type = 'table' AND name = ?", (table,)).fetchall()
+    if len(roots) != 1 or not 0 < roots[0][0] < 1 << 32 or any(name not in places for name in columns):
         return None
     rows = int(connection.execute(f"SELECT count(*) FROM {quoted} NOT INDEXED").fetchone()[0])
     if rows > _MOST_ROWS:
@@ -31,10 +30,10 @@ def numbers(path: str, connection: sqlite3.Connection, table: str, columns: Sequ
     wanted = (WantedNumbers * len(columns))(*((places[name], values[name].ctypes.data) for name in columns))
     file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        done = library().aiflame_sqlite_numbers(file, found[0][0], wanted, len(columns), rows)
+        is_plain = library().aiflame_sqlite_numbers(file, roots[0][0], wanted, len(columns), rows)
     finally:
         os.close(file)
-    return values if done else None
+    return values if is_plain else None
 
 
 def _places(connection: sqlite3.Connection, table: str) -> dict[str, int]:

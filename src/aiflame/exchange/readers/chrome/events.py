@@ -103,7 +103,7 @@ class Events:
         return self.texts.gather(column)
 
     def take_calls(self) -> Iterator[pl.DataFrame]:
-        """The pieces of the calls. Each is removed from here first, so that whoever replaces it frees its memory."""
+        """The pieces of the calls. Each is removed from here first: a caller that drops it frees its memory."""
         self.calls.reverse()
         while self.calls:
             yield self.calls.pop()

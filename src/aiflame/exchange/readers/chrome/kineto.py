@@ -44,7 +44,7 @@ def read(source: Source, making: Making, progress: Callable[[float], None]) -> N
     if linked.is_linked(events):
         linked.read(events, making)
         return
-    pieces = list(_calls_of_threads(events))
+    pieces = list(_calls_of_threads(events, making))
     shift = _shift(events, pieces, making)
     making.rank = _rank(events)
     threads = Threads.of(events, pieces, shift)
@@ -76,7 +76,7 @@ def read(source: Source, making: Making, progress: Callable[[float], None]) -> N
     making.last_ns = max([making.last_ns, *(int(column.max()) for column in (spans.end, work["end"].to_numpy()) if len(column))])
 
 
-def _calls_of_threads(events: Events) -> Iterator[pl.DataFrame]:
+def _calls_of_threads(events: Events, making: Making) -> Iterator[pl.DataFrame]:
     """The calls that threads made, in pieces, with their number (`call`); the others are counted."""
     number = 0
     for rows in events.take_calls():
@@ -85,7 +85,7 @@ def _calls_of_threads(events: Events) -> Iterator[pl.DataFrame]:
         category = events.texts_of(rows["cat"])
         foreign = category.is_in(_NO_THREADS)
         for name, count in category.filter(foreign).value_counts().iter_rows():
-            events.unused[f"events of category {name}"] += count
+            making.unused[f"events of category {name}"] += count
         yield calls.filter(~foreign)
 
 

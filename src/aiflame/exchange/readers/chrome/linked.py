@@ -1,4 +1,4 @@
-"""Traces of Intel's unitrace and of Triton's Proton in Chrome's JSON, in which only arrows lead from a call to the work that it launched."""
+"""Traces of Intel's unitrace and of Triton's Proton in Chrome's JSON: only arrows lead from a call to the work that it launched."""
 
 from __future__ import annotations
 
