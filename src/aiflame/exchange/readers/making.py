@@ -101,10 +101,10 @@ class Making:
 
     def _ids(self, table: str, process: pl.Series) -> pl.Series:
         counts = self._rows.setdefault(table, {})
-        if len(process) and process.min() == (owner := process.max()):
-            before = counts.get(owner, 0)
-            counts[owner] = before + len(process)
-            return pl.int_range(before + 1, before + len(process) + 1, dtype=pl.UInt32, eager=True).alias("id")
+        if len(process) and process.min() == process.max():
+            owner = int(process[0])
+            count = counts[owner] = counts.get(owner, 0) + len(process)
+            return pl.int_range(count - len(process) + 1, count + 1, dtype=pl.UInt32, eager=True).alias("id")
         numbers = pl.DataFrame({"process": process}).select(pl.int_range(1, pl.len() + 1).over("process"))[:, 0].to_numpy()
         owners = process.to_numpy()
         before = np.zeros(int(owners.max()) + 1, dtype=np.int64)

@@ -27,7 +27,7 @@ def numbers(path: str, connection: sqlite3.Connection, table: str, columns: Sequ
     if rows > _MOST_ROWS:
         return None
     values = {name: np.empty(rows, dtype=np.int64) for name in columns}
-    wanted = (WantedNumbers * len(columns))(*((places[name], values[name].ctypes.data) for name in columns))
+    wanted = (WantedNumbers * len(columns))(*(WantedNumbers(places[name], values[name].ctypes.data) for name in columns))
     file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         is_plain = library().aiflame_sqlite_numbers(file, roots[0][0], wanted, len(columns), rows)

@@ -59,8 +59,9 @@ def read(source: Source, making: Making, progress: Callable[[float], None]) -> N
     kinds = frames_of(events, calls, frames)
     places = calls.select("process", "thread", "begin", "end")
     calls = calls.drop(places.columns)
-    spans, order = Spans.of(*(places[name].to_numpy() for name in places.columns), kinds.frame)
-    del places
+    process, thread, begin, end = (places[name].to_numpy() for name in places.columns)
+    spans, order = Spans.of(process, thread, begin, end, kinds.frame)
+    del places, process, thread, begin, end
     calls = calls[order]
     del order
     if spans.cut:
