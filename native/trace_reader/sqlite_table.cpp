@@ -8,7 +8,7 @@ namespace aiflame::trace_reader {
 namespace {
 
 constexpr uint8_t kInterior = 0x05, kLeaf = 0x0d;
-constexpr size_t kFileHeader = 100, kSmallestCell = 4;
+constexpr size_t kFileHeader = 100, kSmallestCell = 4, kPadding = 8;
 constexpr int kMostDepth = 20;
 constexpr uint32_t kMostPlaces = 2000;
 
@@ -24,6 +24,7 @@ struct Bytes {
 
   size_t left() const noexcept { return static_cast<size_t>(end - at); }
   bool varint(uint64_t* value) noexcept {
+    if (at != end && *at < 0x80) return *value = *at++, true;
     *value = 0;
     for (int byte = 0; byte < 9; byte++) {
       if (at == end) return false;
@@ -63,9 +64,10 @@ class Table {
  private:
   // Every page is read once at most: a tree whose pages are used twice is longer than its file.
   bool load(uint32_t page, Array<uint8_t>* to) noexcept {
-    if (page == 0 || pages_left_ == 0 || !to->resize(page_size_)) return false;
+    if (page == 0 || pages_left_ == 0 || !to->resize(page_size_ + kPadding)) return false;
     pages_left_--;
     ssize_t size = pread(file_, to->data(), page_size_, static_cast<off_t>((page - 1) * page_size_));
+    memset(to->data() + page_size_, 0, kPadding);
     return size == static_cast<ssize_t>(page_size_);
   }
 
@@ -118,9 +120,11 @@ class Table {
     return true;
   }
 
+  // Reads 8 bytes: those behind the number may be of the page's padding.
   static int64_t whole(const uint8_t* at, size_t size) noexcept {
-    int unused = 64 - 8 * static_cast<int>(size);
-    return static_cast<int64_t>(big_endian(at, size) << unused) >> unused;
+    uint64_t bytes;
+    memcpy(&bytes, at, sizeof bytes);
+    return static_cast<int64_t>(__builtin_bswap64(bytes)) >> (64 - 8 * static_cast<int>(size));
   }
 
   int file_;

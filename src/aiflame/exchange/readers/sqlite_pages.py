@@ -17,7 +17,7 @@ _MOST_ROWS = 1 << 31
 
 
 def numbers(path: str, connection: sqlite3.Connection, table: str, columns: Sequence[str]) -> Mapping[str, NDArray[np.int64]] | None:
-    """The columns, with NONE for NULL, sorted by row number. None: the table is not of the plain kind; then ask SQLite."""
+    """The columns, with NONE for NULL, sorted by row number. Returns None for a table that SQLite itself has to read."""
     quoted = '"' + table.replace('"', '""') + '"'
     places = _places(connection, quoted)
     roots = connection.execute("SELECT rootpage FROM sqlite_master WHERE type = 'table' AND name = ?", (table,)).fetchall()

@@ -1,4 +1,4 @@
-"""What readers of large traces do piece by piece: calls that launched work are found, rows of tables are written in parts."""
+"""Steps of readers of large traces: finding the calls that launched work, writing rows in parts."""
 
 from __future__ import annotations
 
