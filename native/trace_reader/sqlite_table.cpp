@@ -120,7 +120,7 @@ class Table {
     return true;
   }
 
-  // Reads 8 bytes: those behind the number may be of the page's padding.
+  // Reads 8 bytes, also past the number: a page has padding.
   static int64_t whole(const uint8_t* at, size_t size) noexcept {
     uint64_t bytes;
     memcpy(&bytes, at, sizeof bytes);
