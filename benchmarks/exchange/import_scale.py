@@ -1,29 +1,39 @@
-"""How long a large trace of torch.profiler takes to import, and how much memory: `import_scale.py EVENTS [PEER …]`.
+"""How long large traces of torch.profiler take to import, and how much memory: `import_scale.py [--peers PYTHON] [--result FILE] EVENTS …`.
 
-Writes a trace of a training step that repeats, as Kineto lays it out, and imports it in a process of its own. Peers read the same file:
-`json`, `orjson`, `hta` (HolisticTraceAnalysis, where it is installed). Prints a row each: seconds of the clock and of CPU, and memory.
+For each number of events, writes a trace of a training step that repeats, as Kineto lays it out, and imports it in a process of its own.
+With `--peers`, an interpreter that has HolisticTraceAnalysis and TraceLens, these read the same file one after another: HTA parses it to a
+frame, TraceLens builds its tree of calls (without Python functions). A peer gets 10 GB of address space and 8 minutes. Prints a row of JSON
+each, with seconds of the clock and of CPU and the peak of memory. `json_rows.py` measures parsers of JSON.
 """
 
 from __future__ import annotations
 
+import argparse
+import json
 import os
 import resource
+import signal
 import subprocess
 import sys
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
+
+from aiflame.profile.folder.meta import Host
 
 LAYERS, OPS = 12, 5
 NAMES = ("aten::linear", "aten::addmm", "aten::layer_norm", "aten::gelu", "aten::add")
 KERNELS = tuple(f"void at::native::vectorized_elementwise_kernel<4, at::native::Functor{at}<float>, 2>(int, float*)" for at in range(40))
 PEERS = {
-    "json": "import json; json.load(open(FILE))",
-    "orjson": "import orjson; orjson.loads(open(FILE, 'rb').read())",
-    "hta": "from hta.common.trace_parser import parse_trace_dataframe; from hta.configs.parser_config import ParserConfig;"
+    "HTA": "from hta.common.trace_parser import parse_trace_dataframe; from hta.configs.parser_config import ParserConfig;"
     " parse_trace_dataframe(FILE, ParserConfig.get_default_cfg())",
+    "TraceLens": "from TraceLens.TreePerf import TreePerfAnalyzer; TreePerfAnalyzer.from_file(FILE)",
 }
 OURS = "from pathlib import Path; from aiflame.exchange.readers.door import import_to; import_to(Path(FILE), Path(FILE + '.aiflame'))"
+VERSIONS = "import importlib.metadata as of; print(of.version('HolisticTraceAnalysis'), of.version('TraceLens'))"
+MOST_BYTES, LONGEST_S = 10_000 << 20, 480
+"""Of a peer."""
 
 
 def write(path: Path, events: int) -> int:
@@ -104,25 +114,54 @@ def _annotation(name: str, begin: int, took: int) -> str:
     return f'  {{\n    "ph": "X", "cat": "user_annotation", "name": "{name}", "pid": 4242, "tid": 4242,\n    {_times(begin, took)}\n  }},\n'
 
 
-def measure(code: str, file: Path) -> tuple[float, float, float]:
+def measure(python: str, code: str, file: Path, limited: bool) -> dict[str, object]:
     """Seconds of the clock and of CPU, and memory in MB, of a process of its own."""
     began = time.monotonic()
-    child = subprocess.Popen([sys.executable, "-c", f"FILE = {str(file)!r}; {code}"])
-    _, status, usage = os.wait4(child.pid, 0)
+    begin = partial(resource.setrlimit, resource.RLIMIT_AS, (MOST_BYTES, MOST_BYTES)) if limited else None
+    with tempfile.TemporaryFile("w+") as said:
+        child = subprocess.Popen([python, "-c", f"FILE = {str(file)!r}; {code}"], preexec_fn=begin, stdout=said, stderr=said)
+        signal.signal(signal.SIGALRM, lambda *_: child.kill())
+        signal.alarm(LONGEST_S if limited else 0)
+        _, status, usage = os.wait4(child.pid, 0)
+        seconds = time.monotonic() - began
+        signal.alarm(0)
+        said.seek(0)
+        last = (said.read().splitlines() or [""])[-1]
+    figures: dict[str, object] = {
+        "seconds": round(seconds, 1),
+        "cpu_seconds": round(usage.ru_utime + usage.ru_stime, 1),
+        "memory_mb": round(usage.ru_maxrss / 1024),
+    }
     if status:
-        raise SystemExit(f"failed: {code}")
-    return time.monotonic() - began, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024
+        figures["failed"] = f"killed after {LONGEST_S} s" if limited and seconds >= LONGEST_S else last[:200] or f"status {status}"
+    return figures
 
 
 def main() -> None:
-    events, *peers = sys.argv[1:]
-    with tempfile.TemporaryDirectory(dir=os.environ.get("TMPDIR", "/tmp")) as folder:
-        file = Path(folder) / "trace.json"
-        count = write(file, int(events))
-        print(f"{count:,} events, {file.stat().st_size / 1e9:.2f} GB")
-        for name, code in {"aiflame": OURS, **{peer: PEERS[peer] for peer in peers}}.items():
-            seconds, cpu, memory = measure(code, file)
-            print(f"{name:8} {seconds:7.1f} s  {cpu:7.1f} s of CPU  {memory:8.0f} MB", flush=True)
+    parser = argparse.ArgumentParser()
+    parser.add_argument("events", type=int, nargs="+")
+    parser.add_argument("--peers", metavar="PYTHON")
+    parser.add_argument("--result", type=Path)
+    asked = parser.parse_args()
+    rows = []
+    for wanted in asked.events:
+        with tempfile.TemporaryDirectory(dir=os.environ.get("TMPDIR", "/tmp")) as folder:
+            file = Path(folder) / "trace.json"
+            events = write(file, wanted)
+            for name, code in {"aiflame": OURS, **(PEERS if asked.peers else {})}.items():
+                ours = name == "aiflame"
+                load = round(os.getloadavg()[0], 1)
+                figures = measure(sys.executable if ours else asked.peers, code, file, limited=not ours)
+                rows.append({"events": events, "file_mb": file.stat().st_size >> 20, "tool": name, **figures, "load_before": load})
+                print(json.dumps(rows[-1]), flush=True)
+    if asked.result:
+        versions = (
+            subprocess.run([asked.peers, "-c", VERSIONS], capture_output=True, text=True, check=True).stdout.split() if asked.peers else []
+        )
+        host = Host.here()
+        machine = {"cpu": host.cpu, "cores": host.cores, "kernel": host.kernel, "python": host.python}
+        peers = dict(zip(PEERS, versions, strict=False))
+        asked.result.write_text(json.dumps({"machine": machine, "peers": peers, "rows": rows}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

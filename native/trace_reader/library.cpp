@@ -1,7 +1,8 @@
-// The library's functions, as exchange/readers/json_rows.py and nesting.py call them.
+// The library's functions, as json_rows.py, nesting.py and sqlite_pages.py in exchange/readers call them.
 #include "trace_reader/arrow.hpp"
 #include "trace_reader/document.hpp"
 #include "trace_reader/nest.hpp"
+#include "trace_reader/sqlite_table.hpp"
 
 #include <new>
 
@@ -81,7 +82,7 @@ AIFLAME_EXPORT bool aiflame_rows_texts(const Document* document, ArrowSchema* sc
 }
 
 AIFLAME_EXPORT bool aiflame_spans_in_order(const Spans* spans) { return spans->in_order(); }
-AIFLAME_EXPORT int64_t aiflame_spans_nest(const Spans* spans, int64_t* parent, int64_t* cut_end) { return nest(*spans, parent, cut_end); }
-AIFLAME_EXPORT int64_t aiflame_spans_segments(const Spans* spans, int64_t* row, int64_t* begin, int64_t* end) {
-  return segments(*spans, row, begin, end);
+AIFLAME_EXPORT int64_t aiflame_spans_nest(const Spans* spans, int32_t* parent, int64_t* cut_end) { return nest(*spans, parent, cut_end); }
+AIFLAME_EXPORT bool aiflame_sqlite_numbers(int file, uint32_t root, const WantedNumbers* wanted, uint32_t count, int64_t rows) {
+  return sqlite_numbers(file, root, wanted, count, rows);
 }

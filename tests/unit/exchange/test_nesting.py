@@ -1,13 +1,12 @@
-"""Which spans enclose others, and whose each moment is: as a search through all spans finds it."""
+"""Which spans enclose others, as a search through all spans finds it."""
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiflame.exchange.readers.nesting import nest, segments
+from aiflame.exchange.readers.nesting import nest
 
 Span = tuple[int, int, int]
 SPANS = st.lists(st.tuples(st.integers(0, 2), st.integers(-5, 12), st.integers(0, 12)), max_size=25).map(
@@ -32,11 +31,6 @@ def nested(spans: list[Span]) -> list[tuple[int, int]]:
     return rows
 
 
-def moments(spans: list[Span]) -> dict[tuple[int, int], int]:
-    """(Thread, moment) → the row of the span that began last of those that are open then."""
-    return {(thread, moment): row for row, (thread, begin, end) in enumerate(spans) for moment in range(begin, end)}
-
-
 def test_a_span_lies_in_the_innermost_one_that_encloses_it() -> None:
     nesting = nest([1, 1, 1, 1, 1, 2], [0, 0, 2, 4, 10, 3], [10, 5, 4, 5, 12, 4])
     assert nesting.parent.tolist() == [-1, 0, 1, 1, -1, -1]
@@ -49,11 +43,6 @@ def test_a_span_that_outlasts_the_one_in_which_it_began_ends_with_it() -> None:
     assert (nesting.end.tolist(), nesting.cut) == ([10, 10, 10, 11], 2)
 
 
-def test_each_moment_belongs_to_the_innermost_span() -> None:
-    pieces = segments([1, 1, 1, 2], [0, 2, 5, 0], [10, 4, 5, 3])
-    assert list(zip(pieces.row, pieces.begin, pieces.end, strict=True)) == [(0, 0, 2), (1, 2, 4), (0, 4, 10), (3, 0, 3)]
-
-
 @given(SPANS)
 def test_parents_are_those_that_a_search_finds(spans: list[Span]) -> None:
     nesting = nest(*columns(spans))
@@ -62,40 +51,18 @@ def test_parents_are_those_that_a_search_finds(spans: list[Span]) -> None:
     assert nesting.cut == sum(end != span[2] for (_, end), span in zip(right, spans, strict=True))
 
 
-@given(SPANS)
-def test_pieces_cover_every_moment_once(spans: list[Span]) -> None:
-    pieces = segments(*columns(spans))
-    rows = list(zip(pieces.row.tolist(), pieces.begin.tolist(), pieces.end.tolist(), strict=True))
-    covered = [((spans[row][0], moment), row) for row, begin, end in rows for moment in range(begin, end)]
-    assert covered == sorted(moments(spans).items())
-    assert all(begin < end for _, begin, end in rows)
-
-
-@given(SPANS)
-def test_cut_spans_have_the_time_of_the_outermost(spans: list[Span]) -> None:
-    """The pieces of a cut nest give each span its time without its children's."""
-    thread, begin, _ = columns(spans)
-    nesting = nest(*columns(spans))
-    own = nesting.end - np.array(begin, np.int64)
-    np.subtract.at(own, nesting.parent[nesting.parent >= 0], (nesting.end - np.array(begin, np.int64))[nesting.parent >= 0])
-    pieces = segments(thread, begin, nesting.end)
-    assert np.bincount(pieces.row, pieces.end - pieces.begin, len(spans)).astype(int).tolist() == own.tolist()
-
-
 def test_a_span_that_ends_before_it_begins_is_empty() -> None:
     nesting = nest([1, 1], [0, 5], [10, 3])
     assert (nesting.parent.tolist(), nesting.end.tolist(), nesting.cut) == ([-1, 0], [10, 5], 0)
-    assert segments([1, 1], [0, 5], [10, 3]).row.tolist() == [0]
 
 
-def test_no_spans_have_no_pieces() -> None:
-    assert len(nest([], [], []).parent) == len(segments([], [], []).row) == 0
+def test_no_spans_have_no_parents() -> None:
+    assert len(nest([], [], []).parent) == 0
 
 
 @pytest.mark.parametrize(
     ("thread", "begin", "end"), [([1, 0], [0, 0], [1, 1]), ([0, 0], [1, 0], [2, 2]), ([0, 0], [0, 0], [1, 2]), ([0], [0, 1], [1, 2])]
 )
 def test_spans_out_of_order_are_refused(thread: list[int], begin: list[int], end: list[int]) -> None:
-    for function in (nest, segments):
-        with pytest.raises(ValueError):
-            function(thread, begin, end)
+    with pytest.raises(ValueError):
+        nest(thread, begin, end)

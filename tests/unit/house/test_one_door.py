@@ -60,6 +60,7 @@ WHAT_OTHERS_OPEN = {
     "exchange/readers/sources.py": "the traces that the user named",
     "exchange/readers/sqlite_file.py": "the traces that the user named",
     "exchange/readers/xla/run_folder.py": "the traces that the user named",
+    "exchange/readers/sqlite_pages.py": "the traces that the user named",
     "exchange/writers/parquet.py": "the folder that the user named",
     "intra/capture_writer.py": "inside the recorded program: a file of its own recording",
     "intra/compile_hook.py": "our own source",

@@ -93,7 +93,7 @@ def _is_done(place: Folder) -> bool:
 
 
 def _write(path: Path, place: Folder, progress: Progress, where: Where = HERE) -> None:
-    """Imports into a folder in the place, and moves what it made to where it belongs when it is whole."""
+    """Imports into a folder in the place; once the profile is whole, moves its files up into the place itself."""
     new = place.new_folder(_NEW)
     try:
         traces = list(each_trace(path, new, progress, where))
@@ -111,20 +111,20 @@ def _write(path: Path, place: Folder, progress: Progress, where: Where = HERE) -
         place.remove_tree(_NEW)
 
 
-def _move(made: Folder, place: Folder) -> None:
+def _move(profile: Folder, place: Folder) -> None:
     """`meta.json` comes last: where it is, the profile is whole."""
-    for entry in sorted(made.entries(), key=lambda entry: entry.name == META_FILE):
-        made.move(entry.name, place, entry.name)
+    for entry in sorted(profile.entries(), key=lambda entry: entry.name == META_FILE):
+        profile.move(entry.name, place, entry.name)
 
 
 def _as_job(path: Path, traces: list[Trace], new: Folder, place: Folder) -> None:
     """The traces as ranks, by the numbers that they have themselves, else in the order of their names."""
-    known = [trace.meta.job_rank for trace in traces]
-    size = max((rank.size for rank in known if rank is not None), default=0)
-    numbers = [rank.rank for rank in known if rank is not None]
+    ranks_given = [trace.meta.job_rank for trace in traces]
+    size = max((rank.size for rank in ranks_given if rank is not None), default=0)
+    numbers = [rank.rank for rank in ranks_given if rank is not None]
     if len(numbers) != len(traces):
         numbers = list(range(len(traces)))
-    elif len({rank.size for rank in known if rank is not None}) > 1 or len(set(numbers)) < len(numbers):
+    elif len({rank.size for rank in ranks_given if rank is not None}) > 1 or len(set(numbers)) < len(numbers):
         raise AiflameError(
             f"{path} has traces of different jobs: two claim to be the same rank, or their jobs differ in size; import them one by one"
         )
@@ -138,8 +138,8 @@ def _as_job(path: Path, traces: list[Trace], new: Folder, place: Folder) -> None
 
 
 def _wanted(path: Path) -> str:
-    known = ", ".join(one.name for one in FORMATS)
-    return f"{'a folder with files' if path.is_dir() else 'a file'} of a format that can be imported: {known}"
+    names = ", ".join(one.name for one in FORMATS)
+    return f"{'a folder with files' if path.is_dir() else 'a file'} of a format that can be imported: {names}"
 
 
 def _digest(path: Path) -> str:

@@ -64,10 +64,14 @@ class Frames:
         if not len(process):
             return np.zeros(0, dtype=np.int64)
         processes = int(process.max()) + 1
-        above = np.where(parent >= 0, parent + 1 + processes, 1 + process)
-        all_parent = np.concatenate([[-1], np.zeros(processes, dtype=np.int64), above]).astype(np.int32)
-        all_frame = np.concatenate([[0], np.arange(processes), processes + frame]).astype(np.uint32)
+        all_parent = np.zeros(1 + processes + len(process), dtype=np.int32)
+        all_parent[0] = -1
+        all_parent[1 + processes :] = np.where(parent >= 0, parent + 1 + processes, 1 + process)
+        all_frame = np.zeros(len(all_parent), dtype=np.uint32)
+        all_frame[1 : 1 + processes] = np.arange(processes)
+        all_frame[1 + processes :] = processes + frame
         merged_parent, merged_frame, place = nodes.merge_siblings(all_parent, all_frame)
+        del all_parent, all_frame
         of_row = place[1 + processes :]
         own = np.zeros(len(merged_parent), dtype=np.int64)
         own[of_row] = process

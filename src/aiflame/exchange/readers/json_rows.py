@@ -74,7 +74,7 @@ class Batch:
 
 @dataclass(frozen=True)
 class Read:
-    """All that a document had beside its rows, as far as it has been read."""
+    """Everything that a document has beside its rows, as far as it has been read."""
 
     found_array: bool
     damaged_places: int

@@ -19,23 +19,27 @@ from aiflame.profile.tables.writer import TableWriter
 
 FIRST_NS = 1_000_000_000
 """The first moment of an imported profile, on its clock."""
+_MOST_WAITING = 80 << 20
+"""Bytes of rows that wait to be written."""
+_AT_ONCE = 1 << 18
+"""Rows that get the types of their table in one piece."""
 _DEFAULTS = {Type.STR: "", Type.BLOB: b""}
 
 
 class Making:
-    """Tables and facts of an imported profile. A reader sets what it knows."""
+    """Tables and facts of an imported profile. Readers add rows and set the facts that their file has."""
 
     def __init__(self, folder: Folder) -> None:
         self._folder = folder
         self._tables = folder.new_folder(SEALED)
-        self._writer = TableWriter(self._tables)
+        self._writer = TableWriter(self._tables, most_waiting=_MOST_WAITING)
         self._rows: dict[str, dict[int, int]] = {}
         self._whole: dict[str, tuple[Part, ...]] = {}
         self.format = ""
         """The format, for people, where a reader knows it better than `formats`."""
         self.notes: dict[str, None] = {}
         self.lacks: tuple[str, ...] = ()
-        """What a file of the format never has, each as a noun: `stall reasons`."""
+        """Facts that no file of the format has, each as a noun: `stall reasons`."""
         self.unused: Counter[str] = Counter()
         self.command: tuple[str, ...] = ()
         self.host = Host()
@@ -46,13 +50,15 @@ class Making:
         """Where the trace's process stands in a parallel job, if the trace says so."""
 
     def note(self, text: str) -> None:
-        """What is missing or damaged, in a line for people."""
+        """Adds a line for people, on something that is missing or damaged."""
         self.notes[text] = None
 
     def add(self, table: str, rows: pl.DataFrame) -> None:
         """Rows of a table, with a column `process`. Missing columns are empty or 0; without `id`, rows of each process count on."""
-        if rows.is_empty():
-            return
+        for piece in rows.iter_slices(_AT_ONCE) if len(rows) else ():
+            self._add(table, piece)
+
+    def _add(self, table: str, rows: pl.DataFrame) -> None:
         process = rows["process"].cast(pl.UInt32)
         columns = [self._ids(table, process) if "id" not in rows.columns else rows["id"].cast(pl.UInt32)]
         for column in TABLE[table].columns:
@@ -78,9 +84,9 @@ class Making:
         """Writes the tables and `meta.json`; then the folder is a profile."""
         index = Index({**self._writer.finish().tables, **self._whole})
         index.write(self._tables)
-        known = self.realtime_ns > 0
+        has_time_of_day = self.realtime_ns > 0
         moments = [
-            Clocks(monotonic_ns=at, raw_ns=at, realtime_ns=self.realtime_ns + at - FIRST_NS if known else 0)
+            Clocks(monotonic_ns=at, raw_ns=at, realtime_ns=self.realtime_ns + at - FIRST_NS if has_time_of_day else 0)
             for at in (FIRST_NS, self.last_ns)
         ]
         Meta(
@@ -97,6 +103,10 @@ class Making:
 
     def _ids(self, table: str, process: pl.Series) -> pl.Series:
         counts = self._rows.setdefault(table, {})
+        if len(process) and process.min() == process.max():
+            owner = int(process[0])
+            count = counts[owner] = counts.get(owner, 0) + len(process)
+            return pl.int_range(count - len(process) + 1, count + 1, dtype=pl.UInt32, eager=True).alias("id")
         numbers = pl.DataFrame({"process": process}).select(pl.int_range(1, pl.len() + 1).over("process"))[:, 0].to_numpy()
         owners = process.to_numpy()
         before = np.zeros(int(owners.max()) + 1, dtype=np.int64)

@@ -72,7 +72,7 @@ def plain(path: Path) -> Iterator[IO[bytes]]:
     """A regular file for reading, as it lies there."""
     with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):  # a pipe or a device is never waited for
-            raise AiflameError(f"{path} is no regular file: copy what it gives into a file, and import that")
+            raise AiflameError(f"{path} is no regular file: copy its bytes into a file, and import the copy")
         yield file
 
 

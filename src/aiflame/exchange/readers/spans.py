@@ -18,7 +18,7 @@ from aiflame.exchange.readers.nesting import nest
 from aiflame.profile.schema.enums import SampleState
 from aiflame.profile.schema.kinds import CALL_COUNTS
 
-_AT_ONCE = 1 << 19
+_AT_ONCE = 1 << 17
 _MOST_PIECES = 50_000_000
 _LONGEST_NS = 4_000_000_000
 """A sample's period is a number of 32 bits: longer times become several samples."""
@@ -28,8 +28,10 @@ _LONGEST_NS = 4_000_000_000
 class Spans:
     """Calls, sorted by thread, begin, and longest first."""
 
-    track: Whole
-    """process << 32 | row of `threads`"""
+    tracks: Whole
+    """The threads that have calls, in order: process << 32 | row of `threads`."""
+    track_row: Whole
+    """For each call the row of `tracks`."""
     begin: Whole
     end: Whole
     frame: Whole
@@ -41,29 +43,47 @@ class Spans:
     @staticmethod
     def of(process: Whole, thread: Whole, begin: Whole, end: Whole, frame: Whole) -> tuple[Spans, Whole]:
         """The spans, and the order in which they take the given rows."""
-        track = process.astype(np.int64) << 32 | thread.astype(np.int64)
-        order = np.lexsort((-end, begin, track))
-        track, begin, end = track[order], begin[order], end[order]
-        nested = nest(track, begin, end)
-        return Spans(track, begin, nested.end, frame[order].astype(np.int32), nested.parent.astype(np.int32), nested.cut), order
+        tracks, row = _numbered(process.astype(np.int64) << 32 | thread)
+        order = np.lexsort((-end, begin, row))
+        row, begin = row[order], begin[order]
+        nested = nest(row, begin, end[order])
+        return Spans(tracks, row, begin, nested.end, frame[order].astype(np.int32), nested.parent, nested.cut), order
+
+    @property
+    def track(self) -> Whole:
+        """For each call, process << 32 | row of `threads`."""
+        track: Whole = self.tracks[self.track_row]
+        return track
 
     @property
     def process(self) -> Whole:
-        return self.track >> 32
+        process: Whole = (self.tracks >> 32)[self.track_row]
+        return process
 
     @property
     def thread(self) -> Whole:
-        return self.track & 0xFFFFFFFF
+        thread: Whole = (self.tracks & 0xFFFFFFFF)[self.track_row]
+        return thread
+
+    def process_of(self, row: Whole) -> Whole:
+        """The process of each of these calls."""
+        process: Whole = (self.tracks >> 32)[self.track_row[row]]
+        return process
+
+    def thread_of(self, row: Whole) -> Whole:
+        """The thread of each of these calls: its row of `threads`."""
+        thread: Whole = (self.tracks & 0xFFFFFFFF)[self.track_row[row]]
+        return thread
 
     def nearest(self, mark: Mask, *, strict: bool = False) -> Whole:
         """The nearest marked call at or around each (strict: around it); -1 for none."""
         parent = np.concatenate([[-1], self.parent + 1]).astype(np.int32)
-        place = nodes.nearest(parent, np.append(False, mark), strict=strict)[1:].astype(np.int64)
-        return np.where(place > 0, place - 1, -1)
+        place = nodes.nearest(parent, np.append(False, mark), strict=strict)[1:]
+        return np.maximum(place, 0) - 1
 
     def add(self, making: Making, frames: Frames, waits: Mask, columns: Mapping[str, Whole] = MappingProxyType({})) -> Whole:
-        """Writes stacks and samples of wall-clock time; gives the stack of each span. `waits`: by frame, what only waits. `columns`: more
-        columns of samples, with a value for each span."""
+        """Writes stacks and samples of wall-clock time; gives the stack of each span. `waits`: by frame, whether a thread in it
+        only waits. `columns`: more columns of samples, with a value for each span."""
         stack = frames.add_stacks(making, self.process, self.parent, self.frame)
         self.add_samples(making, stack, waits, columns)
         return stack
@@ -75,8 +95,8 @@ class Spans:
                 "cpu_samples",
                 pl.DataFrame(
                     {
-                        "process": self.track[row] >> 32,
-                        "thread": self.track[row] & 0xFFFFFFFF,
+                        "process": self.process_of(row),
+                        "thread": self.thread_of(row),
                         "stack": stack[row],
                         "weight": np.ones(len(row), dtype=np.int64),
                         "time_ns": end,
@@ -104,14 +124,14 @@ class Spans:
         """The row of the innermost call that runs on a thread at each moment; -1: none."""
         if not len(self.begin):
             return np.full(len(moment), -1, dtype=np.int64)
-        tracks, own = np.unique(self.track, return_inverse=True)
+        own = self.track_row.astype(np.int64)
         asked = process << 32 | thread
-        track = np.searchsorted(tracks, asked)
-        known = (track < len(tracks)) & (tracks[np.minimum(track, len(tracks) - 1)] == asked)
+        track = np.searchsorted(self.tracks, asked)
+        has_calls = (track < len(self.tracks)) & (self.tracks[np.minimum(track, len(self.tracks) - 1)] == asked)
         moments, of = np.unique(np.concatenate([self.begin, moment]), return_inverse=True)
         key = own * len(moments) + of[: len(self.begin)]
         place = np.searchsorted(key, track * len(moments) + of[len(self.begin) :], side="right") - 1
-        place = np.where(known & (place >= 0) & (own[np.maximum(place, 0)] == track), place, -1)
+        place = np.where(has_calls & (place >= 0) & (own[np.maximum(place, 0)] == track), place, -1)
         while (over := (place >= 0) & (self.end[np.maximum(place, 0)] < moment)).any():
             place = np.where(over, self.parent[np.maximum(place, 0)], place)
         return place
@@ -122,8 +142,8 @@ class Spans:
         last = self.begin.copy()
         inner = np.flatnonzero(self.parent >= 0)
         np.maximum.at(last, self.parent[inner], self.end[inner])
-        for at in range(0, len(self.track), _AT_ONCE):
-            rows = np.arange(at, min(at + _AT_ONCE, len(self.track)))
+        for at in range(0, len(self.begin), _AT_ONCE):
+            rows = np.arange(at, min(at + _AT_ONCE, len(self.begin)))
             called = rows[self.parent[rows] >= 0]
             row = np.concatenate([self.parent[called], rows])
             begin, end = np.concatenate([over[called], last[rows]]), np.concatenate([self.begin[called], self.end[rows]])
@@ -137,6 +157,13 @@ class Spans:
         over = np.empty(len(order), dtype=np.int64)
         over[order] = np.where(same, self.end[np.roll(order, 1)], self.begin[np.maximum(self.parent[order], 0)])
         return over
+
+
+def _numbered(track: Whole) -> tuple[Whole, Whole]:
+    """The distinct values in order, and the row of each value among them. There are few, and long runs of the same one."""
+    begins = np.flatnonzero(np.append(True, track[1:] != track[:-1])) if len(track) else np.zeros(0, dtype=np.int64)
+    tracks, row = np.unique(track[begins], return_inverse=True)
+    return tracks, np.repeat(row.astype(np.uint32), np.diff(begins, append=len(track)))
 
 
 def _divided(row: Whole, begin: Whole, end: Whole) -> tuple[Whole, Whole, Whole]:

@@ -1,7 +1,7 @@
 """Tables of an SQLite file from a stranger, read by columns.
 
-Nothing of the file is run: it is opened read-only, without journals, views, triggers, indexes and generated columns; SQLite's use of
-time and memory is bounded.
+Nothing of the file is run: it is opened read-only, without journals, views, triggers, indexes and generated columns; SQLite's
+time and memory are bounded.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import numpy as np
 import polars as pl
 
 from aiflame.errors import AiflameError
+from aiflame.exchange.readers import sqlite_pages
 from aiflame.exchange.readers.source import Source
 
 MAGIC = b"SQLite format 3\0"
@@ -74,8 +75,8 @@ class SqliteFile:
         """As `read`, several tables at once."""
         there = [name for name in tables if name in self.tables]
         with ThreadPoolExecutor(max_workers=max(min(len(there), 4), 1)) as workers:
-            read_by_others = dict(zip(there, workers.map(lambda name: self._own().read(name, tables[name]), there), strict=True))
-        return {name: read_by_others[name] if name in read_by_others else self.read(name, columns) for name, columns in tables.items()}
+            frames = dict(zip(there, workers.map(lambda name: self._own().read(name, tables[name]), there), strict=True))
+        return {name: frames[name] if name in frames else self.read(name, columns) for name, columns in tables.items()}
 
     def _own(self) -> SqliteFile:
         """The same file over another connection, for a thread."""
@@ -92,6 +93,10 @@ class SqliteFile:
         row = next((name for name in _ROW_NAMES if name not in {one.lower() for one in self.tables[table]}), None)
         if row is None or texts or not self._has_rows(table, row):
             return self._by_rows(table, columns)
+        if all(isinstance(kind, pl.Int64) for kind in columns.values()):
+            values = sqlite_pages.numbers(self._path, self._connection, table, list(columns))
+            if values is not None:
+                return pl.DataFrame([_series(name, values[name], kind) for name, kind in columns.items()])
         return self._by_pieces(table, numbers, row)
 
     def _has_rows(self, table: str, row: str) -> bool:
@@ -114,13 +119,13 @@ class SqliteFile:
         last = None
         while True:
             # The smallest row number of all is left out by `>`; no tool writes it.
-            batch = self._connection.execute(query, (_NONE if last is None else last,)).fetchone()
-            if not batch[1]:
+            piece = self._connection.execute(query, (_NONE if last is None else last,)).fetchone()
+            if not piece[1]:
                 break
-            for (name, kind), text in zip(columns.items(), batch[2:], strict=True):
-                pieces[name].append(_parsed(text, kind, batch[1]))
-            last = batch[0]
-            if batch[1] < _PIECE:
+            for (name, kind), text in zip(columns.items(), piece[2:], strict=True):
+                pieces[name].append(_parsed(text, kind, piece[1]))
+            last = piece[0]
+            if piece[1] < _PIECE:
                 break
         return pl.DataFrame([_series(name, np.concatenate(pieces[name]) if pieces[name] else [], kind) for name, kind in columns.items()])
 
@@ -183,11 +188,11 @@ def _tables(connection: sqlite3.Connection) -> dict[str, tuple[str, ...]]:
     """Ordinary tables and their stored columns: neither views, virtual tables nor generated columns."""
     named = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND rootpage > 0 AND sql LIKE 'CREATE TABLE%'")
     names = [_text(name) for (name,) in named.fetchmany(10_000) if isinstance(name, bytes)]
-    tables = {}
+    columns = {}
     for name in names:
         rows = connection.execute(f"PRAGMA table_info({_quoted(name)})").fetchall()
-        tables[name] = tuple(_text(row[1]) for row in rows)
-    return tables
+        columns[name] = tuple(_text(row[1]) for row in rows)
+    return columns
 
 
 def _quoted(name: str) -> str:

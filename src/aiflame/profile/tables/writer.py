@@ -14,6 +14,7 @@ from aiflame.profile.schema.all_tables import TABLES
 from aiflame.profile.tables.index import Index, Part, write_part
 
 _PART_BYTES = 64 << 20
+_NO_LIMIT = 1 << 62
 
 
 def _always() -> None:
@@ -23,9 +24,10 @@ def _always() -> None:
 class TableWriter:
     """Gathers frames until they are worth a file."""
 
-    def __init__(self, folder: Folder, before_a_file: Callable[[], None] = _always) -> None:
-        """`before_a_file` is called before each new file, and may raise."""
-        self._folder, self._before_a_file = folder, before_a_file
+    def __init__(self, folder: Folder, before_a_file: Callable[[], None] = _always, most_waiting: int = _NO_LIMIT) -> None:
+        """`before_a_file` is called before each new file, and may raise. When the frames of all tables have more than `most_waiting` bytes,
+        the largest table gets a file."""
+        self._folder, self._before_a_file, self._most_waiting = folder, before_a_file, most_waiting
         self._waiting: dict[str, list[tuple[NDArray[np.uint32], pl.DataFrame]]] = {}
         self._size: Counter[str] = Counter()
         self._parts: dict[str, list[Part]] = {}
@@ -39,6 +41,8 @@ class TableWriter:
         self._size[table] += int(frame.estimated_size())
         if self._size[table] >= _PART_BYTES:
             self._flush(table)
+        elif self._size.total() > self._most_waiting:
+            self._flush(self._size.most_common(1)[0][0])
 
     def finish(self) -> Index:
         for table in list(self._waiting):

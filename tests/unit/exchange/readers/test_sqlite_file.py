@@ -106,7 +106,7 @@ def test_a_query_that_never_ends_is_ended(tmp_path: Path, monkeypatch: pytest.Mo
     source = written(tmp_path / "a", "CREATE TABLE many (a INTEGER, b REAL);", 300_000)
     monkeypatch.setattr("aiflame.exchange.readers.sqlite_file._LONGEST_S", 0.0)
     with pytest.raises(AiflameError, match="takes longer than 0 s"), SqliteFile.open(source) as file:
-        file.read("many", {"a": INT})
+        file.read("many", {"b": REAL})
 
 
 def test_names_with_signs_of_addresses_are_paths(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ class Autograd:
 
     autograd: Whole
     sequence: Whole
-    made: pl.DataFrame
+    makers: pl.DataFrame
     """Calls that made nodes: process, thread, layer, autograd, sequence, begin, end."""
 
     @staticmethod
@@ -31,7 +31,7 @@ class Autograd:
         ahead = numbered & ~backward
         if not numbered.any():
             nothing = np.zeros(len(calls), dtype=np.int32)
-            return Autograd(nothing, nothing, _made(spans, np.zeros(0, dtype=np.int64), layer, nothing, sequence))
+            return Autograd(nothing, nothing, _rows_of_makers(spans, np.zeros(0, dtype=np.int64), layer, nothing, sequence))
         thread = _torch_threads(spans, sequence, forward, ahead, backward)
         own = np.where(backward, forward & AUTOGRAD_THREAD | AUTOGRAD_BACKWARD, thread)
         of_backward = spans.nearest(backward)
@@ -41,14 +41,14 @@ class Autograd:
         autograd = np.where(place >= 0, own[np.maximum(place, 0)], thread)
         number = np.where(place >= 0, sequence[np.maximum(place, 0)], 0)
         makers = np.flatnonzero(ahead & (of_backward < 0) & (layer > 0))
-        return Autograd(autograd.astype(np.int32), number.astype(np.int32), _made(spans, makers, layer, thread, sequence))
+        return Autograd(autograd.astype(np.int32), number.astype(np.int32), _rows_of_makers(spans, makers, layer, thread, sequence))
 
     def columns(self) -> dict[str, Whole]:
         return {"autograd": self.autograd, "sequence": self.sequence}
 
     def add_layer_calls(self, making: Making) -> None:
         """Writes for each stretch of nodes that were made one after another in one module, the module."""
-        rows = self.made
+        rows = self.makers
         if rows.is_empty():
             return
         changed = pl.any_horizontal(pl.col(name) != pl.col(name).shift(1) for name in ("process", "thread", "layer"))
@@ -66,7 +66,7 @@ class Autograd:
         )
 
 
-def _made(spans: Spans, makers: Whole, layer: Whole, thread: Whole, sequence: Whole) -> pl.DataFrame:
+def _rows_of_makers(spans: Spans, makers: Whole, layer: Whole, thread: Whole, sequence: Whole) -> pl.DataFrame:
     return pl.DataFrame(
         {
             "process": spans.process[makers],
@@ -83,25 +83,27 @@ def _made(spans: Spans, makers: Whole, layer: Whole, thread: Whole, sequence: Wh
 def _torch_threads(spans: Spans, sequence: Whole, forward: Whole, ahead: Mask, backward: Mask) -> Whole:
     """Torch's number of the thread of each call. Backward work names by it the thread whose forward code made its node: that is the thread
     whose forward calls have the same sequence numbers most often. Other threads get numbers that nobody has."""
-    track = spans.process << 32 | spans.thread
-    made = pl.DataFrame({"process": spans.process[ahead], "sequence": sequence[ahead], "track": track[ahead]}).unique()
-    used = pl.DataFrame({"process": spans.process[backward], "sequence": sequence[backward], "number": forward[backward]}).unique()
+    ahead_rows, backward_rows = np.flatnonzero(ahead), np.flatnonzero(backward)
+    calls = pl.DataFrame({"process": spans.process_of(ahead_rows), "sequence": sequence[ahead_rows], "row": spans.track_row[ahead_rows]})
+    used = pl.DataFrame(
+        {"process": spans.process_of(backward_rows), "sequence": sequence[backward_rows], "number": forward[backward_rows]}
+    ).unique()
+    forward_calls = calls.join(used.select("process", "sequence").unique(), on=["process", "sequence"], how="semi").unique()
     pairs = (
-        used.join(made, on=["process", "sequence"])
-        .group_by("number", "track")
+        used.join(forward_calls, on=["process", "sequence"])
+        .group_by("number", "row")
         .len()
-        .sort("len", "number", "track", descending=[True, False, False])
+        .sort("len", "number", "row", descending=[True, False, False])
     )
     number: dict[int, int] = {}
-    for one, of, _ in pairs.rows():
-        if of not in number and one not in number.values():
-            number[of] = one
+    for one, row in pairs.select("number", "row").rows():
+        if row not in number and one not in number.values():
+            number[row] = one
     free = max([0, *number.values(), *used["number"].to_list()])
-    tracks, which = np.unique(track, return_inverse=True)
     numbers = []
-    for of in tracks.tolist():
-        if of not in number:
+    for row in range(len(spans.tracks)):
+        if row not in number:
             free += 1
-            number[of] = free
-        numbers.append(number[of] & AUTOGRAD_THREAD)
-    return np.array(numbers, dtype=np.int64)[which]
+            number[row] = free
+        numbers.append(number[row] & AUTOGRAD_THREAD)
+    return np.array(numbers, dtype=np.int32)[spans.track_row]

@@ -1,4 +1,4 @@
-"""What ran on devices in a trace: kernels and copies, the calls that launched them, and calls that waited for them."""
+"""Kernels and copies in a trace, the calls that launched them, and calls that waited for them."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import polars as pl
 from aiflame.attribute.arrays.types import Whole
 from aiflame.exchange.readers.chrome.events import Events
 from aiflame.exchange.readers.chrome.meaning import RUNTIMES
+from aiflame.exchange.readers.launch_keys import first_of_each, is_in, keys
 from aiflame.exchange.readers.making import Making
 from aiflame.exchange.readers.spans import Spans
 from aiflame.profile.schema.enums import CallBackend, CallKind, CopyKind, GpuApi, SyncKind
@@ -28,6 +29,9 @@ _SYNCS = (
     (SyncKind.EVENT, re.compile(r"EventSynchronize")),
     (SyncKind.CONTEXT, re.compile(r"(Device|Ctx)Synchronize")),
 )
+_SHAPE = ("process", "name", "device", "grid", "block", "registers", "shared")
+_AT_ONCE = 1 << 17
+"""Rows that are written in one piece: their columns of 64 bits need memory."""
 _BACKENDS = (
     (CallBackend.HIP, re.compile(r"^hip|^hsa_")),
     (CallBackend.LEVEL_ZERO, re.compile(r"^ze[A-Z]|^urEnqueue|^ur[A-Z]")),
@@ -37,64 +41,78 @@ _BACKENDS = (
 
 def add_launches(
     making: Making, events: Events, calls: pl.DataFrame, spans: Spans, stack: Whole, autograd: Mapping[str, Whole], work: pl.DataFrame
-) -> None:
+) -> pl.DataFrame:
     """Writes launches: calls of a runtime that have the correlation id of work, for other work the ops with its external id. And all calls
-    of runtimes, with those that wait for devices. `stack` and `autograd`: for each call."""
+    of runtimes, with those that wait for devices. `stack` and `autograd`: for each call. Gives process, correlation and row (of `calls`) of
+    the launches."""
     kinds = calls.select("cat").unique()
     of_runtimes = kinds.filter(events.texts_of(kinds["cat"]).is_in(RUNTIMES))["cat"]
 
-    def placed(which: pl.Expr) -> pl.DataFrame:
-        rows = calls.with_row_index("row").filter(which)
-        row = rows["row"].to_numpy()
-        return rows.select("external", "correlation", "name").with_columns(
-            process=pl.Series(spans.track[row] >> 32),
-            thread=pl.Series(spans.track[row] & 0xFFFFFFFF),
-            stack=pl.Series(stack[row]),
-            begin_ns=pl.Series(spans.begin[row]),
-            end_ns=pl.Series(spans.end[row]),
-            **{name: pl.Series(column[row]) for name, column in autograd.items()},
-        )
+    def chosen(which: pl.Expr, *columns: str) -> pl.DataFrame:
+        rows = calls.select(pl.int_range(pl.len(), dtype=pl.UInt32).alias("row"), which.alias("chosen"), *columns)
+        rows = rows.filter("chosen").drop("chosen")
+        return rows.with_columns(process=pl.Series(spans.process_of(rows["row"].to_numpy())))
 
-    runtime = placed(pl.col("cat").is_in(of_runtimes.implode()))
-    launched = work.select("process", "correlation").filter(pl.col("correlation") >= 0).unique()
-    direct = runtime.join(launched, on=["process", "correlation"], how="semi").unique(
-        ["process", "correlation"], keep="first", maintain_order=True
+    runtime = chosen(pl.col("cat").is_in(of_runtimes.implode()), "correlation", "name")
+    columns = ["process", "correlation", "row"]
+    own, wanted = keys(runtime, work)
+    first = first_of_each(own, wanted)
+    direct = runtime.select(columns)[first]
+    without = pl.Series(~is_in(wanted, own[first]))
+    lost = work.filter(without & (work["correlation"] >= 0) & (work["external"] >= 0))
+    by_op = lost.select("process", "external", "correlation").unique(["process", "correlation"])
+    ops = chosen(pl.col("external").is_in(by_op["external"].implode()), "external").unique(
+        ["process", "external"], keep="last", maintain_order=True
     )
-    lost = work.join(direct, on=["process", "correlation"], how="anti").filter(pl.col("correlation") >= 0, pl.col("external") >= 0)
-    by_op = lost.select("process", "external", work_correlation="correlation").unique(["process", "work_correlation"])
-    ops = placed(pl.col("external").is_in(by_op["external"].implode())).unique(["process", "external"], keep="last", maintain_order=True)
-    indirect = ops.join(by_op, on=["process", "external"]).with_columns(correlation="work_correlation", end_ns="begin_ns")
-    columns = ["process", "thread", "stack", "begin_ns", "end_ns", "correlation", *autograd]
-    launches = pl.concat([direct.select(columns), indirect.select(columns)]).sort("process", "begin_ns")
-    making.add("launches", launches.with_columns(api=pl.lit(int(GpuApi.CUDA))))
-    lone = work.join(launches, on=["process", "correlation"], how="anti")
-    if len(lone):
-        making.note(f"{len(lone):,} kernels and copies of the trace have no call that launched them: no stack leads to them")
-    _add_calls(making, events, runtime)
+    indirect = ops.join(by_op, on=["process", "external"]).select(columns)
+    launches = pl.concat([direct.with_columns(took=True), indirect.with_columns(took=False)])
+    launches = launches.with_columns(begin_ns=pl.Series(spans.begin[launches["row"].to_numpy()])).sort("process", "begin_ns")
+    for piece in launches.iter_slices(_AT_ONCE):
+        row = piece["row"].to_numpy()
+        making.add(
+            "launches",
+            piece.with_columns(
+                thread=pl.Series(spans.thread_of(row)),
+                stack=pl.Series(stack[row]),
+                end_ns=pl.when("took").then(pl.Series(spans.end[row])).otherwise("begin_ns"),
+                api=pl.lit(int(GpuApi.CUDA)),
+                **{name: pl.Series(column[row]) for name, column in autograd.items()},
+            ),
+        )
+    wanted, of_launches = keys(work, launches)
+    lone = int((~is_in(wanted, of_launches)).sum())
+    if lone:
+        making.note(f"{lone:,} kernels and copies of the trace have no call that launched them: no stack leads to them")
+    _add_calls(making, events, runtime, spans, stack, autograd)
+    return launches.select(columns)
 
 
 def add_work(making: Making, events: Events, work: pl.DataFrame) -> None:
     """Writes kernels and copies."""
     if work.is_empty():
         return
-    devices = _device_names(events, work)
-    rows = work.with_columns(
-        category=events.texts_of(work["cat"]),
-        device_name=pl.col("device").replace_strict(devices, default="GPU", return_dtype=pl.String),
-        stream_number=_streams(work),
-        api=pl.lit(int(GpuApi.CUDA)),
-        correlation=pl.max_horizontal("correlation", 0),
-        node=pl.max_horizontal("node", 0),
-        start_ns="begin",
-        end_ns="end",
-    )
-    _add_kernels(making, events, rows.filter(pl.col("category").is_in(_KERNELS)))
-    _add_copies(making, events, rows.filter(~pl.col("category").is_in(_KERNELS)))
+    kinds = work.select("cat").unique()
+    of_kernels = kinds.filter(events.texts_of(kinds["cat"]).is_in(_KERNELS))["cat"]
+    is_kernel = pl.col("cat").is_in(of_kernels.implode())
+    devices, streams = _device_names(events, work), _streams(work)
+    shapes = _add_shapes(making, events, work.lazy().filter(is_kernel), devices)
+    for piece in work.iter_slices(_AT_ONCE):
+        rows = piece.join(streams, on=["device", "stream"], how="left", maintain_order="left").with_columns(
+            api=pl.lit(int(GpuApi.CUDA)),
+            correlation=pl.max_horizontal("correlation", 0),
+            node=pl.max_horizontal("node", 0),
+            start_ns="begin",
+            end_ns="end",
+        )
+        kernels = rows.filter(is_kernel).join(shapes, on=_SHAPE, how="left", maintain_order="left", nulls_equal=True)
+        making.add("kernels", kernels.select("process", "shape", "correlation", "node", "start_ns", "end_ns", "api", stream="number"))
+        _add_copies(making, events, rows.filter(~is_kernel), devices)
 
 
-def _add_kernels(making: Making, events: Events, kernels: pl.DataFrame) -> None:
-    key = ["process", "name", "device_name", "grid", "block", "registers", "shared"]
-    shapes = kernels.select(key).unique(maintain_order=True).with_columns(shape=pl.int_range(1, pl.len() + 1).over("process"))
+def _add_shapes(making: Making, events: Events, kernels: pl.LazyFrame, devices: Mapping[int, str]) -> pl.DataFrame:
+    """Writes the distinct kernels with their sizes, and gives the number of each (`shape`)."""
+    distinct = kernels.select(_SHAPE).unique(maintain_order=True)
+    shapes = distinct.with_columns(shape=pl.int_range(1, pl.len() + 1).over("process")).collect()
     sizes = {name: _dimensions(events, shapes[name]) for name in ("grid", "block")}
     making.add(
         "kernel_shapes",
@@ -102,18 +120,21 @@ def _add_kernels(making: Making, events: Events, kernels: pl.DataFrame) -> None:
             "process",
             id="shape",
             name=events.texts_of(shapes["name"]),
-            device="device_name",
+            device=_device(devices),
             api=pl.lit(int(GpuApi.CUDA)),
             registers=pl.max_horizontal("registers", 0),
             static_shared=pl.max_horizontal("shared", 0),
             **{f"{name}_{axis}": sizes[name][:, at] for name in sizes for at, axis in enumerate("xyz")},
         ),
     )
-    rows = kernels.join(shapes, on=key, how="left", maintain_order="left", nulls_equal=True)
-    making.add("kernels", rows.select("process", "shape", "correlation", "node", "start_ns", "end_ns", "api", stream="stream_number"))
+    return shapes
 
 
-def _add_copies(making: Making, events: Events, copies: pl.DataFrame) -> None:
+def _device(devices: Mapping[int, str]) -> pl.Expr:
+    return pl.col("device").replace_strict(devices, default="GPU", return_dtype=pl.String)
+
+
+def _add_copies(making: Making, events: Events, copies: pl.DataFrame, devices: Mapping[int, str]) -> None:
     if copies.is_empty():
         return
     texts = copies["name"].unique()
@@ -126,67 +147,71 @@ def _add_copies(making: Making, events: Events, copies: pl.DataFrame) -> None:
         copies.select(
             *("process", "correlation", "node", "start_ns", "end_ns", "api"),
             kind=pl.col("name").replace_strict(texts, kinds, return_dtype=pl.UInt32),
-            device="device_name",
+            device=_device(devices),
             bytes=pl.max_horizontal("bytes", 0),
-            stream="stream_number",
+            stream="number",
         ),
     )
 
 
-def _add_calls(making: Making, events: Events, runtime: pl.DataFrame) -> None:
+def _add_calls(making: Making, events: Events, runtime: pl.DataFrame, spans: Spans, stack: Whole, autograd: Mapping[str, Whole]) -> None:
+    """`runtime`: process, row (of the spans), name and correlation of calls."""
     if runtime.is_empty():
         return
     kinds = making.numbered("call_names", runtime.select("process", "name").unique(maintain_order=True))
     texts = events.texts_of(kinds["name"])
     backend = [next((int(kind) for kind, pattern in _BACKENDS if pattern.search(text)), int(CallBackend.CUDA)) for text in texts.to_list()]
     making.add("call_names", kinds.select("process", "id", backend=pl.Series(backend), name=texts))
-    rows = runtime.join(kinds, on=["process", "name"], how="left", maintain_order="left")
-    making.add(
-        "calls",
-        rows.select(
-            *("process", "thread", "stack", "begin_ns", "end_ns", "autograd", "sequence"),
-            name="id",
-            kind=pl.lit(int(CallKind.BLOCKING)),
-            peer=pl.lit(0xFFFFFFFF),
-        ),
-    )
     sync = [next((int(kind) for kind, pattern in _SYNCS if pattern.search(text)), 0) for text in texts.to_list()]
-    waits = rows.join(
-        kinds.with_columns(sync=pl.Series(sync)).filter(pl.col("sync") > 0).select("process", "name", "sync"), on=["process", "name"]
-    )
-    making.add(
-        "syncs",
-        waits.select(
-            "process",
-            "end_ns",
-            kind="sync",
-            api=pl.lit(int(GpuApi.CUDA)),
-            correlation=pl.max_horizontal("correlation", 0),
-            start_ns="begin_ns",
-        ),
-    )
+    kinds = kinds.with_columns(sync=pl.Series(sync, dtype=pl.Int64))
+    for piece in runtime.iter_slices(_AT_ONCE):
+        row = piece["row"].to_numpy()
+        rows = piece.join(kinds, on=["process", "name"], how="left", maintain_order="left").with_columns(
+            begin_ns=pl.Series(spans.begin[row]), end_ns=pl.Series(spans.end[row])
+        )
+        making.add(
+            "calls",
+            rows.select(
+                *("process", "begin_ns", "end_ns"),
+                thread=pl.Series(spans.thread_of(row)),
+                stack=pl.Series(stack[row]),
+                name="id",
+                kind=pl.lit(int(CallKind.BLOCKING)),
+                peer=pl.lit(0xFFFFFFFF),
+                **{name: pl.Series(column[row]) for name, column in autograd.items()},
+            ),
+        )
+        making.add(
+            "syncs",
+            rows.filter(pl.col("sync") > 0).select(
+                "process",
+                "end_ns",
+                kind="sync",
+                api=pl.lit(int(GpuApi.CUDA)),
+                correlation=pl.max_horizontal("correlation", 0),
+                start_ns="begin_ns",
+            ),
+        )
 
 
 def _device_names(events: Events, work: pl.DataFrame) -> dict[int, str]:
     """The name of each device, with its number: `NVIDIA H200 [0]`."""
     given = events.members.get("deviceProperties")
-    known = {
+    names = {
         one["id"]: one["name"]
         for one in (given if isinstance(given, list) else [])
         if isinstance(one, dict) and isinstance(one.get("id"), int) and isinstance(one.get("name"), str)
     }
-    return {number: f"{known.get(number, 'GPU')} [{max(number, 0)}]" for number in work["device"].unique().to_list()}
+    return {number: f"{names.get(number, 'GPU')} [{max(number, 0)}]" for number in work["device"].unique().to_list()}
 
 
-def _streams(work: pl.DataFrame) -> pl.Series:
+def _streams(work: pl.DataFrame) -> pl.DataFrame:
     """A number for each stream of each device; that of the trace, where devices have no streams of the same number."""
     pairs = work.select("device", "stream").unique().sort("stream", "device")
     own = pairs["stream"]
     if own.n_unique() < len(own) or not own.is_between(0, (1 << 32) - 1).all():
-        pairs = pairs.with_columns(number=pl.int_range(1, pl.len() + 1))
-    else:
-        pairs = pairs.with_columns(number="stream")
-    return work.select("device", "stream").join(pairs, on=["device", "stream"], how="left", maintain_order="left")["number"]
+        return pairs.with_columns(number=pl.int_range(1, pl.len() + 1))
+    return pairs.with_columns(number="stream")
 
 
 def _dimensions(events: Events, column: pl.Series) -> np.ndarray:

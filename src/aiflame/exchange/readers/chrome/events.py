@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +15,7 @@ from aiflame.exchange.readers.json_rows import NONE, Batch, JsonRows, Key, Kind
 from aiflame.exchange.readers.source import Source
 
 WORK = ("kernel", "gpu_memcpy", "gpu_memset", "concurrent_kernel", "memcpy", "memset", "Kernel", "Memcpy", "Memset", "gpu_op")
-"""Categories of what ran on a device."""
+"""Categories of kernels, copies and fills."""
 
 _EVENTS = "traceEvents"
 _TEXTS = {"ph": "ph", "cat": "cat", "name": "name", "pid": "pid", "tid": "tid", "id": "id", "args.name": "given_name"}
@@ -75,16 +75,17 @@ class Events:
     counts them."""
 
     texts: pl.Series
-    calls: pl.DataFrame
-    """What ran on threads: columns pid, tid, cat, name, begin, end, external, correlation, sequence, forward_thread."""
+    calls: list[pl.DataFrame]
+    """Calls on threads, in the pieces in which the file was read, as there may be millions: columns pid, tid, cat, name, begin, end,
+    external, correlation, sequence, forward_thread."""
     collectives: pl.DataFrame
-    """Of calls that communicate: `call` (row of `calls`), collective, elements, dtype, group, group_size, members."""
+    """Calls that communicate: `call` (row of `calls`), collective, elements, dtype, group, group_size, members."""
     work: pl.DataFrame
-    """What ran on devices."""
+    """Kernels, copies and fills of devices."""
     marks: pl.DataFrame
     """Moments: pid, tid, cat, name, begin, ph."""
     arrows: pl.DataFrame
-    """Begin (ph: s) and end of arrows from a call to what it launched: pid, tid, cat, id, begin, ph."""
+    """Begin (ph: s) and end of arrows from a call to the work that it launched: pid, tid, cat, id, begin, ph."""
     names: pl.DataFrame
     """Names of processes and threads: pid, tid, name (process_name, thread_name …), given_name."""
     members: dict[str, Any]
@@ -101,10 +102,11 @@ class Events:
         """The texts that a column refers to."""
         return self.texts.gather(column)
 
-    def take_calls(self) -> pl.DataFrame:
-        """The calls, which are then no longer kept here: there may be millions."""
-        calls, self.calls = self.calls, self.calls.clear()
-        return calls
+    def take_calls(self) -> Iterator[pl.DataFrame]:
+        """The pieces of the calls. Each is removed from here first: a caller that drops it frees its memory."""
+        self.calls.reverse()
+        while self.calls:
+            yield self.calls.pop()
 
     def take_work(self) -> pl.DataFrame:
         work, self.work = self.work, self.work.clear()
@@ -123,7 +125,7 @@ def read_events(source: Source, progress: Callable[[float], None]) -> Events:
 
 
 class _Parts:
-    """Events by what they are, as the pieces of the file come."""
+    """Sorts the events of each piece of the file into calls, work of devices, marks, arrows and names."""
 
     def __init__(self, rows: JsonRows) -> None:
         self._rows = rows
@@ -178,7 +180,7 @@ class _Parts:
         )
         return Events(
             texts=self._rows.texts().fill_null(""),
-            calls=_joined(self._calls, empty.select(_OF_CALLS)),
+            calls=[empty.select(_OF_CALLS), *self._calls],
             collectives=_joined(self._collectives, empty.select("call", *_OF_COLLECTIVES)),
             work=_joined(self._work, empty.select(_OF_WORK)),
             marks=_joined(self._marks, empty.select(_OF_MARKS)),

@@ -1,13 +1,13 @@
 """torch.profiler's traces (Kineto) and others in Chrome's JSON, as a profile.
 
-Calls on threads become stacks, with their own time as samples of wall-clock time; what ran on devices becomes kernels and copies, joined to
-the calls that launched it by their correlation ids, else to ops by their external ids.
+Calls on threads become stacks, with their own time as samples of wall-clock time. Kernels and copies are joined to the calls that launched
+them by their correlation ids, else to ops by their external ids. Large traces are read, and left again, piece by piece.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import polars as pl
 
@@ -44,23 +44,26 @@ def read(source: Source, making: Making, progress: Callable[[float], None]) -> N
     if linked.is_linked(events):
         linked.read(events, making)
         return
-    calls = _calls_of_threads(events)
-    shift = _shift(events, calls, making)
+    pieces = list(_calls_of_threads(events, making))
+    shift = _shift(events, pieces, making)
     making.rank = _rank(events)
-    threads = Threads.of(events, calls, shift)
+    threads = Threads.of(events, pieces, shift)
     threads.add(making)
-    calls = threads.with_rows(calls)
-    work = threads.work(events, calls, shift)
-    annotated = is_annotation(events, calls)
-    add_regions(making, events, calls.filter(annotated))
-    calls = calls.filter(~annotated)
+    calls, annotated = _placed(events, pieces, threads)
+    work = threads.work(events, (calls, annotated))
+    add_regions(making, events, annotated)
+    add_work(making, events, work)
+    work = work.select("process", "external", "correlation", "end")
 
     frames = Frames()
     kinds = frames_of(events, calls, frames)
-    process, thread, begin, end = (calls[name].to_numpy() for name in ("process", "thread", "begin", "end"))
+    places = calls.select("process", "thread", "begin", "end")
+    calls = calls.drop(places.columns)
+    process, thread, begin, end = (places[name].to_numpy() for name in places.columns)
     spans, order = Spans.of(process, thread, begin, end, kinds.frame)
-    del process, thread, begin, end
-    calls = calls.select("call", "cat", "name", "external", "correlation", "sequence", "forward_thread")[order]
+    del places, process, thread, begin, end
+    calls = calls[order]
+    del order
     if spans.cut:
         making.note(f"{spans.cut:,} calls of the trace end after the call around them: they are cut to its end")
     add_layers(making, kinds, spans)
@@ -71,24 +74,38 @@ def read(source: Source, making: Making, progress: Callable[[float], None]) -> N
     spans.add_counts(making, stack, kinds.named)
     progress(0.9)
     add_launches(making, events, calls, spans, stack, autograd.columns(), work)
-    add_work(making, events, work)
     add_collectives(making, events, calls, spans, stack)
     making.last_ns = max([making.last_ns, *(int(column.max()) for column in (spans.end, work["end"].to_numpy()) if len(column))])
 
 
-def _calls_of_threads(events: Events) -> pl.DataFrame:
-    """The calls that threads made; the others are counted."""
-    rows = events.take_calls().with_row_index("call")
-    category = events.texts_of(rows["cat"])
-    foreign = category.is_in(_NO_THREADS)
-    for name, count in category.filter(foreign).value_counts().iter_rows():
-        events.unused[f"events of category {name}"] += count
-    return rows.filter(~foreign)
+def _calls_of_threads(events: Events, making: Making) -> Iterator[pl.DataFrame]:
+    """The calls that threads made, in pieces, with their number (`call`); the others are counted."""
+    number = 0
+    for rows in events.take_calls():
+        calls = rows.with_row_index("call", offset=number)
+        number += len(rows)
+        category = events.texts_of(rows["cat"])
+        foreign = category.is_in(_NO_THREADS)
+        for name, count in category.filter(foreign).value_counts().iter_rows():
+            making.unused[f"events of category {name}"] += count
+        yield calls.filter(~foreign)
 
 
-def _shift(events: Events, calls: pl.DataFrame, making: Making) -> int:
+def _placed(events: Events, pieces: list[pl.DataFrame], threads: Threads) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """The calls with the rows of their threads, and the annotations among them apart. Empties the list, to free its memory."""
+    calls, annotations = [], []
+    pieces.reverse()
+    while pieces:
+        rows = threads.with_rows(pieces.pop())
+        annotated = is_annotation(events, rows)
+        annotations.append(rows.filter(annotated))
+        calls.append(rows.filter(~annotated))
+    return pl.concat(calls), pl.concat(annotations)
+
+
+def _shift(events: Events, pieces: list[pl.DataFrame], making: Making) -> int:
     """From the file's times to the profile's."""
-    columns = [calls["begin"], events.work["begin"]]
+    columns = [*(piece["begin"] for piece in pieces), events.work["begin"]]
     first = min((int(column.min()) for column in columns if len(column)), default=0)  # type: ignore[arg-type]
     base = events.members.get("baseTimeNanoseconds")
     since_1970 = first + (base if isinstance(base, int) else 0)

@@ -1,4 +1,4 @@
-"""Traces in Chrome's JSON whose arrows alone say which call launched what: of Intel's unitrace, and of Triton's Proton."""
+"""Traces of Intel's unitrace and of Triton's Proton in Chrome's JSON: only arrows lead from a call to the work that it launched."""
 
 from __future__ import annotations
 
@@ -41,9 +41,8 @@ def is_linked(events: Events) -> bool:
 def read(events: Events, making: Making) -> None:
     making.lacks = ("stall reasons of kernels", "counters of devices", "CPU time (calls have wall-clock time)")
     texts = events.texts
-    ids = pl.concat(
-        [events.calls["pid"], events.calls["tid"], events.work["pid"], events.work["tid"], events.arrows["pid"], events.arrows["tid"]]
-    ).unique()
+    tables = pl.concat(events.take_calls()), events.work, events.arrows
+    ids = pl.concat([rows[name] for rows in tables for name in ("pid", "tid")]).unique()
     numbers = pl.DataFrame(
         {"text": ids, "number": [_id(text, -row) for row, text in zip(ids.to_list(), texts.gather(ids).to_list(), strict=True)]},
         schema={"text": ids.dtype, "number": pl.Int64},
@@ -52,7 +51,7 @@ def read(events: Events, making: Making) -> None:
     named = _numbered(named, numbers)
     processes = dict(named.filter(what="process_name").select("pid", "text").iter_rows())
     threads = {(pid, tid): text for pid, tid, text in named.filter(what="thread_name").select("pid", "tid", "text").iter_rows()}
-    calls, work, arrows = (_numbered(rows, numbers) for rows in (events.calls, events.work, events.arrows))
+    calls, work, arrows = (_numbered(rows, numbers) for rows in tables)
     lanes = [tid for (_, tid), text in threads.items() if _LANES.match(text)]
     on_devices = calls.filter(pl.col("tid").is_in(lanes))
     if len(on_devices):
@@ -134,8 +133,8 @@ def _add_work(
 ) -> None:
     of_intel = events.texts_of(work["cat"]) == _OF_DEVICES
     names = _texts(events, work["name"])
-    copies = {row: found for row, text in names.items() if (found := _COPY.fullmatch(text))}
-    shapes = {row: found for row, text in names.items() if row not in copies and (found := _SHAPE.fullmatch(text))}
+    copies = {row: copy for row, text in names.items() if (copy := _COPY.fullmatch(text))}
+    shapes = {row: shape for row, text in names.items() if row not in copies and (shape := _SHAPE.fullmatch(text))}
     if of_intel.any():
         trace.api = GpuApi.LEVEL_ZERO
         if any(text.startswith("clEnqueue") for text in names.values()):
@@ -143,11 +142,11 @@ def _add_work(
     pids = work.filter(of_intel)["pid"].unique().sort().to_list()
     devices = {pid: _DEVICE.fullmatch(processes.get(pid, "")) for pid in pids}
     titles = {
-        pid: f"{found['name'] if found else 'GPU'} [{(found['number'] if found else None) or number}]"
-        for number, (pid, found) in enumerate(devices.items())
+        pid: f"{device['name'] if device else 'GPU'} [{(device['number'] if device else None) or number}]"
+        for number, (pid, device) in enumerate(devices.items())
     }
     trace.devices = {**titles, 0: titles.get(0, "GPU [0]")}
-    trace.addresses = {pid: found["address"] for pid, found in devices.items() if found}
+    trace.addresses = {pid: device["address"] for pid, device in devices.items() if device}
     trace.names = {row: shapes[row]["name"] if row in shapes else text for row, text in names.items()}
     streams = {tid: _last_number(threads.get((pid, tid), ""), tid) for pid, tid in work.select("pid", "tid").unique().iter_rows()}
     rows = work.with_columns(
@@ -158,14 +157,14 @@ def _add_work(
         is_copy=pl.col("name").is_in(list(copies)),
     )
     sizes = pl.DataFrame(
-        [(row, *_three(found["grid"]), *_three(found["block"])) for row, found in shapes.items()],
+        [(row, *_three(shape["grid"]), *_three(shape["block"])) for row, shape in shapes.items()],
         schema={"name": pl.UInt32, **{f"{of}_{axis}": pl.Int64 for of in ("grid", "block") for axis in "xyz"}},
         orient="row",
     )
     kernels = rows.filter(~pl.col("is_copy")).join(sizes, on="name", how="left", maintain_order="left").drop("registers")
     trace.kernels = shaped(kernels, KERNELS)
     moved = pl.DataFrame(
-        [(row, _copy_kind(found["name"]), int(found["bytes"] or 0)) for row, found in copies.items()],
+        [(row, _copy_kind(copy["name"]), int(copy["bytes"] or 0)) for row, copy in copies.items()],
         schema={"name": pl.UInt32, "kind": pl.Int64, "bytes": pl.Int64},
         orient="row",
     )
@@ -183,5 +182,5 @@ def _three(text: str) -> tuple[int, int, int]:
 
 
 def _last_number(text: str, otherwise: int) -> int:
-    found = _LAST_NUMBER.search(text)
-    return int(found[1]) if found else otherwise
+    number = _LAST_NUMBER.search(text)
+    return int(number[1]) if number else otherwise

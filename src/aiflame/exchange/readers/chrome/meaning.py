@@ -29,6 +29,8 @@ _MODULE = "nn.Module: "
 _WAITS = re.compile(r"(Synchronize|WaitEvent|zeEventHostSynchronize|zeFenceHostSynchronize)")
 _OPTIMIZER_STEP = re.compile(r"Optimizer\.step#(?P<optimizer>.+)\.step")
 _NAMED_STRETCH = r"^(ProfilerStep#\d+|Optimizer\.(step|zero_grad)#.*|enumerate\(DataLoader\)#.*)$"
+_AT_ONCE = 1 << 18
+"""Calls that are joined to their frames in one piece."""
 _DATA = re.compile(r"enumerate\(DataLoader\)#")
 
 
@@ -65,13 +67,16 @@ def frames_of(events: Events, calls: pl.DataFrame, frames: Frames) -> CallKinds:
     category, name = events.texts_of(kinds["cat"]).to_list(), events.texts_of(kinds["name"]).to_list()
     layers: dict[str, int] = {}
     numbers = [frames.number(_frame(*pair, layers)) for pair in zip(category, name, strict=True)]
-    of_calls = calls.select("cat", "name").join(
-        kinds.with_columns(frame=pl.Series(numbers, dtype=pl.Int64)), on=["cat", "name"], how="left", maintain_order="left"
-    )
+    numbered = kinds.with_columns(frame=pl.Series(numbers, dtype=pl.Int32))
+    pieces = [
+        piece.join(numbered, on=["cat", "name"], how="left", maintain_order="left").select("frame")
+        for piece in calls.select("cat", "name").iter_slices(_AT_ONCE)
+    ]
     waits = np.array([isinstance(frame, NamedFrame) and bool(_WAITS.search(frame.name)) for frame in frames.all], dtype=np.bool_)
     named = np.array([isinstance(frame, NamedFrame) for frame in frames.all], dtype=np.bool_)
     rows = np.array([frame.layer if isinstance(frame, LayerFrame) else 0 for frame in frames.all], dtype=np.int64)
-    return CallKinds(of_calls["frame"].to_numpy(), waits, named, layers, rows)
+    of_calls = pl.concat([pl.DataFrame(schema={"frame": pl.Int32}), *pieces])["frame"]
+    return CallKinds(of_calls.to_numpy(), waits, named, layers, rows)
 
 
 def _frame(category: str, name: str, layers: dict[str, int]) -> AnyFrame:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import polars as pl
@@ -20,8 +21,11 @@ class Threads:
     _threads: pl.DataFrame
 
     @staticmethod
-    def of(events: Events, calls: pl.DataFrame, shift: int) -> Threads:
-        began = calls.group_by("pid", "tid").agg((pl.col("begin").min() + shift).clip(0))
+    def of(events: Events, calls: Iterable[pl.DataFrame], shift: int) -> Threads:
+        """`calls`: in pieces."""
+        key = ["pid", "tid"]
+        pieces = [piece.group_by(key).agg(pl.col("begin").min()) for piece in calls]
+        began = pl.concat(pieces).group_by(key).agg((pl.col("begin").min() + shift).clip(0))
         if began.is_empty():  # work of devices alone: a process without calls
             began = pl.DataFrame({"pid": [0], "tid": [0], "begin": [FIRST_NS]}, schema=began.schema)
         processes = began.group_by("pid").agg(pl.col("begin").min()).sort("begin", "pid").with_row_index("process")
@@ -31,13 +35,9 @@ class Threads:
 
     def with_rows(self, calls: pl.DataFrame) -> pl.DataFrame:
         """The calls with `process` and `thread` (rows of the profile's tables) and times on the profile's clock."""
-        return (
-            calls.lazy()
-            .join(self._threads.lazy().select("pid", "tid", "process", "thread"), on=["pid", "tid"], how="left", maintain_order="left")
-            .drop("pid", "tid")
-            .with_columns((pl.col("begin", "end") + self.shift).clip(0))
-            .collect()
-        )
+        key = ["pid", "tid"]
+        rows = calls.join(self._threads.select(*key, "process", "thread"), on=key, how="left", maintain_order="left")
+        return rows.drop(key).with_columns((pl.col("begin", "end") + self.shift).clip(0))
 
     def add(self, making: Making) -> None:
         own = self._processes
@@ -56,14 +56,17 @@ class Threads:
             self._threads.select("process", id="thread", tid=_number("tid_text"), start_ns="begin", name="thread_name"),
         )
 
-    def work(self, events: Events, calls: pl.DataFrame, shift: int) -> pl.DataFrame:
-        """The work of devices with the process that it belongs to: that of the call with its correlation id, else the first."""
-        launched = calls.filter(pl.col("correlation") >= 0).select("correlation", "process").unique("correlation", keep="first")
-        by_op = calls.filter(pl.col("external") >= 0).select("external", of_op="process").unique("external", keep="first")
+    def work(self, events: Events, calls: Iterable[pl.DataFrame]) -> pl.DataFrame:
+        """The work of devices with the process that it belongs to: that of the first call with its correlation id, else with its external
+        id, else the first process."""
+        work = events.take_work().with_columns((pl.col("begin", "end") + self.shift).clip(0))
+        if len(self._processes) == 1:
+            return work.with_columns(process=pl.lit(0, dtype=pl.Int64))
+        rows = pl.concat([piece.select("call", "correlation", "external", "process") for piece in calls]).sort("call")
+        launched = rows.filter(pl.col("correlation") >= 0).select("correlation", "process").unique("correlation", keep="first")
+        by_op = rows.filter(pl.col("external") >= 0).select("external", of_op="process").unique("external", keep="first")
         return (
-            events.take_work()
-            .with_columns((pl.col("begin", "end") + shift).clip(0))
-            .join(launched, on="correlation", how="left", maintain_order="left")
+            work.join(launched, on="correlation", how="left", maintain_order="left")
             .join(by_op, on="external", how="left", maintain_order="left")
             .with_columns(process=pl.coalesce("process", "of_op", pl.lit(0)).cast(pl.Int64))
             .drop("of_op")

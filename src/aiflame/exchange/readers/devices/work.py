@@ -84,7 +84,12 @@ def _streams(kernels: pl.DataFrame, copies: pl.DataFrame) -> pl.DataFrame:
 
 def _add_kernels(trace: DeviceTrace, making: Making, kernels: pl.DataFrame) -> None:
     key = ["process", *_SHAPE]
-    shapes = kernels.select(key).unique(maintain_order=True).with_columns(shape=pl.int_range(1, pl.len() + 1).over("process"))
+    varied = ["process", *(name for name in _SHAPE if kernels[name].min() != kernels[name].max())]
+    shapes = (
+        kernels.select(key)
+        .unique(varied, keep="first", maintain_order=True)
+        .with_columns(shape=pl.int_range(1, pl.len() + 1).over("process"))
+    )
     making.add(
         "kernel_shapes",
         shapes.select(
@@ -96,7 +101,7 @@ def _add_kernels(trace: DeviceTrace, making: Making, kernels: pl.DataFrame) -> N
             api=pl.lit(int(trace.api)),
         ),
     )
-    rows = kernels.join(shapes, on=key, how="left", maintain_order="left")
+    rows = kernels.join(shapes.select(*varied, "shape"), on=varied, how="left", maintain_order="left")
     making.add(
         "kernels",
         rows.select("process", "shape", "correlation", "node", start_ns="begin", end_ns="end", api=pl.lit(int(trace.api)), stream="number"),

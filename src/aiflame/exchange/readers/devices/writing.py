@@ -10,6 +10,7 @@ import polars as pl
 from aiflame.attribute.arrays.types import Whole
 from aiflame.exchange.readers.devices.trace import DeviceTrace
 from aiflame.exchange.readers.devices.work import add_kernels_and_copies, add_syncs
+from aiflame.exchange.readers.launch_keys import first_of_each, is_in, keys
 from aiflame.exchange.readers.making import FIRST_NS, Making
 from aiflame.exchange.readers.spans import Spans
 from aiflame.profile.schema.enums import CallKind, RegionApi, SampleState
@@ -87,6 +88,8 @@ def _not_before_begin() -> pl.Expr:
 
 def _place_lost_work(trace: DeviceTrace) -> None:
     """Work whose process is not known belongs to that of the call with its correlation id, else to the first one."""
+    if not any((getattr(trace, name)["pid"] < 0).any() for name in ("kernels", "copies", "syncs")):
+        return
     launched = trace.calls.filter(pl.col("correlation") > 0).select("correlation", caller="pid").unique("correlation", keep="first")
     pids = [int(pid) for pid in trace.calls["pid"].unique().sort().to_list() if pid >= 0]
     for name in ("kernels", "copies", "syncs"):
@@ -240,15 +243,11 @@ def _add_calls(trace: DeviceTrace, making: Making, placed_calls: pl.DataFrame) -
 
 def _add_launches(trace: DeviceTrace, making: Making, placed_calls: pl.DataFrame, work: pl.DataFrame) -> None:
     key = ["process", "correlation"]
-    wanted = work.filter(pl.col("correlation") > 0).select(key).unique()
-    launches = (
-        placed_calls.filter(pl.col("correlation") > 0).join(wanted, on=key, how="semi").unique(key, keep="first", maintain_order=True)
-    )
-    making.add(
-        "launches",
-        launches.sort("process", "begin_ns").select(*key, "thread", "stack", "begin_ns", "end_ns", api=pl.lit(int(trace.api))),
-    )
-    lone = len(work.join(launches, on=key, how="anti"))
+    own, wanted = keys(placed_calls, work)
+    first = first_of_each(np.where(placed_calls["correlation"] > 0, own, -1), wanted)
+    launches = placed_calls.select(*key, "thread", "stack", "begin_ns", "end_ns", api=pl.lit(int(trace.api)))[first]
+    making.add("launches", launches.sort("process", "begin_ns"))
+    lone = int((~is_in(wanted, own[first])).sum())
     if lone:
         making.note(f"{lone:,} of {len(work):,} kernels and copies of the trace have no call that launched them: no stack leads to them")
 

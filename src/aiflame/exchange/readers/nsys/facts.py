@@ -1,4 +1,4 @@
-"""What an nsys report says about the recording itself: names of processes, threads and devices, the command, warnings, the time of day."""
+"""Facts of an nsys report on the recording itself: names of processes, threads and devices, the command, warnings, the time of day."""
 
 from __future__ import annotations
 
@@ -61,25 +61,25 @@ def _add_devices(trace: DeviceTrace, file: Tables) -> None:
 
 def _captured(file: Tables) -> dict[str, list[str]]:
     rows = file.read("META_DATA_CAPTURE", {"name": TEXT, "value": TEXT}).drop_nulls()
-    found: dict[str, list[str]] = {}
+    values: dict[str, list[str]] = {}
     for name, value in rows.iter_rows():
-        found.setdefault(name, []).append(value)
-    return found
+        values.setdefault(name, []).append(value)
+    return values
 
 
 def _command(file: Tables) -> tuple[str, ...]:
     """The command that nsys started. Variables of its environment stay in the file."""
-    known = _captured(file)
-    program = known.get("PROCESS_0:COMMAND", [])
+    captured = _captured(file)
+    program = captured.get("PROCESS_0:COMMAND", [])
     if not program:
         return ()
-    numbers = [int(of[1]) for name in known if (of := re.fullmatch(r"PROCESS_0:ARGUMENT_(\d{1,6})", name))]
+    numbers = [int(of[1]) for name in captured if (of := re.fullmatch(r"PROCESS_0:ARGUMENT_(\d{1,6})", name))]
     return (
         program[0],
         *(
-            known[f"PROCESS_0:ARGUMENT_{number}"][0]
+            captured[f"PROCESS_0:ARGUMENT_{number}"][0]
             for number in sorted(numbers)[:_MOST_ARGUMENTS]
-            if f"PROCESS_0:ARGUMENT_{number}" in known
+            if f"PROCESS_0:ARGUMENT_{number}" in captured
         ),
     )
 

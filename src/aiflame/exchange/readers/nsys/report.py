@@ -1,6 +1,6 @@
 """Reports of Nsight Systems (nsys), exported as SQLite, Parquet or Arrow, as a profile.
 
-Tables are absent where they would be empty, and versions differ in their columns: what is not there is not known.
+Tables are absent where they would be empty, and versions differ in their columns.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _COPIES = {
 }
 _SYNCS = {1: SyncKind.EVENT, 3: SyncKind.STREAM, 4: SyncKind.CONTEXT}
 _NOT_EVENTS = re.compile(r"ENUM_|TARGET_INFO_|META_DATA_|ANALYSIS_|sqlite_|EXPORT_|DIAGNOSTIC_EVENT|PROCESSES|NVTX_PAYLOAD")
-"""Tables that describe others. What `nsys stats` adds to a file has names of its own."""
+"""Tables that describe others. `nsys stats` adds tables to a file, with names in small letters."""
 _EVENTS = re.compile(r"[A-Z0-9_]{4,}")
 
 
@@ -131,8 +131,8 @@ def _add_syncs(trace: DeviceTrace, making: Making, rows: pl.DataFrame) -> None:
 
 
 def _add_nodes(trace: DeviceTrace, rows: pl.DataFrame) -> None:
-    made = with_owner(rows, "globalTid").with_columns(begin="start", node="graphNodeId", original="originalGraphNodeId")
-    trace.nodes = shaped(made.filter(pl.col("node") > 0), NODES)
+    nodes = with_owner(rows, "globalTid").with_columns(begin="start", node="graphNodeId", original="originalGraphNodeId")
+    trace.nodes = shaped(nodes.filter(pl.col("node") > 0), NODES)
 
 
 def _count_others(file: Tables, making: Making) -> None:

@@ -43,10 +43,10 @@ class FolderTables:
     def names(folder: Path) -> list[str]:
         """The tables that a folder has a file for."""
         try:
-            found = [entry.name for entry in os.scandir(folder) if entry.is_file(follow_symlinks=False)]
+            files = [entry.name for entry in os.scandir(folder) if entry.is_file(follow_symlinks=False)]
         except OSError as error:
             raise AiflameError(f"cannot read {folder}: {error.strerror or error}") from None
-        return sorted(name for name in found if name.endswith(SUFFIXES))[:_MOST_FILES]
+        return sorted(name for name in files if name.endswith(SUFFIXES))[:_MOST_FILES]
 
     @staticmethod
     def open(folder: Path) -> FolderTables:

@@ -1,0 +1,146 @@
+#include "trace_reader/sqlite_table.hpp"
+#include "trace_reader/numbers.hpp"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+namespace aiflame::trace_reader {
+namespace {
+
+constexpr uint8_t kInterior = 0x05, kLeaf = 0x0d;
+constexpr size_t kFileHeader = 100, kSmallestCell = 4, kPadding = 8;
+constexpr int kMostDepth = 20;
+constexpr uint32_t kMostPlaces = 2000;
+
+uint64_t big_endian(const uint8_t* at, size_t size) noexcept {
+  uint64_t value = 0;
+  for (size_t byte = 0; byte < size; byte++) value = value << 8 | at[byte];
+  return value;
+}
+
+// Bytes within a page or a record.
+struct Bytes {
+  const uint8_t *at, *end;
+
+  size_t left() const noexcept { return static_cast<size_t>(end - at); }
+  bool varint(uint64_t* value) noexcept {
+    if (at != end && *at < 0x80) return *value = *at++, true;
+    *value = 0;
+    for (int byte = 0; byte < 9; byte++) {
+      if (at == end) return false;
+      uint8_t next = *at++;
+      if (byte == 8) return *value = *value << 8 | next, true;
+      *value = *value << 7 | (next & 0x7f);
+      if (!(next & 0x80)) return true;
+    }
+    return false;
+  }
+};
+
+class Table {
+ public:
+  Table(int file, const WantedNumbers* wanted, uint32_t count, int64_t rows) noexcept : file_(file), wanted_(wanted), count_(count), rows_(rows) {}
+
+  bool read(uint32_t root) noexcept {
+    uint8_t header[kFileHeader];
+    struct stat status;
+    if (pread(file_, header, sizeof header, 0) != sizeof header || fstat(file_, &status)) return false;
+    page_size_ = big_endian(header + 16, 2);
+    if (page_size_ == 1) page_size_ = 65536;
+    if (page_size_ < 512 || page_size_ & (page_size_ - 1) || header[20] > page_size_ - 480) return false;
+    usable_ = page_size_ - header[20];
+    pages_left_ = static_cast<uint64_t>(status.st_size) / page_size_;
+    for (uint32_t at = 0; at < count_; at++) {
+      if (wanted_[at].place >= static_cast<int32_t>(kMostPlaces)) return false;
+      if (wanted_[at].place >= 0 && static_cast<uint32_t>(wanted_[at].place) >= places_) places_ = static_cast<uint32_t>(wanted_[at].place) + 1;
+    }
+    if (!first_.resize(places_) || !next_.resize(count_)) return false;
+    for (uint32_t place = 0; place < places_; place++) first_[place] = UINT32_MAX;
+    for (uint32_t at = 0; at < count_; at++)
+      if (int32_t place = wanted_[at].place; place >= 0) next_[at] = first_[place], first_[place] = at;
+    return walk(root, 0) && row_ == rows_;
+  }
+
+ private:
+  // Every page is read once at most: a tree whose pages are used twice is longer than its file.
+  bool load(uint32_t page, Array<uint8_t>* to) noexcept {
+    if (page == 0 || pages_left_ == 0 || !to->resize(page_size_ + kPadding)) return false;
+    pages_left_--;
+    ssize_t size = pread(file_, to->data(), page_size_, static_cast<off_t>((page - 1) * page_size_));
+    memset(to->data() + page_size_, 0, kPadding);
+    return size == static_cast<ssize_t>(page_size_);
+  }
+
+  bool walk(uint32_t page, int depth) noexcept {
+    Array<uint8_t> own;
+    if (depth == kMostDepth || !load(page, &own)) return false;
+    const uint8_t* begin = own.data() + (page == 1 ? kFileHeader : 0);
+    uint8_t kind = begin[0];
+    size_t cells = big_endian(begin + 3, 2), header = kind == kLeaf ? 8 : 12;
+    const uint8_t* places = begin + header;
+    if ((kind != kLeaf && kind != kInterior) || cells * (2 + kSmallestCell) > usable_) return false;
+    for (size_t cell = 0; cell < cells; cell++) {
+      size_t place = big_endian(places + 2 * cell, 2);
+      if (place < header || place + kSmallestCell > usable_) return false;
+      Bytes bytes{own.data() + place, own.data() + usable_};
+      if (kind == kLeaf ? !leaf_cell(bytes) : !walk(static_cast<uint32_t>(big_endian(bytes.at, 4)), depth + 1)) return false;
+    }
+    return kind == kLeaf || walk(static_cast<uint32_t>(big_endian(begin + 8, 4)), depth + 1);
+  }
+
+  bool leaf_cell(Bytes bytes) noexcept {
+    uint64_t size, number;
+    if (!bytes.varint(&size) || !bytes.varint(&number) || row_ == rows_) return false;
+    if (size > usable_ - 35 || size > bytes.left()) return false;  // goes on in other pages
+    return record({bytes.at, bytes.at + size}, static_cast<int64_t>(number));
+  }
+
+  bool record(Bytes record, int64_t number) noexcept {
+    uint64_t header_size;
+    const uint8_t* begin = record.at;
+    if (!record.varint(&header_size) || header_size > static_cast<size_t>(record.end - begin)) return false;
+    if (header_size < static_cast<size_t>(record.at - begin)) return false;
+    Bytes types{record.at, begin + header_size}, values{begin + header_size, record.end};
+    for (uint32_t at = 0; at < count_; at++)
+      if (wanted_[at].place == kRowNumber) wanted_[at].to[row_] = number;
+    for (uint32_t place = 0; place < places_; place++) {
+      uint64_t type;
+      if (types.at == types.end || !types.varint(&type)) return false;
+      static constexpr uint8_t kSizes[] = {0, 1, 2, 3, 4, 6, 8, 8, 0, 0};
+      uint64_t size = type < 10 ? kSizes[type] : type >= 12 ? (type - 12) / 2 : UINT64_MAX;
+      if (size > values.left()) return false;
+      if (first_[place] != UINT32_MAX) {
+        if (type == 7 || type > 9) return false;
+        int64_t value = type == 0 ? kNone : type >= 8 ? static_cast<int64_t>(type) - 8 : whole(values.at, size);
+        for (uint32_t at = first_[place]; at != UINT32_MAX; at = next_[at]) wanted_[at].to[row_] = value;
+      }
+      values.at += size;
+    }
+    row_++;
+    return true;
+  }
+
+  // Reads 8 bytes, also past the number: a page has padding.
+  static int64_t whole(const uint8_t* at, size_t size) noexcept {
+    uint64_t bytes;
+    memcpy(&bytes, at, sizeof bytes);
+    return static_cast<int64_t>(__builtin_bswap64(bytes)) >> (64 - 8 * static_cast<int>(size));
+  }
+
+  int file_;
+  const WantedNumbers* wanted_;
+  uint32_t count_;
+  int64_t rows_, row_ = 0;
+  size_t page_size_ = 0, usable_ = 0;
+  uint64_t pages_left_ = 0;
+  uint32_t places_ = 0;
+  Array<uint32_t> first_, next_;  // the columns that want each place
+};
+
+}  // namespace
+
+bool sqlite_numbers(int file, uint32_t root, const WantedNumbers* wanted, uint32_t count, int64_t rows) noexcept {
+  return Table(file, wanted, count, rows).read(root);
+}
+
+}  // namespace aiflame::trace_reader

@@ -1,0 +1,21 @@
+// Whole numbers of an SQLite table, read from the pages of its file: https://www.sqlite.org/fileformat2.html
+//
+// Reads the plain case alone, and gives up on everything else: the caller then asks SQLite itself.
+#pragma once
+#include "trace_reader/array.hpp"
+
+namespace aiflame::trace_reader {
+
+constexpr int32_t kRowNumber = -1;
+
+// A column that is wanted: its place in the table's records, or kRowNumber; where its values go, NULL as kNone.
+struct WantedNumbers {
+  int32_t place;
+  int64_t* to;
+};
+
+// Reads the rows of the table whose tree begins at page `root` of an open file, in the order of their numbers. `rows`: how many there are. False: the
+// table is not as expected, or a value is no whole number; then the values are not to be used.
+bool sqlite_numbers(int file, uint32_t root, const WantedNumbers* wanted, uint32_t count, int64_t rows) noexcept;
+
+}  // namespace aiflame::trace_reader
