@@ -49,6 +49,7 @@ FORMATS = (
     _format("rocprofv3 CSV", "rocm.csv_files"),
     _format("SQLite of nsys, rocprofv3 or RPD", "databases"),
     _format("Proton", "proton"),
+    _format("Perfetto", "perfetto.trace"),
     _format("pprof", "sampled.pprof"),
     _format("perf script", "sampled.perf_script"),
     _format("austin", "sampled.austin"),

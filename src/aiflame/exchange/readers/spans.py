@@ -69,7 +69,7 @@ class Spans:
 
     def add_samples(self, making: Making, stack: Whole, waits: Mask, columns: Mapping[str, Whole] = MappingProxyType({})) -> None:
         """Writes the samples only. `stack`: of each span."""
-        for row, begin, end in self._own_time():
+        for row, begin, end in self.own_time():
             making.add(
                 "cpu_samples",
                 pl.DataFrame(
@@ -103,7 +103,7 @@ class Spans:
             place = np.where(over, self.parent[np.maximum(place, 0)], place)
         return place
 
-    def _own_time(self) -> Iterator[tuple[Whole, Whole, Whole]]:
+    def own_time(self) -> Iterator[tuple[Whole, Whole, Whole]]:
         """The time that each call spent itself, in pieces (row, begin, end), many at once: before each of its calls, and after the last."""
         over = self._end_before()
         last = self.begin.copy()

@@ -1,0 +1,199 @@
+"""The track events of a trace, as columns: begins and ends of slices, moments, values of counters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from aiflame.attribute.arrays.types import Whole
+from aiflame.exchange.readers.perfetto.interned import Texts
+from aiflame.exchange.readers.perfetto.many_messages import Fields, packed_numbers, split
+from aiflame.exchange.readers.perfetto.packets import Packets
+
+EVENT = 11
+BEGIN, END, INSTANT, COUNTER, STATE = 1, 2, 3, 4, 5
+"""Kinds of events."""
+_ANNOTATIONS, _LEGACY, _TYPE, _NAME_IID, _TRACK, _NAME, _CATEGORIES = 4, 6, 9, 10, 11, 23, 22
+_CATEGORY_IID, _DELTA, _ABSOLUTE, _VALUE, _DOUBLE = 3, 1, 16, 30, 44
+_FLOWS, _ENDING, _INLINE, _STACK = (47, 36), (48, 42), 55, 56
+_CORRELATION, _API = 3000, 3001
+_LEGACY_NUMBERS = {"legacy_name": 1, "phase": 2, "duration_us": 3, "unscoped": 6, "local": 10, "shared": 11, "pid": 18, "tid": 19}
+_LEGACY_SCOPE = 7
+_USED = {1, 3, 4, 6, 9, 10, 11, 16, 22, 23, 30, 44, 36, 42, 47, 48, 55, 56, 57, 3000, 3001}
+NAMES_OF_OTHERS = {
+    2: "CPU time of slices",
+    12: "values of extra counters",
+    17: "CPU time of slices",
+    31: "values of extra counters",
+    33: "places in the source",
+    34: "places in the source",
+    45: "values of extra counters",
+    46: "values of extra counters",
+    52: "correlation ids",
+    53: "correlation ids",
+    54: "correlation ids",
+}
+
+NONE = -(1 << 63)
+"""A number that an event lacks."""
+
+
+@dataclass(slots=True)
+class Events:
+    """Rows of all events, in the order of the trace."""
+
+    columns: dict[str, list[NDArray[np.generic]]] = field(default_factory=dict)
+    flows: list[pl.DataFrame] = field(default_factory=list)
+    """event, flow, ends"""
+    correlations: list[pl.DataFrame] = field(default_factory=list)
+    """event, work: calls that launched work of a GPU"""
+    annotations: dict[int, bytes] = field(default_factory=dict)
+    """Annotations of each event that has some, each with its length before it. Equal ones are kept once."""
+    inline_stacks: dict[int, bytes] = field(default_factory=dict)
+    unused: dict[str, int] = field(default_factory=dict)
+    damaged: int = 0
+    count: int = 0
+    _sets: dict[bytes, bytes] = field(default_factory=dict)
+
+    def add(self, packets: Packets, texts: Texts) -> None:
+        packet, begin, end = packets.messages(EVENT)
+        if not len(packet):
+            return
+        count = len(packet)
+        found = split(packets.batch, begin, end)
+        self.damaged += found.damaged
+        columns = {
+            "packet": packets.first + packet,
+            "sequence": packets.sequence[packet],
+            "scope": packets.scope[packet],
+            "type": found.last(_TYPE, count),
+            "track": found.last(_TRACK, count),
+            "has_track": found.has(_TRACK, count),
+            "name_iid": found.last(_NAME_IID, count),
+            "name": self._texts(packets, found, _NAME, count, texts),
+            "category_iid": _first(found, _CATEGORY_IID, count),
+            "category": self._texts(packets, found, _CATEGORIES, count, texts),
+            "delta_us": found.last(_DELTA, count, NONE),
+            "absolute_us": found.last(_ABSOLUTE, count, NONE),
+            "value": _values(found, count),
+            "stack": found.last(_STACK, count),
+            "api": found.last(_API, count),
+            **self._legacy(packets, found, count, texts),
+        }
+        for name, column in columns.items():
+            self.columns.setdefault(name, []).append(column)
+        self._add_links(packets, found)
+        self._add_rest(packets, found)
+        self.count += count
+
+    def table(self) -> pl.DataFrame:
+        return pl.DataFrame({name: np.concatenate(parts) for name, parts in self.columns.items()})
+
+    def _texts(self, packets: Packets, found: Fields, number: int, count: int, texts: Texts) -> Whole:
+        """The text in a field of each event, as a number; the first one counts, 0: none."""
+        column = np.zeros(count, dtype=np.int64)
+        rows = found.rows(number, bytes=True)[::-1]
+        data = packets.batch.bytes
+        column[found.message[rows]] = [
+            texts.number(data[begin:end]) for begin, end in zip(found.value[rows].tolist(), found.end[rows].tolist(), strict=True)
+        ]
+        return column
+
+    def _legacy(self, packets: Packets, found: Fields, count: int, texts: Texts) -> dict[str, NDArray[np.generic]]:
+        """Facts of events as older versions write them."""
+        columns = {name: np.full(count, NONE, dtype=np.int64) for name in _LEGACY_NUMBERS}
+        columns["id_scope"] = np.zeros(count, dtype=np.int64)
+        rows = found.rows(_LEGACY, bytes=True)
+        if len(rows):
+            inner = split(packets.batch, found.value[rows].astype(np.int64), found.end[rows])
+            self.damaged += inner.damaged
+            event = found.message[rows]
+            for name, number in _LEGACY_NUMBERS.items():
+                columns[name][event] = inner.last(number, len(rows), NONE)
+            columns["id_scope"][event] = self._texts(packets, inner, _LEGACY_SCOPE, len(rows), texts)
+        return {**columns}
+
+    def _add_links(self, packets: Packets, found: Fields) -> None:
+        for numbers, ends in ((_FLOWS, False), (_ENDING, True)):
+            for number in numbers:
+                rows = np.flatnonzero((found.number == number) & (found.end < 0))
+                pairs = [(found.message[rows], found.value[rows])]
+                pairs += _packed(packets, found, number, fixed=number == numbers[0])
+                for event, flow in pairs:
+                    if len(event):
+                        self.flows.append(pl.DataFrame({"event": self.count + event, "flow": flow, "ends": np.full(len(event), ends)}))
+        rows = found.rows(_CORRELATION, bytes=True)
+        if len(rows):
+            inner = split(packets.batch, found.value[rows].astype(np.int64), found.end[rows])
+            plain = np.flatnonzero((inner.number == 1) & (inner.end < 0))
+            for each, work in [(inner.message[plain], inner.value[plain]), *_packed(packets, inner, 1, fixed=False)]:
+                self.correlations.append(pl.DataFrame({"event": self.count + found.message[rows][each], "work": work}))
+
+    def _add_rest(self, packets: Packets, found: Fields) -> None:
+        for number, kept in ((_ANNOTATIONS, self.annotations), (_INLINE, self.inline_stacks)):
+            rows = found.rows(number, bytes=True)
+            places = (found.message[rows] + self.count, found.value[rows], found.end[rows])
+            if number == _ANNOTATIONS:
+                self._keep_annotations(packets.batch.bytes, *places)
+            else:
+                for event, begin, end in zip(*(column.tolist() for column in places), strict=True):
+                    kept[event] = packets.batch.bytes[begin:end]
+        numbers, counts = np.unique(found.number, return_counts=True)
+        for number, many in zip(numbers.tolist(), counts.tolist(), strict=True):
+            if number not in _USED:
+                name = NAMES_OF_OTHERS.get(number, f"field {number} of track events")
+                self.unused[name] = self.unused.get(name, 0) + many
+
+    def _keep_annotations(self, data: bytes, event: Whole, begin: NDArray[np.uint64], end: Whole) -> None:
+        """Messages of events, which stand in the order of events."""
+        if not len(event):
+            return
+        size = (end - begin.astype(np.int64)).astype("<u4").tobytes()
+        parts = [
+            size[4 * at : 4 * at + 4] + data[first:until] for at, (first, until) in enumerate(zip(begin.tolist(), end.tolist(), strict=True))
+        ]
+        starts = np.flatnonzero(np.append(True, event[1:] != event[:-1]))
+        stops = np.append(starts[1:], len(event)).tolist()
+        for of, start, stop in zip(event[starts].tolist(), starts.tolist(), stops, strict=True):
+            joined = parts[start] if stop == start + 1 else b"".join(parts[start:stop])
+            self.annotations[of] = self._sets.setdefault(joined, joined)
+
+
+def annotations(joined: bytes) -> Iterable[bytes]:
+    at = 0
+    while at < len(joined):
+        size = int.from_bytes(joined[at : at + 4], "little")
+        yield joined[at + 4 : at + 4 + size]
+        at += 4 + size
+
+
+def _first(found: Fields, number: int, count: int) -> Whole:
+    column = np.zeros(count, dtype=np.int64)
+    rows = np.flatnonzero((found.number == number) & (found.end < 0))[::-1]
+    column[found.message[rows]] = found.value[rows].view(np.int64)
+    return column
+
+
+def _values(found: Fields, count: int) -> NDArray[np.float64]:
+    whole = found.last(_VALUE, count, NONE)
+    values = np.where(whole == NONE, np.nan, whole.astype(np.float64))
+    rows = np.flatnonzero((found.number == _DOUBLE) & (found.end < 0))
+    values[found.message[rows]] = found.value[rows].view(np.float64)
+    return values
+
+
+def _packed(packets: Packets, found: Fields, number: int, *, fixed: bool) -> list[tuple[Whole, NDArray[np.uint64]]]:
+    """Numbers of a repeated field that is packed: the messages, and the numbers."""
+    rows = found.rows(number, bytes=True)
+    pairs = []
+    for message, begin, end in zip(found.message[rows].tolist(), found.value[rows].tolist(), found.end[rows].tolist(), strict=True):
+        if fixed:
+            values = np.frombuffer(packets.batch.bytes[begin : end - (end - begin) % 8], dtype="<u8").astype(np.uint64)
+        else:
+            values = np.array(packed_numbers(packets.batch, begin, end), dtype=np.uint64)
+        pairs.append((np.full(len(values), message, dtype=np.int64), values))
+    return pairs
