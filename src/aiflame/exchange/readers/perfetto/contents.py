@@ -23,6 +23,11 @@ RENDER_STAGE, PROFILE, STREAMED_PROFILE, PERF_SAMPLE, STACK_SAMPLE, SYMBOLS = 53
 _KEPT = (RENDER_STAGE, PROFILE, STREAMED_PROFILE, PERF_SAMPLE, STACK_SAMPLE, SYMBOLS)
 _KNOWN = {_PROCESS_TREE, _SNAPSHOT, _PROCESS, _THREAD, _DEFAULTS, _TRACK, INTERNED, EVENT, *_KEPT}
 _GLOBAL = 0
+_USED = (
+    *("event", "time", "uuid", "scope", "type", "name", "category", "value"),
+    *("phase", "duration_us", "unscoped", "local", "shared", "id_scope"),
+)
+"""Columns of events that their readers use."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +89,7 @@ class Contents:
 
     def event_table(self) -> pl.DataFrame:
         """The events with `time`, `lane`, `uuid`, `pid_of_lane`, and names and categories as numbers of texts."""
-        rows = self.events.table().with_columns(event=pl.int_range(0, pl.len()))
+        rows = self.events.take_table().with_columns(event=pl.int_range(0, pl.len()))
         rows = self._with_defaults(rows, "track_default")
         of_sequence = rows["sequence"].replace_strict(
             {sequence: number for number, sequence in enumerate(self.tracks.of_sequences)}, default=-1, return_dtype=pl.Int64
@@ -107,23 +112,24 @@ class Contents:
 
     def _with_lanes(self, rows: pl.DataFrame) -> pl.DataFrame:
         """A track of the trace, or a thread that older traces name beside it."""
-        thread = pl.when(pl.col("has_track") | (pl.col("uuid") != _GLOBAL)).then(-1).otherwise("of_sequence")
-        key = ["uuid", "of_thread", "pid", "tid"]
-        rows = rows.with_columns(of_thread=thread)
+        key = ["uuid"]
+        if self.tracks.of_sequences or (rows["pid"] != NONE).any() or (rows["tid"] != NONE).any():
+            thread = pl.when(pl.col("has_track") | (pl.col("uuid") != _GLOBAL)).then(-1).otherwise("of_sequence")
+            key, rows = ["uuid", "of_sequence", "pid", "tid"], rows.with_columns(of_sequence=thread)
         lanes = rows.select(key).unique(maintain_order=True).with_columns(lane=pl.int_range(0, pl.len()))
         threads = list(self.tracks.of_sequences.values())
         places = []
-        for uuid, of_thread, pid, tid in lanes.select(key).iter_rows():
-            if of_thread >= 0:
-                own, thread_of = threads[of_thread]
+        for row in lanes.select(key).iter_rows():
+            uuid, of_sequence, pid, tid = row if len(key) > 1 else (*row, -1, NONE, NONE)
+            if of_sequence >= 0:
+                own, thread_of = threads[of_sequence]
             else:
                 place = self.tracks.place(uuid & 0xFFFFFFFFFFFFFFFF)
                 own, thread_of = place.pid, place.tid
             places.append((own if pid == NONE else pid, thread_of if tid == NONE else tid))
-        lanes = lanes.with_columns(
-            pid_of_lane=pl.Series([pid for pid, _ in places], dtype=pl.Int64), tid_of_lane=pl.Series([tid for _, tid in places], dtype=pl.Int64)
-        )
-        return rows.join(lanes, on=key, how="left", maintain_order="left")
+        schema = {"pid_of_lane": pl.Int64, "tid_of_lane": pl.Int64}
+        lanes = lanes.hstack(pl.DataFrame(places, schema=schema, orient="row"))
+        return rows.select(*_USED, *(name for name in key if name != "uuid")).join(lanes, on=key, how="left", maintain_order="left")
 
     def _event_times(self, rows: pl.DataFrame) -> Whole:
         times = self.time_of(rows["packet"].to_numpy())

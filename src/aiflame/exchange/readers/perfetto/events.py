@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from bisect import bisect_right
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -19,11 +19,10 @@ BEGIN, END, INSTANT, COUNTER, STATE = 1, 2, 3, 4, 5
 """Kinds of events."""
 _ANNOTATIONS, _LEGACY, _TYPE, _NAME_IID, _TRACK, _NAME, _CATEGORIES = 4, 6, 9, 10, 11, 23, 22
 _CATEGORY_IID, _DELTA, _ABSOLUTE, _VALUE, _DOUBLE = 3, 1, 16, 30, 44
-_FLOWS, _ENDING, _INLINE, _STACK = (47, 36), (48, 42), 55, 56
-_CORRELATION, _API = 3000, 3001
+_FLOWS, _ENDING, _CORRELATION = (47, 36), (48, 42), 3000
 _LEGACY_NUMBERS = {"legacy_name": 1, "phase": 2, "duration_us": 3, "unscoped": 6, "local": 10, "shared": 11, "pid": 18, "tid": 19}
 _LEGACY_SCOPE = 7
-_USED = {1, 3, 4, 6, 9, 10, 11, 16, 22, 23, 30, 44, 36, 42, 47, 48, 55, 56, 57, 3000, 3001}
+_USED = {1, 3, 4, 6, 9, 10, 11, 16, 22, 23, 30, 44, 36, 42, 47, 48, 3000}
 NAMES_OF_OTHERS = {
     2: "CPU time of slices",
     12: "values of extra counters",
@@ -36,6 +35,11 @@ NAMES_OF_OTHERS = {
     52: "correlation ids",
     53: "correlation ids",
     54: "correlation ids",
+    5: "places in the source",
+    55: "callstacks of slices",
+    56: "callstacks of slices",
+    57: "weights of callstacks of slices",
+    3001: "interfaces of GPUs",
 }
 
 NONE = -(1 << 63)
@@ -51,13 +55,10 @@ class Events:
     """event, flow, ends"""
     correlations: list[pl.DataFrame] = field(default_factory=list)
     """event, work: calls that launched work of a GPU"""
-    annotations: dict[int, bytes] = field(default_factory=dict)
-    """Annotations of each event that has some, each with its length before it. Equal ones are kept once."""
-    inline_stacks: dict[int, bytes] = field(default_factory=dict)
+    annotations: list[Annotations] = field(default_factory=list)
     unused: dict[str, int] = field(default_factory=dict)
     damaged: int = 0
     count: int = 0
-    _sets: dict[bytes, bytes] = field(default_factory=dict)
 
     def add(self, packets: Packets, texts: Texts) -> None:
         packet, begin, end = packets.messages(EVENT)
@@ -80,18 +81,28 @@ class Events:
             "delta_us": found.last(_DELTA, count, NONE),
             "absolute_us": found.last(_ABSOLUTE, count, NONE),
             "value": _values(found, count),
-            "stack": found.last(_STACK, count),
-            "api": found.last(_API, count),
             **self._legacy(packets, found, count, texts),
         }
         for name, column in columns.items():
             self.columns.setdefault(name, []).append(column)
         self._add_links(packets, found)
-        self._add_rest(packets, found)
+        self._add_rest(packets, found, packet)
         self.count += count
 
-    def table(self) -> pl.DataFrame:
-        return pl.DataFrame({name: np.concatenate(parts) for name, parts in self.columns.items()})
+    def take_table(self) -> pl.DataFrame:
+        """The events, which are then no longer kept here: there may be millions."""
+        columns, self.columns = self.columns, {}
+        return pl.DataFrame({name: np.concatenate(columns.pop(name)) for name in list(columns)})
+
+    def annotations_of(self, event: int) -> tuple[int, list[bytes]]:
+        """The scope of an event, and its annotations."""
+        part = self.annotations[bisect_right(self.annotations, event, key=lambda one: one.first) - 1] if self.annotations else None
+        if part is None:
+            return 0, []
+        low, high = np.searchsorted(part.event, (event, event + 1))
+        places = zip(part.begin[low:high].tolist(), part.end[low:high].tolist(), strict=True)
+        scope = int(part.scope[low]) if high > low else 0
+        return scope, [part.data[begin:end] for begin, end in places]
 
     def _texts(self, packets: Packets, found: Fields, number: int, count: int, texts: Texts) -> Whole:
         """The text in a field of each event, as a number; the first one counts, 0: none."""
@@ -133,42 +144,31 @@ class Events:
             for each, work in [(inner.message[plain], inner.value[plain]), *_packed(packets, inner, 1, fixed=False)]:
                 self.correlations.append(pl.DataFrame({"event": self.count + found.message[rows][each], "work": work}))
 
-    def _add_rest(self, packets: Packets, found: Fields) -> None:
-        for number, kept in ((_ANNOTATIONS, self.annotations), (_INLINE, self.inline_stacks)):
-            rows = found.rows(number, bytes=True)
-            places = (found.message[rows] + self.count, found.value[rows], found.end[rows])
-            if number == _ANNOTATIONS:
-                self._keep_annotations(packets.batch.bytes, *places)
-            else:
-                for event, begin, end in zip(*(column.tolist() for column in places), strict=True):
-                    kept[event] = packets.batch.bytes[begin:end]
+    def _add_rest(self, packets: Packets, found: Fields, packet: Whole) -> None:
+        rows = found.rows(_ANNOTATIONS, bytes=True)
+        if len(rows):
+            event, begin, end = found.message[rows], found.value[rows].astype(np.uint32), found.end[rows].astype(np.uint32)
+            scope = packets.scope[packet[event]]
+            self.annotations.append(Annotations(self.count, (event + self.count).astype(np.uint32), scope, begin, end, packets.batch.bytes))
         numbers, counts = np.unique(found.number, return_counts=True)
         for number, many in zip(numbers.tolist(), counts.tolist(), strict=True):
             if number not in _USED:
                 name = NAMES_OF_OTHERS.get(number, f"field {number} of track events")
                 self.unused[name] = self.unused.get(name, 0) + many
 
-    def _keep_annotations(self, data: bytes, event: Whole, begin: NDArray[np.uint64], end: Whole) -> None:
-        """Messages of events, which stand in the order of events."""
-        if not len(event):
-            return
-        size = (end - begin.astype(np.int64)).astype("<u4").tobytes()
-        parts = [
-            size[4 * at : 4 * at + 4] + data[first:until] for at, (first, until) in enumerate(zip(begin.tolist(), end.tolist(), strict=True))
-        ]
-        starts = np.flatnonzero(np.append(True, event[1:] != event[:-1]))
-        stops = np.append(starts[1:], len(event)).tolist()
-        for of, start, stop in zip(event[starts].tolist(), starts.tolist(), stops, strict=True):
-            joined = parts[start] if stop == start + 1 else b"".join(parts[start:stop])
-            self.annotations[of] = self._sets.setdefault(joined, joined)
 
+@dataclass(frozen=True, slots=True)
+class Annotations:
+    """Those of the events of a batch, in the order of events."""
 
-def annotations(joined: bytes) -> Iterable[bytes]:
-    at = 0
-    while at < len(joined):
-        size = int.from_bytes(joined[at : at + 4], "little")
-        yield joined[at + 4 : at + 4 + size]
-        at += 4 + size
+    first: int
+    """number of the batch's first event"""
+    event: NDArray[np.uint32]
+    scope: Whole
+    begin: NDArray[np.uint32]
+    end: NDArray[np.uint32]
+    data: bytes
+    """Bytes of the batch, in which they lie."""
 
 
 def _first(found: Fields, number: int, count: int) -> Whole:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from aiflame.exchange.readers.perfetto.contents import Contents
-from aiflame.exchange.readers.perfetto.events import annotations
 from aiflame.exchange.readers.perfetto.interned import KEYS, TEXTS
 from aiflame.exchange.readers.protobuf import DamagedError, double, fields, message, signed, text, unsigned
 
@@ -15,27 +14,23 @@ _BOOL, _UINT, _INT, _DOUBLE, _TEXT, _POINTER, _TEXT_IID = 2, 3, 4, 5, 6, 7, 17
 class Facts:
     def __init__(self, contents: Contents) -> None:
         self._contents = contents
-        self._scopes: list[int] | None = None
         self._read: dict[tuple[int, bytes], dict[str, Fact]] = {}
 
     def of(self, event: int) -> dict[str, Fact]:
         """The facts of an event; of a list the texts."""
-        joined = self._contents.events.annotations.get(event)
-        if joined is None:
-            return {}
-        if self._scopes is None:
-            self._scopes = [scope for part in self._contents.events.columns["scope"] for scope in part.tolist()]
-        key = self._scopes[event], joined
-        found = self._read.get(key)
-        if found is None:
-            found = {}
-            for one in annotations(joined):
+        scope, messages = self._contents.events.annotations_of(event)
+        facts: dict[str, Fact] = {}
+        for one in messages:
+            found = self._read.get((scope, one))
+            if found is None:
+                found = {}
                 try:
-                    self._add(found, key[0], one)
+                    self._add(found, scope, one)
                 except DamagedError:
-                    continue
-            self._read[key] = found
-        return found
+                    self._contents.damaged += 1
+                self._read[scope, one] = found
+            facts.update(found)
+        return facts
 
     def text(self, event: int, name: str) -> str:
         value = self.of(event).get(name, "")

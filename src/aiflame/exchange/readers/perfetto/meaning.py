@@ -133,9 +133,8 @@ class Meaning:
         self.calls.append(self._with_links(self.placed(rows)))
 
     def placed(self, rows: pl.DataFrame) -> pl.DataFrame:
-        return rows.rename({"pid_of_lane": "pid", "tid_of_lane": "tid"}) if "pid" not in rows.columns else rows.with_columns(
-            pid="pid_of_lane", tid="tid_of_lane"
-        )
+        """With the process and thread that the slices are on."""
+        return rows.with_columns(pid="pid_of_lane", tid="tid_of_lane")
 
     def _with_links(self, rows: pl.DataFrame) -> pl.DataFrame:
         """With the correlation id of rocprofv3, or the number of the first stage of a GPU that a call submitted."""

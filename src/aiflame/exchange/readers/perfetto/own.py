@@ -34,14 +34,15 @@ _COPIES = {
 _WAITS = {"[wait for an event]": SyncKind.EVENT, "[wait for a stream]": SyncKind.STREAM, "[wait for a device]": SyncKind.CONTEXT}
 _SIZES = (("registers",) * 2, ("static_shared",) * 2, ("dynamic_shared",) * 2, ("local_bytes",) * 2)
 _SAMPLED, _CPU_TIME = "Sampled stacks", "CPU time"
+_SCOPE = (1 << 32) + 1
+"""Of its only sequence, whose state is cleared once."""
 _NO_NAME = "[no name]"
 _MACHINE = "Machine"
 
 
 def is_own(contents: Contents) -> bool:
     """The first texts that the trace interns are aiflame's categories."""
-    scope = min((int(part[0]) for part in contents.events.columns.get("scope", ()) if len(part)), default=0)
-    return tuple(contents.interned.text(CATEGORIES, scope, number + 1) for number in range(len(_FIRST))) == _FIRST
+    return tuple(contents.interned.text(CATEGORIES, _SCOPE, number + 1) for number in range(len(_FIRST))) == _FIRST
 
 
 def add(meaning: Meaning, found: Slices) -> None:
