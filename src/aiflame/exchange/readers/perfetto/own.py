@@ -37,7 +37,7 @@ _SAMPLED, _CPU_TIME = "Sampled stacks", "CPU time"
 _SCOPE = (1 << 32) + 1
 """Of its only sequence, whose state is cleared once."""
 _NO_NAME = "[no name]"
-_MACHINE = "Machine"
+_MACHINE, _AUTOMATIC = "Machine", "Seen by aiflame"
 
 
 def is_own(contents: Contents) -> bool:
@@ -46,6 +46,7 @@ def is_own(contents: Contents) -> bool:
 
 
 def add(meaning: Meaning, found: Slices) -> None:
+    meaning.trace.timed = False  # time is that of samples, as in the recording
     rows = meaning.with_texts(pl.concat([found.slices, found.moments.rename({"time": "begin"}).with_columns(end="begin").select(found.slices.columns)]))
     places = {uuid: meaning.place(uuid) for uuid in rows["uuid"].unique().to_list()}
     paths = pl.DataFrame(
@@ -184,7 +185,7 @@ def _sizes(value: object) -> tuple[int, int, int]:
 def _add_regions(meaning: Meaning, rows: pl.DataFrame) -> None:
     """Regions that the program marked, and steps of threads, which are found again by their names."""
     step = pl.col("category_text") == "step"
-    named = rows.filter(~step | ((pl.col("tid") < LANES) & ~pl.col("name_text").is_in([""])))
+    named = rows.filter(~step | (pl.col("tid") < LANES))
     # Where the program named its steps itself, they are among its regions.
     if named.filter(~step)["name_text"].str.contains(r"^ProfilerStep#\d+$").any():
         named = named.filter(~step)
@@ -207,7 +208,7 @@ def _add_regions(meaning: Meaning, rows: pl.DataFrame) -> None:
         rows.with_columns(
             kind=kind,
             name=name.replace(_NO_NAME, ""),
-            api=pl.when(track == "Seen by aiflame").then(int(RegionApi.AUTOMATIC)).when(step).then(int(RegionApi.TORCH)).otherwise(0),
+            api=pl.when(track == _AUTOMATIC).then(int(RegionApi.AUTOMATIC)).when(step).then(int(RegionApi.TORCH)).otherwise(0),
             domain=pl.Series([str(one.get("domain", "")) for one in facts], dtype=pl.String),
             category=pl.Series([str(one.get("category", "")) for one in facts], dtype=pl.String),
         )
@@ -220,7 +221,6 @@ def _add_samples(meaning: Meaning, rows: pl.DataFrame) -> None:
     if rows.is_empty():
         return
     trace = meaning.trace
-    trace.timed = False
     kinds = rows.select("name_text", "category_text").unique(maintain_order=True)
     frames = [trace.frames.number(NamedFrame(name, Kind.WAIT if of == "waiting" else Kind.C)) for name, of in kinds.iter_rows()]
     rows = rows.join(

@@ -97,7 +97,7 @@ class Tracks:
         given = list(fields(message(data)))
         pid = next((signed(value) for number, value in given if number == 1), 0)
         name = next((text(value) for number, value in given if number == 6), "")
-        line = " ".join(text(value) for number, value in given if number == 2)
+        line = "\0".join(text(value) for number, value in given if number == 2)
         self.processes[pid] = line or name or self.processes.get(pid, "")
         return pid
 
