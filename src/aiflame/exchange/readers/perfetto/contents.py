@@ -137,8 +137,8 @@ class Contents:
         old = (delta != NONE) | (absolute != NONE)
         if old.any():
             base = rows["sequence"].replace_strict(self.tracks.references, default=0, return_dtype=pl.Int64).to_numpy()
-            step = pl.Series(np.where(delta != NONE, np.clip(delta, -(1 << 40), 1 << 40), 0))
-            passed = rows.select(pl.lit(step).cum_sum().over("scope")).to_series().to_numpy()
+            step = pl.Series("step", np.where(delta != NONE, np.clip(delta, -(1 << 40), 1 << 40), 0))
+            passed = rows.select("scope").with_columns(step).select(pl.col("step").cum_sum().over("scope")).to_series().to_numpy()
             moment = np.clip(np.where(absolute != NONE, absolute, base + passed), -(1 << 50), 1 << 50) * 1000
             here = np.flatnonzero(old)
             clock = np.full(len(here), MONOTONIC if self.clocks.primary else 0)
