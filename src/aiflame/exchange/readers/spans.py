@@ -60,15 +60,9 @@ class Spans:
         place = nodes.nearest(parent, np.append(False, mark), strict=strict)[1:].astype(np.int64)
         return np.where(place > 0, place - 1, -1)
 
-    def add(self, making: Making, frames: Frames, waits: Mask, columns: Mapping[str, Whole] = MappingProxyType({})) -> Whole:
-        """Writes stacks and samples of wall-clock time; gives the stack of each span. `waits`: by frame, what only waits. `columns`: more
-        columns of samples, with a value for each span."""
-        stack = frames.add_stacks(making, self.process, self.parent, self.frame)
-        self.add_samples(making, stack, waits, columns)
-        return stack
-
     def add_samples(self, making: Making, stack: Whole, waits: Mask, columns: Mapping[str, Whole] = MappingProxyType({})) -> None:
-        """Writes the samples only. `stack`: of each span."""
+        """Writes samples of wall-clock time. `stack`: of each span. `waits`: by frame, what only waits. `columns`: more columns of samples,
+        with a value for each span."""
         for row, begin, end in self.own_time():
             making.add(
                 "cpu_samples",
@@ -115,7 +109,7 @@ class Spans:
             row = np.concatenate([self.parent[called], rows])
             begin, end = np.concatenate([over[called], last[rows]]), np.concatenate([self.begin[called], self.end[rows]])
             some = end > begin
-            yield _divided(row[some], begin[some], end[some])
+            yield divided(row[some], begin[some], end[some])
 
     def _end_before(self) -> Whole:
         """For each call the end of the one before it in the same caller; of a first call, the begin of its caller."""
@@ -126,7 +120,7 @@ class Spans:
         return over
 
 
-def _divided(row: Whole, begin: Whole, end: Whole) -> tuple[Whole, Whole, Whole]:
+def divided(row: Whole, begin: Whole, end: Whole) -> tuple[Whole, Whole, Whole]:
     """Pieces of which none is too long for a sample."""
     pieces = -(-(end - begin) // _LONGEST_NS)
     if (pieces <= 1).all():

@@ -66,6 +66,8 @@ _OF_MARKS = ("pid", "tid", "cat", "name", "begin", "ph")
 _OF_ARROWS = ("pid", "tid", "cat", "id", "begin", "ph")
 _ARROWS = r"^((CL_)?Flow_H2D_.*|flow)$"
 """Categories of arrows from calls to the work that they launched, where nothing else says so."""
+PROFILES = ("Profile", "ProfileChunk", "CpuProfile")
+_OF_PROFILES = ("pid", "tid", "name", "id", "begin")
 _OF_NAMES = ("pid", "tid", "name", "given_name")
 
 
@@ -85,6 +87,8 @@ class Events:
     """Moments: pid, tid, cat, name, begin, ph."""
     arrows: pl.DataFrame
     """Begin (ph: s) and end of arrows from a call to what it launched: pid, tid, cat, id, begin, ph."""
+    profiles: pl.DataFrame
+    """Events that hold parts of V8's CPU profiles, in the order of the file: pid, tid, name, id, begin."""
     names: pl.DataFrame
     """Names of processes and threads: pid, tid, name (process_name, thread_name …), given_name."""
     members: dict[str, Any]
@@ -132,6 +136,7 @@ class _Parts:
         self._work: list[pl.DataFrame] = []
         self._marks: list[pl.DataFrame] = []
         self._arrows: list[pl.DataFrame] = []
+        self._profiles: list[pl.DataFrame] = []
         self._names: list[pl.DataFrame] = []
         self._halves: list[pl.DataFrame] = []
         self._unused: Counter[str] = Counter()
@@ -155,10 +160,15 @@ class _Parts:
         self._calls.append(calls.select(_OF_CALLS))
         self._count += len(calls)
         self._halves.append(rows.filter(phase.is_in(["B", "E"])).select("ph", *_OF_CALLS))
+        profiles = rows.filter(phase.is_in(["P", "I"]))
+        profiles = profiles.filter(self._texts_of(profiles["name"]).is_in(PROFILES))
+        self._profiles.append(profiles.select(_OF_PROFILES))
+        self._unused["events of phase 'P'"] -= int((self._texts_of(profiles["ph"]) == "P").sum())
         self._marks.append(rows.filter(phase.is_in(["i", "I", "R"])).select(_OF_MARKS))
         arrows = phase.is_in(["s", "t", "f"]) & where.str.contains(_ARROWS)
         self._arrows.append(rows.filter(arrows).select(_OF_ARROWS))
-        for kind, count in phase.filter(~arrows & ~phase.is_in(["X", "B", "E", "i", "I", "R", "M"])).value_counts().iter_rows():
+        used = phase.is_in(["X", "B", "E", "i", "I", "R", "M"]) | arrows
+        for kind, count in phase.filter(~used).value_counts().iter_rows():
             self._unused[f"events of phase {kind!r}"] += count
 
     def finish(self) -> Events:
@@ -168,6 +178,7 @@ class _Parts:
             pairs, open_calls = self._paired(halves)
             self._calls.append(pairs)
         read = self._rows.summary()
+        self._unused += Counter()  # without those that are 0
         self._unused.update(read.unused)
         self._unused.update({f"{name} (of another type)": count for name, count in read.unfit.items()})
         members = {name: _value(text) for name, text in read.members.items()}
@@ -183,6 +194,7 @@ class _Parts:
             work=_joined(self._work, empty.select(_OF_WORK)),
             marks=_joined(self._marks, empty.select(_OF_MARKS)),
             arrows=_joined(self._arrows, empty.select(_OF_ARROWS)),
+            profiles=_joined(self._profiles, empty.select(_OF_PROFILES)),
             names=_joined(self._names, empty.select(_OF_NAMES)),
             members=members,
             unused=self._unused,
