@@ -12,7 +12,6 @@ import polars as pl
 from aiflame.attribute.arrays import nodes
 from aiflame.attribute.arrays.types import Mask, Whole
 from aiflame.errors import AiflameError
-from aiflame.exchange.readers.frames import Frames
 from aiflame.exchange.readers.making import Making
 from aiflame.exchange.readers.nesting import nest
 from aiflame.profile.schema.enums import SampleState

@@ -50,10 +50,14 @@ def drawn(of: Timeline, *kinds: SliceKind) -> dict[str, _Rows]:
     rows = of.slices.with_columns(name=of.names.gather(of.slices["name"])).join(tracks, on="track", how="left")
     rows = rows.filter(pl.col("kind").is_in([int(kind) for kind in kinds]))
     first = rows["begin_ns"].min()
-    rows = rows.select(
-        "kind", "process", "name", pl.col("begin_ns") - first, took=pl.col("end_ns") - pl.col("begin_ns")
-    ).unique().sort(pl.all())
-    return {SliceKind(kind).name: [row[1:] for row in part.iter_rows()] for (kind,), part in rows.partition_by("kind", as_dict=True).items()}
+    rows = (
+        rows.select("kind", "process", "name", pl.col("begin_ns") - first, took=pl.col("end_ns") - pl.col("begin_ns"))
+        .unique()
+        .sort(pl.all())
+    )
+    return {
+        SliceKind(kind).name: [row[1:] for row in part.iter_rows()] for (kind,), part in rows.partition_by("kind", as_dict=True).items()
+    }
 
 
 def facts_by_kernel(of: Timeline) -> set[tuple[object, ...]]:
@@ -102,7 +106,9 @@ def test_samples_have_the_time_of_the_functions_that_the_timeline_shows(both: tu
     rows = drawn(timeline(before), SliceKind.FUNCTION)["FUNCTION"]
     for _, name, begin, took in rows:
         inner = sum(
-            int(other[3]) for other in rows if other != (0, name, begin, took) and begin <= other[2] and other[2] + other[3] <= begin + took  # type: ignore[operator]
+            int(other[3])
+            for other in rows
+            if other != (0, name, begin, took) and begin <= other[2] and other[2] + other[3] <= begin + took  # type: ignore[operator]
         )
         shown[str(name)] = shown.get(str(name), 0) + int(took) - inner  # type: ignore[call-overload]
     listed = figures(after, "wall-time", "function")["function"]
@@ -146,10 +152,17 @@ def test_calls_regions_and_marks_keep_what_they_are(tmp_path: Path) -> None:
 
 
 @given(
-    st.lists(st.tuples(st.integers(1, 400), st.integers(0, 300), st.integers(0, 3), st.integers(1, 3), st.integers(0, 1 << 40)), max_size=12),
+    st.lists(
+        st.tuples(st.integers(1, 400), st.integers(0, 300), st.integers(0, 3), st.integers(1, 3), st.integers(0, 1 << 40)), max_size=12
+    ),
     st.lists(st.tuples(st.sampled_from(list(CopyKind)), st.integers(1, 1 << 30), st.integers(0, 400)), max_size=5),
 )
-@settings(max_examples=15, deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate), suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=15,
+    deadline=None,
+    phases=(Phase.explicit, Phase.reuse, Phase.generate),
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
 def test_any_program_is_read_as_it_was_written(
     tmp_path_factory: pytest.TempPathFactory, kernels: list[tuple[int, int, int, int, int]], copies: list[tuple[CopyKind, int, int]]
 ) -> None:

@@ -137,6 +137,7 @@ class _Parts:
         self._marks: list[pl.DataFrame] = []
         self._arrows: list[pl.DataFrame] = []
         self._profiles: list[pl.DataFrame] = []
+        self._chunks = 0
         self._names: list[pl.DataFrame] = []
         self._halves: list[pl.DataFrame] = []
         self._unused: Counter[str] = Counter()
@@ -160,16 +161,19 @@ class _Parts:
         self._calls.append(calls.select(_OF_CALLS))
         self._count += len(calls)
         self._halves.append(rows.filter(phase.is_in(["B", "E"])).select("ph", *_OF_CALLS))
-        profiles = rows.filter(phase.is_in(["P", "I"]))
-        profiles = profiles.filter(self._texts_of(profiles["name"]).is_in(PROFILES))
-        self._profiles.append(profiles.select(_OF_PROFILES))
-        self._unused["events of phase 'P'"] -= int((self._texts_of(profiles["ph"]) == "P").sum())
+        self._add_profiles(rows.filter(phase.is_in(["P", "I"])))
         self._marks.append(rows.filter(phase.is_in(["i", "I", "R"])).select(_OF_MARKS))
         arrows = phase.is_in(["s", "t", "f"]) & where.str.contains(_ARROWS)
         self._arrows.append(rows.filter(arrows).select(_OF_ARROWS))
         used = phase.is_in(["X", "B", "E", "i", "I", "R", "M"]) | arrows
         for kind, count in phase.filter(~used).value_counts().iter_rows():
             self._unused[f"events of phase {kind!r}"] += count
+
+    def _add_profiles(self, rows: pl.DataFrame) -> None:
+        if len(rows):
+            rows = rows.filter(self._texts_of(rows["name"]).is_in(PROFILES))
+            self._profiles.append(rows.select(_OF_PROFILES))
+            self._chunks += int((self._texts_of(rows["ph"]) == "P").sum()) if len(rows) else 0
 
     def finish(self) -> Events:
         halves = pl.concat(self._halves) if self._halves else None
@@ -178,6 +182,7 @@ class _Parts:
             pairs, open_calls = self._paired(halves)
             self._calls.append(pairs)
         read = self._rows.summary()
+        self._unused["events of phase 'P'"] -= self._chunks
         self._unused += Counter()  # without those that are 0
         self._unused.update(read.unused)
         self._unused.update({f"{name} (of another type)": count for name, count in read.unfit.items()})

@@ -140,7 +140,7 @@ def _put_together(events: Events, data: list[str]) -> Iterator[tuple[tuple[int, 
             yield (pid, tid), mapping(given.get("cpuProfile"))
             continue
         fresh: dict[str, Any] = {"nodes": [], "samples": [], "timeDeltas": [], "startTime": begin // 1000}
-        owner, profile = open_.setdefault((pid, number), ((pid, tid), fresh))
+        profile = open_.setdefault((pid, number), ((pid, tid), fresh))[1]
         if name == "Profile":
             open_[pid, number] = (pid, tid), profile
             profile["startTime"] = whole(given.get("startTime"), begin // 1000)

@@ -14,7 +14,16 @@ from aiflame.exchange.readers.frames import AnyFrame, NamedFrame, PythonFrame
 from aiflame.exchange.readers.perfetto.contents import PERF_SAMPLE, PROFILE, STACK_SAMPLE, STREAMED_PROFILE, SYMBOLS, Kept
 from aiflame.exchange.readers.perfetto.events import NONE
 from aiflame.exchange.readers.perfetto.interned import (
-    BUILD_IDS, CALLSTACKS, COUNTERS, EXECUTIONS, FRAMES, FUNCTIONS, MAPPINGS, PATHS, SOURCES, TASKS,
+    BUILD_IDS,
+    CALLSTACKS,
+    COUNTERS,
+    EXECUTIONS,
+    FRAMES,
+    FUNCTIONS,
+    MAPPINGS,
+    PATHS,
+    SOURCES,
+    TASKS,
 )  # fmt: skip
 from aiflame.exchange.readers.perfetto.meaning import Meaning
 from aiflame.exchange.readers.protobuf import DamagedError, Value, fields, message, numbers, signed, text, unsigned

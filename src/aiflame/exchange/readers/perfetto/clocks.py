@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import numpy as np
 
@@ -92,7 +93,7 @@ class Clocks:
         if path is None:
             self.unknown.add(clock)
             return values
-        for one, other in zip(path, path[1:], strict=False):
+        for one, other in pairwise(path):
             pairs = sorted({(each[one], each[other]) for each in self._snapshots if one in each and other in each})
             begin, end = (np.array(column, dtype=np.int64) for column in zip(*pairs, strict=True))
             which = np.maximum(np.searchsorted(begin, values, side="right") - 1, 0)

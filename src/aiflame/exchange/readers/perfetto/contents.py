@@ -151,7 +151,8 @@ class Contents:
         self.events.add(packets, self.texts)
         timed = packets.timestamp != -1
         numbers = packets.first + np.arange(len(packets.timestamp))
-        columns = {"packet": numbers, "sequence": packets.sequence, "scope": packets.scope, "clock": packets.clock, "time": packets.timestamp}
+        columns = {"packet": numbers, "sequence": packets.sequence, "scope": packets.scope, "clock": packets.clock}
+        columns["time"] = packets.timestamp
         self._packets.append(pl.DataFrame({name: column[timed] for name, column in columns.items()}))
         for number in (_PROCESS_TREE, _SNAPSHOT, _PROCESS, _THREAD, _DEFAULTS, _TRACK, *_KEPT):
             packet, begin, end = packets.messages(number)

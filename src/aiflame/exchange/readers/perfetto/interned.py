@@ -109,5 +109,3 @@ class Interned:
     def whole(self, field: int) -> Mapping[tuple[int, int], bytes]:
         """Messages by scope and number."""
         return self._whole[field]
-
-

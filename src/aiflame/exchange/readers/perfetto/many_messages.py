@@ -1,7 +1,7 @@
 """The fields of many protobuf messages at once, as columns: a trace has millions of small packets.
 
-Each step reads the next field of every message that has one, so that numpy works on columns as long as the batch is. A few messages with very
-many fields are read one by one in the end.
+Each step reads the next field of every message that has one, so that numpy works on columns as long as the batch is.
+A few messages with very many fields are read one by one in the end.
 """
 
 from __future__ import annotations

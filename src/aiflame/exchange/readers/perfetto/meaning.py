@@ -13,7 +13,7 @@ from aiflame.exchange.readers.making import Making
 from aiflame.exchange.readers.perfetto.contents import Contents
 from aiflame.exchange.readers.perfetto.facts import Facts
 from aiflame.exchange.readers.perfetto.slices import Slices
-from aiflame.exchange.readers.perfetto.tracks import LANES
+from aiflame.exchange.readers.perfetto.tracks import LANES, UNKNOWN, Place
 from aiflame.profile.schema.enums import CallBackend, CopyKind, GpuApi, RegionKind
 from aiflame.profile.schema.kinds import Kind
 
@@ -82,7 +82,7 @@ class Meaning:
         if flows:
             self.making.unused["flows between slices"] += flows
 
-    def place(self, uuid: int):  # type: ignore[no-untyped-def]
+    def place(self, uuid: int) -> Place:
         return self.contents.tracks.place(uuid & 0xFFFFFFFFFFFFFFFF)
 
     def with_texts(self, rows: pl.DataFrame) -> pl.DataFrame:
@@ -127,9 +127,7 @@ class Meaning:
             return
         kinds = rows.select("name_text", "category_text").unique(maintain_order=True)
         frames = pl.Series([self.call_frame(*pair) for pair in kinds.iter_rows()], dtype=pl.Int64)
-        rows = rows.join(
-            kinds.with_columns(frame=frames), on=["name_text", "category_text"], how="left", maintain_order="left"
-        )
+        rows = rows.join(kinds.with_columns(frame=frames), on=["name_text", "category_text"], how="left", maintain_order="left")
         self.calls.append(self._with_links(self.placed(rows)))
 
     def placed(self, rows: pl.DataFrame) -> pl.DataFrame:
@@ -140,9 +138,7 @@ class Meaning:
         """With the correlation id of rocprofv3, or the number of the first stage of a GPU that a call submitted."""
         linked = rows.with_row_index("at").filter(pl.col("category_text").is_in(_LINKED))
         numbers = {at: self.facts.number(event, "corr_id") for at, event in linked.select("at", "event").iter_rows()}
-        known = pl.DataFrame(
-            {"at": list(numbers), "linked": list(numbers.values())}, schema={"at": pl.UInt32, "linked": pl.Int64}
-        )
+        known = pl.DataFrame({"at": list(numbers), "linked": list(numbers.values())}, schema={"at": pl.UInt32, "linked": pl.Int64})
         submitted = pl.concat([pl.DataFrame(schema={"event": pl.Int64, "work": pl.UInt64}), *self.contents.events.correlations])
         first = submitted.unique("event", keep="first").with_columns(work=pl.col("work").cast(pl.Int64, strict=False) + 1)
         rows = rows.with_row_index("at").join(known, on="at", how="left", maintain_order="left")
@@ -234,7 +230,7 @@ class Meaning:
             trace.chains = pl.DataFrame(self.chains, schema=schema, orient="row")
         trace.names = {number: name for name, number in self.names.items()}
         trace.devices = {number: name for name, number in self.devices.items()}
-        trace.processes.update(self.contents.tracks.processes)
+        trace.processes.update({UNKNOWN: "[process not named]", **self.contents.tracks.processes})
         trace.threads.update(self.contents.tracks.threads)
         trace.since_1970 = self.contents.clocks.realtime()
         if len(self.apis) == 1 or (self.apis and trace.api not in self.apis):

@@ -47,7 +47,8 @@ def is_own(contents: Contents) -> bool:
 
 def add(meaning: Meaning, found: Slices) -> None:
     meaning.trace.timed = False  # time is that of samples, as in the recording
-    rows = meaning.with_texts(pl.concat([found.slices, found.moments.rename({"time": "begin"}).with_columns(end="begin").select(found.slices.columns)]))
+    moments = found.moments.rename({"time": "begin"}).with_columns(end="begin").select(found.slices.columns)
+    rows = meaning.with_texts(pl.concat([found.slices, moments]))
     places = {uuid: meaning.place(uuid) for uuid in rows["uuid"].unique().to_list()}
     paths = pl.DataFrame(
         {

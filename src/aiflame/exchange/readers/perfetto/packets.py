@@ -19,6 +19,8 @@ from aiflame.exchange.readers.source import Source, most_unpacked
 _BATCH = 8 << 20
 _LARGEST = 256 << 20
 """Bytes of a packet."""
+_LARGEST_UNPACKED = 64 << 20
+"""Bytes of the packets in a packed one; the tracing service packs half a megabyte at a time, aiflame a few."""
 _COMPRESSED = b"\x92\x03"
 """Tag of the field that holds packed packets; such a packet has nothing else."""
 _TIMESTAMP, _SEQUENCE, _FLAGS, _CLEARED, _CLOCK, _DEFAULTS, _DROPPED, _PID = 8, 10, 13, 41, 58, 59, 42, 79
@@ -60,7 +62,7 @@ _SILENT = {3, _TIMESTAMP, _SEQUENCE, _FLAGS, _CLEARED, _CLOCK, _DEFAULTS, _DROPP
 
 @dataclass(frozen=True, slots=True)
 class Packets:
-    """A batch of packets, and for each: """
+    """A batch of packets, and for each:"""
 
     batch: Batch
     first: int
@@ -138,8 +140,8 @@ class PacketReader:
         batch = Batch(packed)
         unpacking = zlib.decompressobj()
         try:
-            (number, begin, end), *_ = each_field(batch, 0, len(packed))
-            data = unpacking.decompress(packed[begin:end], _LARGEST)
+            (_, begin, end), *_ = each_field(batch, 0, len(packed))
+            data = unpacking.decompress(packed[begin:end], _LARGEST_UNPACKED)
         except (zlib.error, DamagedError):
             self.damaged += 1
             return b""

@@ -11,6 +11,8 @@ LANES = 1 << 40
 """Tracks that are no threads are numbered from here on, where threads have their tid."""
 NO_TRACK = 0
 """The uuid of events that belong to no track."""
+UNKNOWN = -1
+"""The process of tracks that belong to none."""
 _MOST_PARENTS = 64
 _OTHER_HOST = 1 << 33
 _UNITS = {1: "ns", 3: "bytes"}
@@ -148,7 +150,7 @@ class Tracks:
             return iprof
         pid = next((one.pid for one in around if one.pid >= 0), -1)
         if pid < 0:
-            pid = next((one.writer for one in around if one.writer >= 0), 0)
+            pid = next((one.writer for one in around if one.writer >= 0), UNKNOWN)
         thread = next((self.threads.get((one.pid, one.tid), "") for one in around if one.tid >= 0), "")
         named = path or ("[track without a name]",)
         return Place(pid, LANES + len(self._places), (thread, *named) if thread else named)
