@@ -376,6 +376,7 @@ def test_perfettos_own_examples_are_profiles(file: Path, tmp_path: Path) -> None
     assert making is None or (profile is not None and not any("damaged" in note for note in making.notes))
 
 
+HEAP = sub(5, sub(2, num(1, 1), num(2, 9)))
 EVERYTHING = b"".join(
     [
         packet(sub(6, sub(1, num(1, 6), num(2, 100)), sub(1, num(1, 1), num(2, 1 << 60))), CLEARED),

@@ -138,7 +138,7 @@ def _symbols(meaning: Meaning) -> dict[tuple[str, int], tuple[tuple[str, str, in
                     found[build, address] = tuple(
                         (text(one[1]) if 1 in one else "", text(one[2]) if 2 in one else "", unsigned(one.get(3, 0))) for one in lines
                     )
-        except DamagedError:
+        except DamagedError:  # noqa: PERF203 (the others are sound)
             meaning.contents.damaged += 1
     return found
 
@@ -149,7 +149,7 @@ def add(meaning: Meaning) -> None:
         for kept in meaning.contents.kept[number]:
             try:
                 read(kept)
-            except DamagedError:
+            except DamagedError:  # noqa: PERF203 (the others are sound)
                 meaning.contents.damaged += 1
     samples.heap()
     samples.finish()
@@ -264,7 +264,7 @@ class _Samples:
                 for number, value in fields(kept.message):
                     if number == 5:
                         self._dump(kept, bytes(message(value)), dumps)
-            except DamagedError:
+            except DamagedError:  # noqa: PERF203 (the others are sound)
                 self._meaning.contents.damaged += 1
         latest = {(pid, heap): max(moment for one, of, moment in dumps if (one, of) == (pid, heap)) for pid, heap, _ in dumps}
         for (pid, heap, moment), samples in dumps.items():

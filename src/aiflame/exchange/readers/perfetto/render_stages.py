@@ -101,7 +101,7 @@ def _old_stages(batch: Batch, found: Fields) -> list[str]:
             own = fields(batch.bytes[first:until])
             stages = [dict(fields(message(value))) for number, value in own if number == 3]
             names = [text(one[1]) if 1 in one else "" for one in stages] or names
-        except DamagedError:
+        except DamagedError:  # noqa: PERF203 (the others are sound)
             continue
     return names
 
