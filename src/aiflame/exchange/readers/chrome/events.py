@@ -170,10 +170,9 @@ class _Parts:
             self._unused[f"events of phase {kind!r}"] += count
 
     def _add_profiles(self, rows: pl.DataFrame) -> None:
-        if len(rows):
-            rows = rows.filter(self._texts_of(rows["name"]).is_in(PROFILES))
-            self._profiles.append(rows.select(_OF_PROFILES))
-            self._chunks += int((self._texts_of(rows["ph"]) == "P").sum()) if len(rows) else 0
+        rows = rows.filter(self._texts_of(rows["name"]).is_in(PROFILES))
+        self._profiles.append(rows.select(_OF_PROFILES))
+        self._chunks += int((self._texts_of(rows["ph"]) == "P").sum())
 
     def finish(self) -> Events:
         halves = pl.concat(self._halves) if self._halves else None
@@ -213,7 +212,7 @@ class _Parts:
         rows = column.unique()
         texts = pl.Series([self._rows.text(row) or "" for row in rows.to_list()], dtype=pl.String)
         named: pl.Series = column.replace_strict(rows, texts, return_dtype=pl.String)
-        return named
+        return named if len(named) else texts  # polars keeps the type of a column without rows
 
     def _paired(self, halves: pl.DataFrame) -> tuple[pl.DataFrame, int]:
         """Calls of which the file has begin and end apart: an end closes the last call of its thread that is open."""

@@ -71,7 +71,7 @@ class Profiles:
         if not self._times:
             return
         process, thread, call, begin, end = (np.array(column, dtype=np.int64) for column in zip(*self._times, strict=True))
-        row, begin, end = divided(np.arange(len(begin)), begin + shift, end + shift)
+        row, first, last = divided(np.arange(len(begin)), begin + shift, end + shift)
         self.making.add(
             "cpu_samples",
             pl.DataFrame(
@@ -80,14 +80,14 @@ class Profiles:
                     "thread": thread[row],
                     "stack": np.append(stack, 0)[call[row]],
                     "weight": np.ones(len(row), dtype=np.int64),
-                    "time_ns": np.maximum(end, 0),
-                    "period_ns": end - begin,
+                    "time_ns": np.maximum(last, 0),
+                    "period_ns": last - first,
                     "state": np.full(len(row), int(SampleState.ON_CPU)),
                     "clock": np.zeros(len(row), dtype=np.int64),
                 }
             ),
         )
-        self.making.last_ns = max(self.making.last_ns, int(end.max()))
+        self.making.last_ns = max(self.making.last_ns, int(last.max()))
         self.making.note("samples of V8 last until the next one by the clock: how long a processor was used is not in the trace")
 
 

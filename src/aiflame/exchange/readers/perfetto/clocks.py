@@ -65,7 +65,7 @@ class Clocks:
         """The times of packets, which stand in the order of the trace, on its clock. `clock`: 0 is that of the trace."""
         clock = np.where(clock == 0, self.default(), clock)
         own = np.where((clock >= _OF_SEQUENCES.start) & (clock < _OF_SEQUENCES.stop), sequence, 0) << 32 | clock
-        times = timestamp.copy()
+        times: Whole = timestamp.copy()
         for key in np.unique(own).tolist():
             one = (key >> 32, key & 0xFFFFFFFF)
             here = np.flatnonzero(own == key)
@@ -105,9 +105,9 @@ class Clocks:
         if clock == target:
             return [clock]
         beside: dict[Clock, set[Clock]] = {}
-        for one in self._snapshots:
-            for each in one:
-                beside.setdefault(each, set()).update(one)
+        for snapshot in self._snapshots:
+            for each in snapshot:
+                beside.setdefault(each, set()).update(snapshot)
         from_: dict[Clock, Clock] = {clock: clock}
         ahead = [clock]
         for one in ahead:

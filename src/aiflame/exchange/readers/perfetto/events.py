@@ -131,7 +131,7 @@ class Events:
     def _add_links(self, packets: Packets, found: Fields) -> None:
         for numbers, ends in ((_FLOWS, False), (_ENDING, True)):
             for number in numbers:
-                rows = np.flatnonzero((found.number == number) & (found.end < 0))
+                rows: Whole = np.flatnonzero((found.number == number) & (found.end < 0))
                 pairs = [(found.message[rows], found.value[rows])]
                 pairs += _packed(packets, found, number, fixed=number == numbers[0])
                 for event, flow in pairs:
@@ -189,7 +189,7 @@ def _values(found: Fields, count: int) -> NDArray[np.float64]:
 def _packed(packets: Packets, found: Fields, number: int, *, fixed: bool) -> list[tuple[Whole, NDArray[np.uint64]]]:
     """Numbers of a repeated field that is packed: the messages, and the numbers."""
     rows = found.rows(number, bytes=True)
-    pairs = []
+    pairs: list[tuple[Whole, NDArray[np.uint64]]] = []
     for message, begin, end in zip(found.message[rows].tolist(), found.value[rows].tolist(), found.end[rows].tolist(), strict=True):
         if fixed:
             values = np.frombuffer(packets.batch.bytes[begin : end - (end - begin) % 8], dtype="<u8").astype(np.uint64)

@@ -75,8 +75,9 @@ class Fields:
 def split(batch: Batch, begin: Whole, end: Whole) -> Fields:
     """The fields of messages."""
     parts: list[tuple[Whole, Whole, Numbers, Whole]] = []
-    message = np.arange(len(begin))
-    at, until = begin.astype(np.int64), end.astype(np.int64)
+    message: Whole = np.arange(len(begin))
+    at: Whole = begin.astype(np.int64)
+    until: Whole = end.astype(np.int64)
     some = at < until
     message, at, until = message[some], at[some], until[some]
     damaged = steps = 0
@@ -112,8 +113,8 @@ def split(batch: Batch, begin: Whole, end: Whole) -> Fields:
         message, at, until = message[more], stop[more], until[more]
     rest, broken = _one_by_one(batch, message.tolist(), at.tolist(), until.tolist())
     parts.append(rest)
-    columns = (np.concatenate(column) for column in zip(*parts, strict=True))
-    return Fields(*columns, damaged + broken)
+    of, numbers, values, ends = zip(*parts, strict=True)
+    return Fields(np.concatenate(of), np.concatenate(numbers), np.concatenate(values), np.concatenate(ends), damaged + broken)
 
 
 def packed_numbers(batch: Batch, begin: int, end: int) -> list[int]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 
 import polars as pl
 
-from aiflame.exchange.readers.devices.trace import CALLS, COPIES, COUNTERS, KERNELS, REGIONS, DeviceTrace, shaped
+from aiflame.exchange.readers.devices.trace import CALLS, CHAINS, COPIES, COUNTERS, KERNELS, REGIONS, DeviceTrace, shaped
 from aiflame.exchange.readers.frames import NamedFrame
 from aiflame.exchange.readers.making import Making
 from aiflame.exchange.readers.perfetto.contents import Contents
@@ -226,8 +226,7 @@ class Meaning:
             if tables:
                 setattr(trace, name, pl.concat([shaped(table, schema) for table in tables]))
         if self.chains:
-            schema = {"pid": pl.Int64, "parent": pl.Int64, "frame": pl.Int64}
-            trace.chains = pl.DataFrame(self.chains, schema=schema, orient="row")
+            trace.chains = pl.DataFrame(self.chains, schema=dict(CHAINS), orient="row")
         trace.names = {number: name for name, number in self.names.items()}
         trace.devices = {number: name for name, number in self.devices.items()}
         trace.processes.update({UNKNOWN: "[process not named]", **self.contents.tracks.processes})

@@ -175,10 +175,10 @@ class PacketReader:
     def _scopes(self, sequence: Whole, cleared: NDArray[np.bool_]) -> Whole:
         order = np.argsort(sequence, kind="stable")
         own, first, which = np.unique(sequence[order], return_index=True, return_inverse=True)
-        times = np.cumsum(cleared[order])
-        before = times[first] - cleared[order][first]
+        times: Whole = np.cumsum(cleared[order])
+        before: Whole = times[first] - cleared[order][first]
         since = np.array([self._cleared.get(one, 0) for one in own.tolist()], dtype=np.int64)
-        times += (since - before)[which]
+        times = times + (since - before)[which]
         last = np.append(first[1:], len(order)) - 1
         self._cleared.update(zip(own.tolist(), times[last].tolist(), strict=True))
         scope = np.empty(len(order), dtype=np.int64)

@@ -132,8 +132,8 @@ def _launches(contents: Contents, batch: Batch, found: Fields, kept: list[Kept])
     columns: dict[str, Whole] = {name: np.zeros(len(kept), dtype=np.int64) for name in shape}
     kernels = {key: _arguments(contents, key[0], data, 5) for key, data in contents.interned.whole(KERNELS).items()}
     for at, kernel in enumerate(found.last(_KERNEL_IID, len(kept), -1).tolist()):
-        for name, value in kernels.get((kept[at].scope, kernel), {}).items():
-            columns[name][at] = value
+        for name, amount in kernels.get((kept[at].scope, kernel), {}).items():
+            columns[name][at] = amount
     rows = found.rows(_LAUNCH, bytes=True)
     for at, first, until in zip(found.message[rows].tolist(), found.value[rows].tolist(), found.end[rows].tolist(), strict=True):
         data = batch.bytes[first:until]
