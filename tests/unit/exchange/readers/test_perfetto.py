@@ -71,12 +71,12 @@ MESSAGE = st.lists(
 def test_many_messages_have_the_fields_that_each_has_by_itself(messages: list[bytes], times: int) -> None:
     every = messages * times
     places = np.cumsum([0, *map(len, every)])
-    found = split(Batch(b"".join(every)), places[:-1], places[1:])
-    data, order = b"".join(every), np.argsort(found.message, kind="stable")
+    parsed = split(Batch(b"".join(every)), places[:-1], places[1:])
+    data, order = b"".join(every), np.argsort(parsed.message, kind="stable")
     rows: dict[int, list[tuple[int, int | bytes]]] = defaultdict(list)
     for row in order.tolist():
-        value, stop = int(found.value[row]), int(found.end[row])
-        rows[int(found.message[row])].append((int(found.number[row]), value if stop < 0 else data[value:stop]))
+        value, stop = int(parsed.value[row]), int(parsed.end[row])
+        rows[int(parsed.message[row])].append((int(parsed.number[row]), value if stop < 0 else data[value:stop]))
     damaged = 0
     for number, one in enumerate(every):
         expected: list[tuple[int, int | bytes]] = []
@@ -87,7 +87,7 @@ def test_many_messages_have_the_fields_that_each_has_by_itself(messages: list[by
         except (protobuf.DamagedError, AssertionError):
             damaged += 1
         assert rows[number] == expected
-    assert found.damaged == damaged
+    assert parsed.damaged == damaged
 
 
 def test_slices_of_threads_nest_and_lanes_stand_for_themselves(tmp_path: Path) -> None:
@@ -363,11 +363,11 @@ def test_real_traces_have_the_own_times_that_a_walk_over_them_finds(file: Path, 
     profile, making = read(data, tmp_path)
     expected = {name or "[no name]": time for name, time in reckoned(data).items() if time}
     assert not any("no end" in note or "cut" in note for note in making.notes)
-    found = own_time(profile) if expected else {}
-    assert found.keys() == expected.keys()
+    parsed = own_time(profile) if expected else {}
+    assert parsed.keys() == expected.keys()
     # Between two snapshots the clocks of a trace drift by less than a microsecond. Only a few slices last over a snapshot.
     drift = 2000 if file.name.startswith("made-chromium") else 0
-    assert all(abs(found[name] - time) <= drift for name, time in expected.items())
+    assert all(abs(parsed[name] - time) <= drift for name, time in expected.items())
 
 
 @pytest.mark.parametrize("file", SMALL, ids=lambda file: file.name)
@@ -409,8 +409,8 @@ EVERYTHING = b"".join(
 def test_a_damaged_trace_is_a_profile_or_an_error_in_a_sentence(tmp_path: Path) -> None:
     of = format_of(EVERYTHING)
     assert of is not None and of.name == "Perfetto"
-    made = [survives(of, copy, tmp_path / str(number)) for number, copy in enumerate(damaged_copies(EVERYTHING, 200, 11))]
-    assert sum(made) > 100
+    outcomes = [survives(of, copy, tmp_path / str(number)) for number, copy in enumerate(damaged_copies(EVERYTHING, 200, 11))]
+    assert sum(outcomes) > 100
 
 
 def test_other_files_of_protobuf_are_not_taken_for_a_trace() -> None:

@@ -61,7 +61,7 @@ def drawn(of: Timeline, *kinds: SliceKind) -> dict[str, _Rows]:
 
 
 def facts_by_kernel(of: Timeline) -> set[tuple[object, ...]]:
-    """Of each kernel and copy the facts that do not tell where it was called."""
+    """The facts of kernels and copies, without those about the call."""
     kept = of.facts.filter(pl.col("key").is_in(["grid", "block", "registers", "static_shared", "dynamic_shared", "bytes", "full_name"]))
     rows = of.slices.filter(pl.col("kind").is_in([int(SliceKind.KERNEL), int(SliceKind.COPY)]))
     rows = rows.with_columns(name=of.names.gather(rows["name"])).join(kept, left_on="facts", right_on="set", how="inner")
@@ -194,5 +194,5 @@ def test_a_damaged_timeline_is_a_profile_or_an_error_in_a_sentence(both: tuple[T
     data = file.read_bytes()
     of = format_of(data)
     assert of is not None
-    made = [survives(of, copy, tmp_path / str(number)) for number, copy in enumerate(damaged_copies(data, 100, 3))]
-    assert any(made)
+    outcomes = [survives(of, copy, tmp_path / str(number)) for number, copy in enumerate(damaged_copies(data, 100, 3))]
+    assert any(outcomes)

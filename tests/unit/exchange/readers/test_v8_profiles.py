@@ -127,8 +127,8 @@ def test_a_damaged_trace_is_a_profile_or_an_error_in_a_sentence(tmp_path: Path) 
     data = json.dumps({"traceEvents": CHUNKS}).encode()
     of = format_of(data)
     assert of is not None
-    made = [survives(of, copy, tmp_path / str(number)) for number, copy in enumerate(damaged_copies(data, 200, 5))]
-    assert sum(made) > 100
+    outcomes = [survives(of, copy, tmp_path / str(number)) for number, copy in enumerate(damaged_copies(data, 200, 5))]
+    assert sum(outcomes) > 100
 
 
 def reckoned(events: list[Event]) -> dict[str, int]:
@@ -167,6 +167,6 @@ def test_real_traces_have_the_times_that_a_reckoning_finds(file: Path) -> None:
     events = json.loads(data)
     profile = aiflame.open(file).store
     assert "cpu-time" in metrics(profile)
-    found = own_time(profile, "cpu-time")
-    found.pop("[unattributed: no stack]", None)  # samples of nodes that are in no chunk
-    assert found == reckoned(events["traceEvents"] if isinstance(events, dict) else events)
+    times = own_time(profile, "cpu-time")
+    times.pop("[unattributed: no stack]", None)  # samples of nodes that are in no chunk
+    assert times == reckoned(events["traceEvents"] if isinstance(events, dict) else events)

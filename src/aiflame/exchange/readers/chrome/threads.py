@@ -41,8 +41,8 @@ class Threads:
 
     def row_of(self, pid: int, tid: int) -> tuple[int, int]:
         """The process and the row of `threads` of a thread of the file."""
-        found = self._threads.filter(pl.col("pid") == pid, pl.col("tid") == tid).select("process", "thread").rows()
-        return found[0] if found else (0, 0)
+        rows = self._threads.filter(pl.col("pid") == pid, pl.col("tid") == tid).select("process", "thread").rows()
+        return rows[0] if rows else (0, 0)
 
     def add(self, making: Making) -> None:
         own = self._processes

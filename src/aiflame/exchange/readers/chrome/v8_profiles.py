@@ -34,7 +34,7 @@ _WHOLE = "CpuProfile"
 
 @dataclass(slots=True)
 class Profiles:
-    """What V8 sampled: calls, which follow those of the trace in one table of stacks, and the time of each sample."""
+    """Samples of V8: calls, which follow those of the trace in one table of stacks, and the time of each sample."""
 
     making: Making
     frames: Frames
@@ -116,12 +116,12 @@ def _data(source: Source) -> Iterator[str]:
             yield rows.feed(block)
         yield rows.finish()
 
-    known: dict[int, str] = {}
+    texts: dict[int, str] = {}
 
     def text(number: int) -> str:
-        if number not in known:
-            known[number] = rows.text(number) or ""
-        return known[number]
+        if number not in texts:
+            texts[number] = rows.text(number) or ""
+        return texts[number]
 
     for batch in parts():
         if batch.rows:

@@ -34,7 +34,7 @@ _CPU, _WALL = 0, 1
 _MOST_LINE = (1 << 31) - 2
 _UNITS = {1: "ns", 2: "cycles", 3: "instructions", 4: "bytes", 5: "page faults", 6: "cache misses", 7: "cache references"}
 _UNITS |= {8: "branch misses", 9: "samples"}
-_NANOSECONDS, _CPU_CLOCKS = 1, (1, 10, 11)  # perf_events.proto: SW_CPU_CLOCK; 0 is what the kernel takes by itself
+_NANOSECONDS, _CPU_CLOCKS = 1, (1, 10, 11)  # perf_events.proto: SW_CPU_CLOCK; 0: the kernel's own choice
 _HEAP = ((2, "allocated", "bytes"), (3, "freed", "bytes"), (5, "allocations", "count"), (6, "frees", "count"), (8, "most", "bytes"))
 _KINDS = {2: Kind.OS_KERNEL}
 
@@ -72,15 +72,15 @@ class _Stacks:
 
     def inline_chain(self, pid: int, data: Value) -> int:
         """A stack that is written out: its frames with names and places, outermost first."""
-        found = []
+        frames = []
         for number, value in fields(message(data)):
             if number == 1:
                 given = dict(fields(message(value)))
                 name, file = (text(given[key]) if key in given else "" for key in (1, 2))
-                found.append(_named(name, file, unsigned(given.get(3, 0)), "", Kind.C))
-        if len(found) > DEEPEST:
-            raise DamagedError(f"a stack has {len(found):,} frames")
-        return self._meaning.chain(pid, (self._meaning.trace.frames.number(one) for one in found))
+                frames.append(_named(name, file, unsigned(given.get(3, 0)), "", Kind.C))
+        if len(frames) > DEEPEST:
+            raise DamagedError(f"a stack has {len(frames):,} frames")
+        return self._meaning.chain(pid, (self._meaning.trace.frames.number(one) for one in frames))
 
     def _table(self, field: int) -> Mapping[tuple[int, int], bytes]:
         return self._profiles.get(field) or self._interned.whole(field)
@@ -91,12 +91,12 @@ class _Stacks:
 
     def _frame(self, scope: int, iid: int) -> tuple[AnyFrame, ...]:
         """A frame, with those that were inlined into it behind it."""
-        found = self._frames.get((scope, iid))
-        if found is None:
+        frames = self._frames.get((scope, iid))
+        if frames is None:
             data = self._table(FRAMES).get((scope, iid))
             self.unknown += data is None
-            found = self._frames[scope, iid] = (NamedFrame("[unknown]"),) if data is None else self._read(scope, data)
-        return found
+            frames = self._frames[scope, iid] = (NamedFrame("[unknown]"),) if data is None else self._read(scope, data)
+        return frames
 
     def _read(self, scope: int, data: bytes) -> tuple[AnyFrame, ...]:
         given = dict(fields(data))
@@ -125,7 +125,7 @@ def _named(name: str, file: str, line: int, module: str, kind: Kind) -> AnyFrame
 
 def _symbols(meaning: Meaning) -> dict[tuple[str, int], tuple[tuple[str, str, int], ...]]:
     """Names of addresses by build id, innermost first."""
-    found: dict[tuple[str, int], tuple[tuple[str, str, int], ...]] = {}
+    symbols: dict[tuple[str, int], tuple[tuple[str, str, int], ...]] = {}
     for kept in meaning.contents.kept[SYMBOLS]:
         try:
             parts = list(fields(kept.message))
@@ -135,12 +135,12 @@ def _symbols(meaning: Meaning) -> dict[tuple[str, int], tuple[tuple[str, str, in
                     inner = list(fields(message(value)))
                     address = next((unsigned(one) for key, one in inner if key == 1), 0)
                     lines = [dict(fields(message(one))) for key, one in inner if key == 2]
-                    found[build, address] = tuple(
+                    symbols[build, address] = tuple(
                         (text(one[1]) if 1 in one else "", text(one[2]) if 2 in one else "", unsigned(one.get(3, 0))) for one in lines
                     )
         except DamagedError:  # noqa: PERF203 (the others are sound)
             meaning.contents.damaged += 1
-    return found
+    return symbols
 
 
 def add(meaning: Meaning) -> None:

@@ -84,8 +84,8 @@ class Clocks:
         last = np.searchsorted(at, packet, side="right") - 1
         first = np.searchsorted(packet, at)  # the first packet that counts from each restart
         before = np.append(0, total)[first]
-        known = np.maximum(last, 0)
-        return np.where(last >= 0, value[known] + total - before[known], total)
+        restart = np.maximum(last, 0)
+        return np.where(last >= 0, value[restart] + total - before[restart], total)
 
     def _converted(self, clock: Clock, values: Whole) -> Whole:
         target = (0, self.default())

@@ -1,4 +1,4 @@
-"""Reads all packets of a trace, and puts together what refers to each other: times, tracks, interned texts."""
+"""Reads all packets of a trace, and resolves their references: times, tracks, interned texts."""
 
 from __future__ import annotations
 

@@ -65,28 +65,28 @@ class Events:
         if not len(packet):
             return
         count = len(packet)
-        found = split(packets.batch, begin, end)
-        self.damaged += found.damaged
+        parsed = split(packets.batch, begin, end)
+        self.damaged += parsed.damaged
         columns = {
             "packet": packets.first + packet,
             "sequence": packets.sequence[packet],
             "scope": packets.scope[packet],
-            "type": found.last(_TYPE, count),
-            "track": found.last(_TRACK, count),
-            "has_track": found.has(_TRACK, count),
-            "name_iid": found.last(_NAME_IID, count),
-            "name": self._texts(packets, found, _NAME, count, texts),
-            "category_iid": _first(found, _CATEGORY_IID, count),
-            "category": self._texts(packets, found, _CATEGORIES, count, texts),
-            "delta_us": found.last(_DELTA, count, NONE),
-            "absolute_us": found.last(_ABSOLUTE, count, NONE),
-            "value": _values(found, count),
-            **self._legacy(packets, found, count, texts),
+            "type": parsed.last(_TYPE, count),
+            "track": parsed.last(_TRACK, count),
+            "has_track": parsed.has(_TRACK, count),
+            "name_iid": parsed.last(_NAME_IID, count),
+            "name": self._texts(packets, parsed, _NAME, count, texts),
+            "category_iid": _first(parsed, _CATEGORY_IID, count),
+            "category": self._texts(packets, parsed, _CATEGORIES, count, texts),
+            "delta_us": parsed.last(_DELTA, count, NONE),
+            "absolute_us": parsed.last(_ABSOLUTE, count, NONE),
+            "value": _values(parsed, count),
+            **self._legacy(packets, parsed, count, texts),
         }
         for name, column in columns.items():
             self.columns.setdefault(name, []).append(column)
-        self._add_links(packets, found)
-        self._add_rest(packets, found, packet)
+        self._add_links(packets, parsed)
+        self._add_rest(packets, parsed, packet)
         self.count += count
 
     def take_table(self) -> pl.DataFrame:
@@ -104,53 +104,53 @@ class Events:
         scope = int(part.scope[low]) if high > low else 0
         return scope, [part.data[begin:end] for begin, end in places]
 
-    def _texts(self, packets: Packets, found: Fields, number: int, count: int, texts: Texts) -> Whole:
+    def _texts(self, packets: Packets, parsed: Fields, number: int, count: int, texts: Texts) -> Whole:
         """The text in a field of each event, as a number; the first one counts, 0: none."""
         column = np.zeros(count, dtype=np.int64)
-        rows = found.rows(number, bytes=True)[::-1]
+        rows = parsed.rows(number, bytes=True)[::-1]
         data = packets.batch.bytes
-        column[found.message[rows]] = [
-            texts.number(data[begin:end]) for begin, end in zip(found.value[rows].tolist(), found.end[rows].tolist(), strict=True)
+        column[parsed.message[rows]] = [
+            texts.number(data[begin:end]) for begin, end in zip(parsed.value[rows].tolist(), parsed.end[rows].tolist(), strict=True)
         ]
         return column
 
-    def _legacy(self, packets: Packets, found: Fields, count: int, texts: Texts) -> dict[str, NDArray[np.generic]]:
+    def _legacy(self, packets: Packets, parsed: Fields, count: int, texts: Texts) -> dict[str, NDArray[np.generic]]:
         """Facts of events as older versions write them."""
         columns = {name: np.full(count, NONE, dtype=np.int64) for name in _LEGACY_NUMBERS}
         columns["id_scope"] = np.zeros(count, dtype=np.int64)
-        rows = found.rows(_LEGACY, bytes=True)
+        rows = parsed.rows(_LEGACY, bytes=True)
         if len(rows):
-            inner = split(packets.batch, found.value[rows].astype(np.int64), found.end[rows])
+            inner = split(packets.batch, parsed.value[rows].astype(np.int64), parsed.end[rows])
             self.damaged += inner.damaged
-            event = found.message[rows]
+            event = parsed.message[rows]
             for name, number in _LEGACY_NUMBERS.items():
                 columns[name][event] = inner.last(number, len(rows), NONE)
             columns["id_scope"][event] = self._texts(packets, inner, _LEGACY_SCOPE, len(rows), texts)
         return {**columns}
 
-    def _add_links(self, packets: Packets, found: Fields) -> None:
+    def _add_links(self, packets: Packets, parsed: Fields) -> None:
         for numbers, ends in ((_FLOWS, False), (_ENDING, True)):
             for number in numbers:
-                rows: Whole = np.flatnonzero((found.number == number) & (found.end < 0))
-                pairs = [(found.message[rows], found.value[rows])]
-                pairs += _packed(packets, found, number, fixed=number == numbers[0])
+                rows: Whole = np.flatnonzero((parsed.number == number) & (parsed.end < 0))
+                pairs = [(parsed.message[rows], parsed.value[rows])]
+                pairs += _packed(packets, parsed, number, fixed=number == numbers[0])
                 for event, flow in pairs:
                     if len(event):
                         self.flows.append(pl.DataFrame({"event": self.count + event, "flow": flow, "ends": np.full(len(event), ends)}))
-        rows = found.rows(_CORRELATION, bytes=True)
+        rows = parsed.rows(_CORRELATION, bytes=True)
         if len(rows):
-            inner = split(packets.batch, found.value[rows].astype(np.int64), found.end[rows])
+            inner = split(packets.batch, parsed.value[rows].astype(np.int64), parsed.end[rows])
             plain = np.flatnonzero((inner.number == 1) & (inner.end < 0))
             for each, work in [(inner.message[plain], inner.value[plain]), *_packed(packets, inner, 1, fixed=False)]:
-                self.correlations.append(pl.DataFrame({"event": self.count + found.message[rows][each], "work": work}))
+                self.correlations.append(pl.DataFrame({"event": self.count + parsed.message[rows][each], "work": work}))
 
-    def _add_rest(self, packets: Packets, found: Fields, packet: Whole) -> None:
-        rows = found.rows(_ANNOTATIONS, bytes=True)
+    def _add_rest(self, packets: Packets, parsed: Fields, packet: Whole) -> None:
+        rows = parsed.rows(_ANNOTATIONS, bytes=True)
         if len(rows):
-            event, begin, end = found.message[rows], found.value[rows].astype(np.uint32), found.end[rows].astype(np.uint32)
+            event, begin, end = parsed.message[rows], parsed.value[rows].astype(np.uint32), parsed.end[rows].astype(np.uint32)
             scope = packets.scope[packet[event]]
             self.annotations.append(Annotations(self.count, (event + self.count).astype(np.uint32), scope, begin, end, packets.batch.bytes))
-        numbers, counts = np.unique(found.number, return_counts=True)
+        numbers, counts = np.unique(parsed.number, return_counts=True)
         for number, many in zip(numbers.tolist(), counts.tolist(), strict=True):
             if number not in _USED:
                 name = NAMES_OF_OTHERS.get(number, f"field {number} of track events")
@@ -171,26 +171,26 @@ class Annotations:
     """Bytes of the batch, in which they lie."""
 
 
-def _first(found: Fields, number: int, count: int) -> Whole:
+def _first(parsed: Fields, number: int, count: int) -> Whole:
     column = np.zeros(count, dtype=np.int64)
-    rows = np.flatnonzero((found.number == number) & (found.end < 0))[::-1]
-    column[found.message[rows]] = found.value[rows].view(np.int64)
+    rows = np.flatnonzero((parsed.number == number) & (parsed.end < 0))[::-1]
+    column[parsed.message[rows]] = parsed.value[rows].view(np.int64)
     return column
 
 
-def _values(found: Fields, count: int) -> NDArray[np.float64]:
-    whole = found.last(_VALUE, count, NONE)
+def _values(parsed: Fields, count: int) -> NDArray[np.float64]:
+    whole = parsed.last(_VALUE, count, NONE)
     values = np.where(whole == NONE, np.nan, whole.astype(np.float64))
-    rows = np.flatnonzero((found.number == _DOUBLE) & (found.end < 0))
-    values[found.message[rows]] = found.value[rows].view(np.float64)
+    rows = np.flatnonzero((parsed.number == _DOUBLE) & (parsed.end < 0))
+    values[parsed.message[rows]] = parsed.value[rows].view(np.float64)
     return values
 
 
-def _packed(packets: Packets, found: Fields, number: int, *, fixed: bool) -> list[tuple[Whole, NDArray[np.uint64]]]:
+def _packed(packets: Packets, parsed: Fields, number: int, *, fixed: bool) -> list[tuple[Whole, NDArray[np.uint64]]]:
     """Numbers of a repeated field that is packed: the messages, and the numbers."""
-    rows = found.rows(number, bytes=True)
+    rows = parsed.rows(number, bytes=True)
     pairs: list[tuple[Whole, NDArray[np.uint64]]] = []
-    for message, begin, end in zip(found.message[rows].tolist(), found.value[rows].tolist(), found.end[rows].tolist(), strict=True):
+    for message, begin, end in zip(parsed.message[rows].tolist(), parsed.value[rows].tolist(), parsed.end[rows].tolist(), strict=True):
         if fixed:
             values = np.frombuffer(packets.batch.bytes[begin : end - (end - begin) % 8], dtype="<u8").astype(np.uint64)
         else:

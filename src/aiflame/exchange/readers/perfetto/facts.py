@@ -21,15 +21,15 @@ class Facts:
         scope, messages = self._contents.events.annotations_of(event)
         facts: dict[str, Fact] = {}
         for one in messages:
-            found = self._read.get((scope, one))
-            if found is None:
-                found = {}
+            own = self._read.get((scope, one))
+            if own is None:
+                own = {}
                 try:
-                    self._add(found, scope, one)
+                    self._add(own, scope, one)
                 except DamagedError:
                     self._contents.damaged += 1
-                self._read[scope, one] = found
-            facts.update(found)
+                self._read[scope, one] = own
+            facts.update(own)
         return facts
 
     def text(self, event: int, name: str) -> str:
@@ -42,7 +42,7 @@ class Facts:
             return int(value)
         return value if isinstance(value, int) and abs(value) < 1 << 62 else None
 
-    def _add(self, found: dict[str, Fact], scope: int, data: bytes) -> None:
+    def _add(self, own: dict[str, Fact], scope: int, data: bytes) -> None:
         name, value = "", None
         several: list[str] = []
         for number, given in fields(data):
@@ -56,7 +56,7 @@ class Facts:
             elif (one := self._value(scope, number, given)) is not None:
                 value = one
         if name and (several or value is not None):
-            found[name] = several or value  # type: ignore[assignment]
+            own[name] = several or value  # type: ignore[assignment]
 
     def _value(self, scope: int, number: int, given: int | memoryview) -> str | int | float | None:
         if number in (_UINT, _BOOL, _POINTER):

@@ -20,7 +20,7 @@ PADDING = 32
 _FEW = 48
 """So few messages are read one by one."""
 _MOST_FIELDS = 64
-"""Steps of the columns; what has more fields is read one by one, too."""
+"""Steps of the columns; messages with more fields are read one by one, too."""
 _STOPS = np.uint64(0x8080808080808080)
 _LARGEST_NUMBER = 1 << 29
 _U = np.uint64
@@ -102,29 +102,29 @@ def split(batch: Batch, begin: Whole, end: Whole) -> Fields:
             value[fixed] = np.where(long, word, word & _U(0xFFFFFFFF))
             stop[fixed] = after[fixed] + np.where(long, 8, 4)
             whole[fixed] = stop[fixed] <= until[fixed]
-        known = is_varint | is_bytes
-        known[fixed] = True
-        good = sound & whole & known & (number > 0) & (number < _LARGEST_NUMBER)
+        is_type = is_varint | is_bytes
+        is_type[fixed] = True
+        good = sound & whole & is_type & (number > 0) & (number < _LARGEST_NUMBER)
         if not good.all():
             damaged += int((~good).sum())
             message, number, value, ended, stop, until = (column[good] for column in (message, number, value, ended, stop, until))
         parts.append((message, number, value, ended))
         more = stop < until
         message, at, until = message[more], stop[more], until[more]
-    rest, broken = _one_by_one(batch, message.tolist(), at.tolist(), until.tolist())
-    parts.append(rest)
+    last, broken = _one_by_one(batch, message.tolist(), at.tolist(), until.tolist())
+    parts.append(last)
     of, numbers, values, ends = zip(*parts, strict=True)
     return Fields(np.concatenate(of), np.concatenate(numbers), np.concatenate(values), np.concatenate(ends), damaged + broken)
 
 
 def packed_numbers(batch: Batch, begin: int, end: int) -> list[int]:
     """The numbers in a field that is packed; those behind a damaged one are missing."""
-    found = []
+    values = []
     while begin < end:
         value, begin = _varint(batch.bytes, begin)
         if 0 <= begin <= end:
-            found.append(value)
-    return found
+            values.append(value)
+    return values
 
 
 def each_field(batch: Batch, begin: int, end: int) -> Iterator[tuple[int, int, int]]:

@@ -1,4 +1,4 @@
-"""What the slices of a trace are: calls on threads, work of devices, regions, counters."""
+"""The meaning of slices: calls on threads, work of devices, regions, counters."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _RUNTIMES = (
     (re.compile(r"p?nccl[A-Z]"), CallBackend.NCCL, None),
 )
 _WAITS = re.compile(r"Synchronize|WaitFor|clFinish|MPI_Wait|hsa_signal_wait")
-_COPY = re.compile(r"[Mm]em(ory)?_?(cpy|Copy|copy|set|Set|Fill)|MEMORY_COPY|EnqueueFill|EnqueueRead|EnqueueWrite|Memcpy|Memset")
+_COPY = re.compile(r"(?i)mem(ory)?_?(cpy|copy|set|fill)|EnqueueFill|EnqueueRead|EnqueueWrite")
 _COPY_KINDS = (
     (CopyKind.FILL, re.compile(r"(?i)memset|fill")),
     (CopyKind.HOST_TO_DEVICE, re.compile(r"HtoD|HostToDevice|HOST_TO_DEVICE|M2D|H2D|EnqueueWrite")),
@@ -59,9 +59,9 @@ class Meaning:
         self.chains: list[tuple[int, int, int]] = []
         self._chain_rows: dict[tuple[int, int, int], int] = {}
 
-    def add(self, found: Slices) -> None:
+    def add(self, slices: Slices) -> None:
         """The slices of traces of all sorts."""
-        rows = self.with_texts(found.slices)
+        rows = self.with_texts(slices.slices)
         on_lane = pl.col("tid_of_lane") >= LANES
         devices = {uuid: place for uuid in rows["uuid"].unique().to_list() if (place := self.place(uuid)).device}
         of_iprof = pl.col("uuid").is_in(list(devices))
@@ -69,15 +69,15 @@ class Meaning:
         work_kinds = [(on_lane & pl.col("category_text").is_in(_KERNELS)) | (of_iprof & ~copy)]
         work_kinds.append((on_lane & pl.col("category_text").is_in(_COPIES)) | copy)
         kernels, copies = (rows.filter(kind) for kind in work_kinds)
-        rest = rows.filter(~work_kinds[0] & ~work_kinds[1])
+        others = rows.filter(~work_kinds[0] & ~work_kinds[1])
         marked = pl.col("category_text").is_in(_MARKED)
-        self.add_regions(rest.filter(marked), RegionKind.NESTED)
-        self._add_calls(rest.filter(~marked))
+        self.add_regions(others.filter(marked), RegionKind.NESTED)
+        self._add_calls(others.filter(~marked))
         self._add_kernels(kernels)
         self._add_copies(copies)
-        self.add_regions(self.with_texts(found.loose), RegionKind.FREE)
-        self.add_regions(self.with_texts(found.moments).rename({"time": "begin"}).with_columns(end="begin"), RegionKind.MARK)
-        self.add_counters(found.counters)
+        self.add_regions(self.with_texts(slices.loose), RegionKind.FREE)
+        self.add_regions(self.with_texts(slices.moments).rename({"time": "begin"}).with_columns(end="begin"), RegionKind.MARK)
+        self.add_counters(slices.counters)
         flows = len({flow for part in self.contents.events.flows for flow in part["flow"].to_list()})
         if flows:
             self.making.unused["flows between slices"] += flows
@@ -138,10 +138,10 @@ class Meaning:
         """With the correlation id of rocprofv3, or the number of the first stage of a GPU that a call submitted."""
         linked = rows.with_row_index("at").filter(pl.col("category_text").is_in(_LINKED))
         numbers = {at: self.facts.number(event, "corr_id") for at, event in linked.select("at", "event").iter_rows()}
-        known = pl.DataFrame({"at": list(numbers), "linked": list(numbers.values())}, schema={"at": pl.UInt32, "linked": pl.Int64})
+        linked_rows = pl.DataFrame({"at": list(numbers), "linked": list(numbers.values())}, schema={"at": pl.UInt32, "linked": pl.Int64})
         submitted = pl.concat([pl.DataFrame(schema={"event": pl.Int64, "work": pl.UInt64}), *self.contents.events.correlations])
         first = submitted.unique("event", keep="first").with_columns(work=pl.col("work").cast(pl.Int64, strict=False) + 1)
-        rows = rows.with_row_index("at").join(known, on="at", how="left", maintain_order="left")
+        rows = rows.with_row_index("at").join(linked_rows, on="at", how="left", maintain_order="left")
         rows = rows.join(first, on="event", how="left", maintain_order="left")
         return rows.with_columns(correlation=pl.coalesce("linked", "work"))
 
@@ -165,8 +165,8 @@ class Meaning:
         for event in rows["event"].to_list():
             for name, key in (("grid", "grid_size"), ("block", "workgroup_size")):
                 text = self.facts.text(event, key)
-                found = _GRID.search(text)
-                sizes = [int(one) for one in found.groups()] if found else [int(text) if text.isdecimal() and len(text) < 11 else 0, 0, 0]
+                match = _GRID.search(text)
+                sizes = [int(one) for one in match.groups()] if match else [int(text) if text.isdecimal() and len(text) < 11 else 0, 0, 0]
                 for axis, size in zip("xyz", sizes, strict=True):
                     shapes[f"{name}_{axis}"].append(size)
         self.add_kernels(rows.with_columns(pl.Series(name, column, dtype=pl.Int64) for name, column in shapes.items()))
@@ -190,7 +190,7 @@ class Meaning:
             self.regions.append(self.placed(rows).with_columns(kind=pl.lit(int(kind)), name="name_text", category="category_text"))
 
     def add_counters(self, rows: pl.DataFrame) -> None:
-        """Values of counters, each on its process; what Perfetto's SDK measures beside slices is only counted."""
+        """Values of counters, each on its process; those of Perfetto's SDK beside slices are only counted."""
         if rows.is_empty():
             return
         names, factors, pids, running = {}, {}, {}, set()
@@ -198,7 +198,7 @@ class Meaning:
             around = self.contents.tracks.ancestors(uuid & 0xFFFFFFFFFFFFFFFF)
             counter = around[0].counter if around else None
             path = [one.name for one in reversed(around) if one.name and one.pid < 0]
-            names[uuid] = " / ".join(path) or "[counter]"
+            names[uuid] = " / ".join(path) or "[no name]"
             if counter is not None and counter.unit:
                 names[uuid] += f" ({counter.unit})"
             factors[uuid] = float(counter.factor) if counter is not None else 1.0
@@ -229,7 +229,7 @@ class Meaning:
             trace.chains = pl.DataFrame(self.chains, schema=dict(CHAINS), orient="row")
         trace.names = {number: name for name, number in self.names.items()}
         trace.devices = {number: name for name, number in self.devices.items()}
-        trace.processes.update({UNKNOWN: "[process not named]", **self.contents.tracks.processes})
+        trace.processes.update({UNKNOWN: "[process not recorded]", **self.contents.tracks.processes})
         trace.threads.update(self.contents.tracks.threads)
         trace.since_1970 = self.contents.clocks.realtime()
         if len(self.apis) == 1 or (self.apis and trace.api not in self.apis):

@@ -1,6 +1,6 @@
 """The timelines that aiflame writes itself (`aiflame timeline`), read again.
 
-Steps, phases, layers and ops of kernels are found anew from the calls that launched them. Sampled functions are stretches of time there:
+Steps, phases, layers and ops of kernels are slices anew from the calls that launched them. Sampled functions are stretches of time there:
 each becomes a sample for every piece in which it is the innermost.
 """
 
@@ -45,10 +45,10 @@ def is_own(contents: Contents) -> bool:
     return tuple(contents.interned.text(CATEGORIES, _SCOPE, number + 1) for number in range(len(_FIRST))) == _FIRST
 
 
-def add(meaning: Meaning, found: Slices) -> None:
+def add(meaning: Meaning, slices: Slices) -> None:
     meaning.trace.timed = False  # time is that of samples, as in the recording
-    moments = found.moments.rename({"time": "begin"}).with_columns(end="begin").select(found.slices.columns)
-    rows = meaning.with_texts(pl.concat([found.slices, moments]))
+    moments = slices.moments.rename({"time": "begin"}).with_columns(end="begin").select(slices.slices.columns)
+    rows = meaning.with_texts(pl.concat([slices.slices, moments]))
     places = {uuid: meaning.place(uuid) for uuid in rows["uuid"].unique().to_list()}
     paths = pl.DataFrame(
         {
@@ -70,10 +70,10 @@ def add(meaning: Meaning, found: Slices) -> None:
     for name in ("phase", "layer", "inside a kernel"):
         if name in kinds:
             meaning.making.unused[f"slices of category {name}"] += len(kinds[name])
-    machine = [uuid for uuid in found.counters["uuid"].unique().to_list() if meaning.place(uuid).path[:1] == (_MACHINE,)]
+    machine = [uuid for uuid in slices.counters["uuid"].unique().to_list() if meaning.place(uuid).path[:1] == (_MACHINE,)]
     measured = pl.col("uuid").is_in(machine)
-    meaning.making.unused["measurements of the machine"] += len(found.counters.filter(measured))
-    meaning.add_counters(found.counters.filter(~measured & ~pl.col("uuid").is_in(_reckoned(meaning, found.counters))))
+    meaning.making.unused["measurements of the machine"] += len(slices.counters.filter(measured))
+    meaning.add_counters(slices.counters.filter(~measured & ~pl.col("uuid").is_in(_reckoned(meaning, slices.counters))))
 
 
 def _thread_of(meaning: Meaning, uuid: int) -> int:
@@ -184,7 +184,7 @@ def _sizes(value: object) -> tuple[int, int, int]:
 
 
 def _add_regions(meaning: Meaning, rows: pl.DataFrame) -> None:
-    """Regions that the program marked, and steps of threads, which are found again by their names."""
+    """Regions that the program marked, and steps of threads, which are slices again by their names."""
     step = pl.col("category_text") == "step"
     named = rows.filter(~step | (pl.col("tid") < LANES))
     # Where the program named its steps itself, they are among its regions.

@@ -1,4 +1,4 @@
-"""The packets of a trace: in batches of many, with what is said of every packet, and the messages that they carry."""
+"""The packets of a trace, in batches of many: the facts of each packet, and the messages in it."""
 
 from __future__ import annotations
 
@@ -89,13 +89,13 @@ class PacketReader:
         self._source, self._making, self._progress = source, making, progress
         self._cleared: dict[int, int] = {}
         self._count = 0
-        self._known: set[int] = set()
+        self._used: set[int] = set()
         self._unpacked = 0
         self.damaged = 0
 
-    def batches(self, known: set[int]) -> Iterator[Packets]:
-        """All packets. Fields of packets that are not among the `known` are counted."""
-        self._known = known
+    def batches(self, used: set[int]) -> Iterator[Packets]:
+        """All packets. Fields of packets that are not among the `used` ones are counted."""
+        self._used = used
         parts: list[bytes] = []
         spans: list[tuple[int, int]] = []
         size = 0
@@ -115,25 +115,25 @@ class PacketReader:
         for block, share in self._source.blocks(_BATCH):
             self._progress(share)
             data = kept + block if kept else block
-            found = outline(data)
-            yield from self._unpacked_chunks(data, found)
-            if found.broken:
-                self._making.note(f"the trace is damaged: {found.broken}, and what comes after it cannot be read")
+            places = outline(data)
+            yield from self._unpacked_chunks(data, places)
+            if places.broken:
+                self._making.note(f"the trace is damaged: {places.broken}, and the rest cannot be read")
                 return
-            kept = data[found.end :]
+            kept = data[places.end :]
         if kept:
             self._making.note("the trace is cut short: its last packet is not whole")
 
-    def _unpacked_chunks(self, data: bytes, found: Outline) -> Iterator[tuple[bytes, Spans]]:
+    def _unpacked_chunks(self, data: bytes, places: Outline) -> Iterator[tuple[bytes, Spans]]:
         before = 0
-        for place, begin, end in found.packed:
-            yield from _piece(data, found.packets[before:place])
+        for place, begin, end in places.packed:
+            yield from _piece(data, places.packets[before:place])
             before = place
             inner = self._unpack(data[begin:end])
             inside = outline(inner)
             self.damaged += len(inside.packed) + (inside.end < len(inner))
             yield inner, inside.packets
-        yield from _piece(data, found.packets[before:])
+        yield from _piece(data, places.packets[before:])
 
     def _unpack(self, packed: bytes) -> bytes:
         """The bytes of a message with one field, which is packed with zlib."""
@@ -153,23 +153,23 @@ class PacketReader:
     def _batch(self, data: bytes, spans: Spans) -> Packets:
         batch = Batch(data)
         places = np.array(spans, dtype=np.int64)
-        found = split(batch, places[:, 0], places[:, 1])
+        parsed = split(batch, places[:, 0], places[:, 1])
         count = len(places)
-        self.damaged += found.damaged
-        sequence = found.last(_SEQUENCE, count) & 0xFFFFFFFF
-        cleared = (found.last(_FLAGS, count) & 1 > 0) | (found.last(_CLEARED, count) > 0)
+        self.damaged += parsed.damaged
+        sequence = parsed.last(_SEQUENCE, count) & 0xFFFFFFFF
+        cleared = (parsed.last(_FLAGS, count) & 1 > 0) | (parsed.last(_CLEARED, count) > 0)
         packets = Packets(
             batch,
             self._count,
             sequence,
             self._scopes(sequence, cleared),
-            found.last(_TIMESTAMP, count, -1),
-            found.last(_CLOCK, count) & 0xFFFFFFFF,
-            found.last(_PID, count),
-            found,
+            parsed.last(_TIMESTAMP, count, -1),
+            parsed.last(_CLOCK, count) & 0xFFFFFFFF,
+            parsed.last(_PID, count),
+            parsed,
         )
         self._count += count
-        self._count_others(found)
+        self._count_others(parsed)
         return packets
 
     def _scopes(self, sequence: Whole, cleared: NDArray[np.bool_]) -> Whole:
@@ -185,10 +185,10 @@ class PacketReader:
         scope[order] = times
         return sequence << 32 | scope
 
-    def _count_others(self, found: Fields) -> None:
-        number, count = np.unique(found.number, return_counts=True)
+    def _count_others(self, parsed: Fields) -> None:
+        number, count = np.unique(parsed.number, return_counts=True)
         for one, many in zip(number.tolist(), count.tolist(), strict=True):
-            if one not in self._known and one not in _SILENT:
+            if one not in self._used and one not in _SILENT:
                 self._making.unused[OTHERS.get(one, f"packets with field {one}")] += many
 
 

@@ -24,7 +24,7 @@ _ARGUMENTS = {
     "local_mem_per_thread": "local_bytes",
 }
 _COPY = r"(?i)^(\[?mem(cpy|set)\b|.*\bmem(ory)?[ _]?(copy|cpy|set)\b)"
-_UNKNOWN = "[unknown stage]"
+_UNKNOWN = "[unknown kernel]"
 
 
 def add(meaning: Meaning) -> None:
@@ -34,16 +34,16 @@ def add(meaning: Meaning) -> None:
     batch = Batch(b"".join(one.message for one in kept))
     size = np.array([len(one.message) for one in kept], dtype=np.int64)
     end = np.cumsum(size)
-    found = split(batch, end - size, end)
-    meaning.contents.damaged += found.damaged
+    parsed = split(batch, end - size, end)
+    meaning.contents.damaged += parsed.damaged
     columns = {
-        "event_id": found.last(_EVENT, len(kept)),
-        "duration": np.maximum(found.last(_DURATION, len(kept)), 0),
-        "context": found.last(_CONTEXT, len(kept)),
-        "gpu": found.last(_GPU, len(kept)),
+        "event_id": parsed.last(_EVENT, len(kept)),
+        "duration": np.maximum(parsed.last(_DURATION, len(kept)), 0),
+        "context": parsed.last(_CONTEXT, len(kept)),
+        "gpu": parsed.last(_GPU, len(kept)),
         "scope": np.array([one.scope for one in kept], dtype=np.int64),
         "begin": meaning.contents.time_of(np.array([one.packet for one in kept], dtype=np.int64)),
-        **_names(meaning, batch, found, kept),
+        **_names(meaning, batch, parsed, kept),
     }
     rows = pl.DataFrame(columns).with_columns(
         end=pl.col("begin") + pl.col("duration").clip(0, 1 << 60),
@@ -51,33 +51,33 @@ def add(meaning: Meaning) -> None:
         begin=pl.when(pl.col("begin") != NONE).then("begin"),
     )
     rows = _with_owners(meaning, rows)
-    rows = rows.hstack(_launches(meaning.contents, batch, found, kept))
+    rows = rows.hstack(_launches(meaning.contents, batch, parsed, kept))
     copies = rows.filter(pl.col("name_text").str.contains(_COPY))
     meaning.add_kernels(rows.filter(~pl.col("name_text").str.contains(_COPY)))
     kinds = pl.Series("kind", [copy_kind(name) for name in copies["name_text"].to_list()], dtype=pl.Int64)
     meaning.copies.append(copies.with_columns(kinds, bytes=pl.lit(0)))
 
 
-def _names(meaning: Meaning, batch: Batch, found: Fields, kept: list[Kept]) -> dict[str, list[str] | list[int]]:
+def _names(meaning: Meaning, batch: Batch, parsed: Fields, kept: list[Kept]) -> dict[str, list[str] | list[int]]:
     """The name of each stage: of its kernel, its own, or that of the kind of stage; and its queue, as a number."""
     contents, count = meaning.contents, len(kept)
     whole = {name: {key: _text_fields(data) for key, data in contents.interned.whole(field).items()} for name, field in _TABLES.items()}
-    given = [found.last(number, count, -1).tolist() for number in (_KERNEL_IID, _NAME_IID, _STAGE_IID, _STAGE_ID, _QUEUE_IID, _QUEUE_ID)]
+    given = [parsed.last(number, count, -1).tolist() for number in (_KERNEL_IID, _NAME_IID, _STAGE_IID, _STAGE_ID, _QUEUE_IID, _QUEUE_ID)]
     inline = [""] * count
-    rows = found.rows(_NAME, bytes=True)
-    for at, first, until in zip(found.message[rows].tolist(), found.value[rows].tolist(), found.end[rows].tolist(), strict=True):
+    rows = parsed.rows(_NAME, bytes=True)
+    for at, first, until in zip(parsed.message[rows].tolist(), parsed.value[rows].tolist(), parsed.end[rows].tolist(), strict=True):
         inline[at] = batch.bytes[first:until].decode("utf-8", "replace")
-    old_stages = _old_stages(batch, found)
-    known: dict[tuple[int, ...], str] = {}
+    old_stages = _old_stages(batch, parsed)
+    name_of: dict[tuple[int, ...], str] = {}
     names, queues = [], []
     for one, own, kernel, name, stage, old, queue, old_queue in zip(kept, inline, *given, strict=True):
         key = (one.scope, kernel, name, stage, old)
-        if key not in known:
+        if key not in name_of:
             of_kernel = whole["kernels"].get((one.scope, kernel), {})
             named = of_kernel.get(3) or of_kernel.get(2) or (contents.interned.text(NAMES, one.scope, name) if name > 0 else "")
             of_stage = whole["specifications"].get((one.scope, stage), {}).get(2, "")
-            known[key] = named or of_stage or (old_stages[old] if 0 <= old < len(old_stages) else "")
-        names.append(own or known[key] or _UNKNOWN)
+            name_of[key] = named or of_stage or (old_stages[old] if 0 <= old < len(old_stages) else "")
+        names.append(own or name_of[key] or _UNKNOWN)
         queues.append(queue if queue >= 0 else max(old_queue, 0))
     return {"name_text": names, "stream": queues}
 
@@ -92,11 +92,11 @@ def _text_fields(data: bytes) -> dict[int, str]:
         return {}
 
 
-def _old_stages(batch: Batch, found: Fields) -> list[str]:
+def _old_stages(batch: Batch, parsed: Fields) -> list[str]:
     """Names of stages by their places, as older traces give them once."""
-    rows = found.rows(_SPECIFICATIONS, bytes=True)
+    rows = parsed.rows(_SPECIFICATIONS, bytes=True)
     names: list[str] = []
-    for first, until in zip(found.value[rows].tolist(), found.end[rows].tolist(), strict=True):
+    for first, until in zip(parsed.value[rows].tolist(), parsed.end[rows].tolist(), strict=True):
         try:
             own = fields(batch.bytes[first:until])
             stages = [dict(fields(message(value))) for number, value in own if number == 3]
@@ -126,16 +126,16 @@ def _with_owners(meaning: Meaning, rows: pl.DataFrame) -> pl.DataFrame:
     ).with_columns(device=pl.col("gpu").replace_strict(numbers, return_dtype=pl.Int64))
 
 
-def _launches(contents: Contents, batch: Batch, found: Fields, kept: list[Kept]) -> pl.DataFrame:
-    """The shape of each kernel's launch, and what it uses of a multiprocessor."""
+def _launches(contents: Contents, batch: Batch, parsed: Fields, kept: list[Kept]) -> pl.DataFrame:
+    """The shape of each kernel's launch, its registers and its memory."""
     shape = [*(f"{name}_{axis}" for name in ("grid", "block") for axis in "xyz"), *_ARGUMENTS.values()]
     columns: dict[str, Whole] = {name: np.zeros(len(kept), dtype=np.int64) for name in shape}
     kernels = {key: _arguments(contents, key[0], data, 5) for key, data in contents.interned.whole(KERNELS).items()}
-    for at, kernel in enumerate(found.last(_KERNEL_IID, len(kept), -1).tolist()):
+    for at, kernel in enumerate(parsed.last(_KERNEL_IID, len(kept), -1).tolist()):
         for name, amount in kernels.get((kept[at].scope, kernel), {}).items():
             columns[name][at] = amount
-    rows = found.rows(_LAUNCH, bytes=True)
-    for at, first, until in zip(found.message[rows].tolist(), found.value[rows].tolist(), found.end[rows].tolist(), strict=True):
+    rows = parsed.rows(_LAUNCH, bytes=True)
+    for at, first, until in zip(parsed.message[rows].tolist(), parsed.value[rows].tolist(), parsed.end[rows].tolist(), strict=True):
         data = batch.bytes[first:until]
         try:
             for number, value in fields(data):
@@ -152,7 +152,7 @@ def _launches(contents: Contents, batch: Batch, found: Fields, kept: list[Kept])
 
 def _arguments(contents: Contents, scope: int, data: bytes, field: int) -> dict[str, int]:
     """Numbers that a kernel or a launch is described by, as far as a profile has them."""
-    found = {}
+    amounts = {}
     try:
         for number, value in fields(data):
             if number == field:
@@ -160,7 +160,7 @@ def _arguments(contents: Contents, scope: int, data: bytes, field: int) -> dict[
                 name = text(given[2]) if 2 in given else contents.interned.text(ARGUMENTS, scope, unsigned(given.get(1, 0)))
                 amount = given.get(4, given.get(3))
                 if name in _ARGUMENTS and isinstance(amount, int):
-                    found[_ARGUMENTS[name]] = min(max(signed(amount), 0), 1 << 40)
+                    amounts[_ARGUMENTS[name]] = min(max(signed(amount), 0), 1 << 40)
     except DamagedError:
         contents.damaged += 1
-    return found
+    return amounts

@@ -49,8 +49,8 @@ def slices_of(events: pl.DataFrame) -> Slices:
     slices = _of(events, np.concatenate([begin, rows]), np.concatenate([end, time[rows] + took]))
     own = _ids(events, loose_begin | loose_end)
     loose, loose_stop, loose_lost = paired(own, time, loose_begin, loose_end)
-    known = (kind > 0) | loose_begin | loose_end
-    others = _others(events.filter(~known | (kind > COUNTER)))
+    used = (kind > 0) | loose_begin | loose_end
+    others = _others(events.filter(~used | (kind > COUNTER)))
     return Slices(
         slices,
         _of(events, loose, loose_stop),
@@ -99,7 +99,7 @@ def _of(events: pl.DataFrame, rows: Whole, end: Whole) -> pl.DataFrame:
 
 
 def _ids(events: pl.DataFrame, loose: Mask) -> Whole:
-    """A number for what belongs together by its id: equal for equal ids, scopes and categories; local ids are those of a process."""
+    """A number for events that belong together: equal for equal ids, scopes and categories. Local ids are those of a process."""
     rows = events.select(
         pl.col("shared"),
         pl.col("local"),

@@ -26,8 +26,8 @@ def is_one(head: bytes) -> bool:
     """It begins with packets, whose fields are numbers and messages as Perfetto has them."""
     if not head.startswith(b"\x0a"):
         return False
-    found = outline(head)
-    spans = [*found.packets[:_LOOKED_AT], *((begin, end) for _, begin, end in found.packed[:1])]
+    places = outline(head)
+    spans = [*places.packets[:_LOOKED_AT], *((begin, end) for _, begin, end in places.packed[:1])]
     batch, marked = Batch(head), False
     try:
         for begin, end in spans:
@@ -37,26 +37,26 @@ def is_one(head: bytes) -> bool:
                 marked |= number in _MARKS
     except DamagedError:
         return False
-    return marked and (not found.broken or len(spans) > 2)
+    return marked and (not places.broken or len(spans) > 2)
 
 
 def read(source: Source, making: Making, progress: Callable[[float], None]) -> None:
     contents = Contents.read(source, making, lambda share: progress(0.5 * share))
     meaning = Meaning(contents, making)
     if contents.events.count:
-        found = slices_of(contents.event_table())
-        making.unused.update(found.others)
-        if found.lost_ends:
-            making.note(f"{found.lost_ends:,} slices of the trace have no begin: they began before it, and are missing")
+        slices = slices_of(contents.event_table())
+        making.unused.update(slices.others)
+        if slices.lost_ends:
+            making.note(f"{slices.lost_ends:,} slices of the trace have no begin: they began before it, and are missing")
         progress(0.7)
         if own.is_own(contents):
-            own.add(meaning, found)
+            own.add(meaning, slices)
         else:
-            meaning.add(found)
+            meaning.add(slices)
     render_stages.add(meaning)
     callstacks.add(meaning)
     if contents.damaged:
-        making.note(f"{contents.damaged:,} messages of the trace are damaged: what they say is missing")
+        making.note(f"{contents.damaged:,} messages of the trace are damaged, and missing here")
     progress(0.8)
     trace = meaning.finish()
     making.lacks = ("stall reasons of kernels", "counters of devices")

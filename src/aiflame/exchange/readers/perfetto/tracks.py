@@ -27,7 +27,7 @@ class Counter:
     factor: int
     incremental: bool
     derived: bool
-    """It counts what Perfetto's SDK measures of a thread beside its slices."""
+    """It is one of those that Perfetto's SDK takes of a thread beside its slices."""
 
 
 @dataclass(slots=True)
@@ -123,23 +123,23 @@ class Tracks:
 
     def place(self, uuid: int) -> Place:
         """Where a track belongs; one without a descriptor is a lane of its own."""
-        found = self._places.get(uuid)
-        if found is None:
-            found = self._places[uuid] = self._find(uuid)
-            if not found.is_thread:
-                self.threads.setdefault((found.pid, found.tid), " / ".join(found.path))
-        return found
+        place = self._places.get(uuid)
+        if place is None:
+            place = self._places[uuid] = self._find(uuid)
+            if not place.is_thread:
+                self.threads.setdefault((place.pid, place.tid), " / ".join(place.path))
+        return place
 
     def ancestors(self, uuid: int) -> list[Track]:
         """The track and those around it, innermost first."""
-        found: list[Track] = []
-        while uuid in self.all and len(found) < _MOST_PARENTS:
+        around: list[Track] = []
+        while uuid in self.all and len(around) < _MOST_PARENTS:
             track = self.all[uuid]
-            found.append(track)
+            around.append(track)
             if not track.parent or track.parent == uuid:
                 break
             uuid = track.parent
-        return found
+        return around
 
     def _find(self, uuid: int) -> Place:
         around = self.ancestors(uuid)
@@ -152,7 +152,7 @@ class Tracks:
         if pid < 0:
             pid = next((one.writer for one in around if one.writer >= 0), UNKNOWN)
         thread = next((self.threads.get((one.pid, one.tid), "") for one in around if one.tid >= 0), "")
-        named = path or ("[track without a name]",)
+        named = path or ("[no name]",)
         return Place(pid, LANES + len(self._places), (thread, *named) if thread else named)
 
     def _of_iprof(self, path: tuple[str, ...]) -> Place | None:

@@ -43,7 +43,7 @@ def read(source: Source, making: Making, progress: Callable[[float], None]) -> N
 
 
 class Rows(Protocol):
-    """Who takes the calls and samples of a profile."""
+    """A receiver of the calls and samples of a profile."""
 
     making: Making
 
