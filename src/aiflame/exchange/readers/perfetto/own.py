@@ -9,7 +9,6 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from aiflame.attribute.timeline.runtime_names import NAMES as RUNTIMES
 from aiflame.exchange.readers.devices.trace import SAMPLES, SYNCS, shaped
 from aiflame.exchange.readers.frames import NamedFrame
 from aiflame.exchange.readers.perfetto.contents import Contents
@@ -32,6 +31,17 @@ _COPIES = {
     "[copy device→other device]": CopyKind.PEER,
 }
 _WAITS = {"[wait for an event]": SyncKind.EVENT, "[wait for a stream]": SyncKind.STREAM, "[wait for a device]": SyncKind.CONTEXT}
+_RUNTIMES = {
+    "CUDA": CallBackend.CUDA,
+    "OpenCL": CallBackend.OPENCL,
+    "MPI": CallBackend.MPI,
+    "OpenMP": CallBackend.OPENMP,
+    "NCCL": CallBackend.NCCL,
+    "torch.distributed": CallBackend.TORCH,
+    "Level Zero": CallBackend.LEVEL_ZERO,
+    "HIP": CallBackend.HIP,
+}
+"""By the first words of the tracks of traced calls."""
 _SIZES = (("registers",) * 2, ("static_shared",) * 2, ("dynamic_shared",) * 2, ("local_bytes",) * 2)
 _SAMPLED, _CPU_TIME = "Sampled stacks", "CPU time"
 _SCOPE = (1 << 32) + 1
@@ -117,9 +127,9 @@ def _call_frame(meaning: Meaning, name: str, category: str, track: str) -> int:
         return meaning.trace.frames.number(NamedFrame(name, Kind.CPP, module=OP_MODULE))
     if category == "call":
         return meaning.trace.frames.number(NamedFrame(name, Kind.C))
-    runtime = next((backend for backend, of in RUNTIMES.items() if track.startswith(f"{of} ")), CallBackend.CUDA)
-    frame = meaning.trace.frames.number(NamedFrame(name, Kind.C, module=RUNTIMES[runtime]))
-    meaning.trace.backends[frame] = runtime
+    runtime = next((one for one in _RUNTIMES if track.startswith(f"{one} ")), "CUDA")
+    frame = meaning.trace.frames.number(NamedFrame(name, Kind.C, module=runtime))
+    meaning.trace.backends[frame] = _RUNTIMES[runtime]
     return frame
 
 
