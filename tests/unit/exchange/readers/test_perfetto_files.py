@@ -54,9 +54,9 @@ def test_many_messages_have_the_fields_that_each_has_by_itself(messages: list[by
     for number, one in enumerate(every):
         expected: list[tuple[int, int | bytes]] = []
         try:
-            for field, value in protobuf.fields(one):
+            for field, given_value in protobuf.fields(one):
                 assert field < 1 << 29
-                expected.append((field, value if isinstance(value, int) else bytes(value)))
+                expected.append((field, given_value if isinstance(given_value, int) else bytes(given_value)))
         except (protobuf.DamagedError, AssertionError):
             damaged += 1
         assert rows[number] == expected

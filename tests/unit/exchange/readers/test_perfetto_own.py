@@ -103,14 +103,13 @@ def test_every_kernel_has_the_call_that_launched_it(both: tuple[Tables, Tables])
 def test_samples_have_the_time_of_the_functions_that_the_timeline_shows(both: tuple[Tables, Tables]) -> None:
     before, after = both
     shown: dict[str, int] = {}
-    rows = drawn(timeline(before), SliceKind.FUNCTION)["FUNCTION"]
-    for _, name, begin, took in rows:
-        inner = sum(
-            int(other[3])
-            for other in rows
-            if other != (0, name, begin, took) and begin <= other[2] and other[2] + other[3] <= begin + took  # type: ignore[operator]
-        )
-        shown[str(name)] = shown.get(str(name), 0) + int(took) - inner  # type: ignore[call-overload]
+    rows = [
+        (str(name), int(str(begin)), int(str(took))) for _, name, begin, took in drawn(timeline(before), SliceKind.FUNCTION)["FUNCTION"]
+    ]
+    for row in rows:
+        name, begin, took = row
+        inside = [other for other in rows if other != row and begin <= other[1] and other[1] + other[2] <= begin + took]
+        shown[name] = shown.get(name, 0) + took - sum(other[2] for other in inside)
     listed = figures(after, "wall-time", "function")["function"]
     assert {name: own for name, (own, *_) in listed.items()} == shown  # type: ignore[attr-defined]
     assert after.table("cpu_samples")["clock"].unique().to_list() == [1], "the samples of this program are by the clock"
