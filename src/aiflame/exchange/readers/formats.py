@@ -54,6 +54,7 @@ FORMATS = (
     _format("SQLite of nsys, rocprofv3 or RPD", "databases"),
     _format("Proton", "proton"),
     _format("XPlane of JAX, XLA or TensorFlow", "xla.xplane"),
+    _format("Perfetto", "perfetto.trace"),
     _format("pprof", "sampled.pprof"),
     _format("perf.data", "sampled.perf_data"),
     _format("perf script", "sampled.perf_script"),

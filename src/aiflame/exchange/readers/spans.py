@@ -12,7 +12,6 @@ import polars as pl
 from aiflame.attribute.arrays import nodes
 from aiflame.attribute.arrays.types import Mask, Whole
 from aiflame.errors import AiflameError
-from aiflame.exchange.readers.frames import Frames
 from aiflame.exchange.readers.making import Making
 from aiflame.exchange.readers.nesting import nest
 from aiflame.profile.schema.enums import SampleState
@@ -81,16 +80,10 @@ class Spans:
         place = nodes.nearest(parent, np.append(False, mark), strict=strict)[1:]
         return np.maximum(place, 0) - 1
 
-    def add(self, making: Making, frames: Frames, waits: Mask, columns: Mapping[str, Whole] = MappingProxyType({})) -> Whole:
-        """Writes stacks and samples of wall-clock time; gives the stack of each span. `waits`: by frame, whether a thread in it
-        only waits. `columns`: more columns of samples, with a value for each span."""
-        stack = frames.add_stacks(making, self.process, self.parent, self.frame)
-        self.add_samples(making, stack, waits, columns)
-        return stack
-
     def add_samples(self, making: Making, stack: Whole, waits: Mask, columns: Mapping[str, Whole] = MappingProxyType({})) -> None:
-        """Writes the samples only. `stack`: of each span."""
-        for row, begin, end in self._own_time():
+        """Writes samples of wall-clock time. `stack`: of each span. `waits`: by frame, what only waits. `columns`: more columns of samples,
+        with a value for each span."""
+        for row, begin, end in self.own_time():
             making.add(
                 "cpu_samples",
                 pl.DataFrame(
@@ -136,7 +129,7 @@ class Spans:
             place = np.where(over, self.parent[np.maximum(place, 0)], place)
         return place
 
-    def _own_time(self) -> Iterator[tuple[Whole, Whole, Whole]]:
+    def own_time(self) -> Iterator[tuple[Whole, Whole, Whole]]:
         """The time that each call spent itself, in pieces (row, begin, end), many at once: before each of its calls, and after the last."""
         over = self._end_before()
         last = self.begin.copy()
@@ -148,7 +141,7 @@ class Spans:
             row = np.concatenate([self.parent[called], rows])
             begin, end = np.concatenate([over[called], last[rows]]), np.concatenate([self.begin[called], self.end[rows]])
             some = end > begin
-            yield _divided(row[some], begin[some], end[some])
+            yield divided(row[some], begin[some], end[some])
 
     def _end_before(self) -> Whole:
         """For each call the end of the one before it in the same caller; of a first call, the begin of its caller."""
@@ -166,7 +159,7 @@ def _numbered(track: Whole) -> tuple[Whole, Whole]:
     return tracks, np.repeat(row.astype(np.uint32), np.diff(begins, append=len(track)))
 
 
-def _divided(row: Whole, begin: Whole, end: Whole) -> tuple[Whole, Whole, Whole]:
+def divided(row: Whole, begin: Whole, end: Whole) -> tuple[Whole, Whole, Whole]:
     """Pieces of which none is too long for a sample."""
     pieces = -(-(end - begin) // _LONGEST_NS)
     if (pieces <= 1).all():

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from aiflame.attribute.arrays.chunks import count
 from aiflame.attribute.arrays.wire import Chosen, Fixed64, Message, Part, Runs, Same, Some, Varint, encode, number, text
+from aiflame.attribute.timeline.samples import clock_of
 from aiflame.attribute.timeline.tables import SliceKind, Timeline, TrackKind
 from aiflame.attribute.timeline.whole import timeline as timeline_of
 from aiflame.profile.folder.meta import Clocks
@@ -38,6 +39,8 @@ LONGEST_NAME = 4096
 """Characters of a name or fact; the viewer measures and draws each of them."""
 
 _WAITING = 4
+_SAMPLED = {0: "CPU time", 1: "wall-clock time"}
+"""By clock of samples."""
 _SEQUENCE = 1
 _MONOTONIC, _RAW, _REALTIME = 3, 5, 1  # builtin_clock.proto
 _CLEARED, _NEEDED = 1, 2  # trace_packet.proto, SequenceFlags
@@ -62,7 +65,7 @@ class _Event:
 class _Track:
     """track_descriptor.proto, process_descriptor.proto, thread_descriptor.proto, counter_descriptor.proto"""
 
-    UUID, NAME, PROCESS, THREAD, PARENT, COUNTER, ORDERING, RANK = 1, 2, 3, 4, 5, 8, 11, 12
+    UUID, NAME, PROCESS, THREAD, PARENT, COUNTER, ORDERING, RANK, DESCRIPTION = 1, 2, 3, 4, 5, 8, 11, 12, 14
     PROCESS_PID, PROCESS_CMDLINE, PROCESS_SORT, PROCESS_NAME, PROCESS_START = 1, 2, 3, 6, 7
     THREAD_PID, THREAD_TID, THREAD_NAME = 1, 2, 5
     COUNTER_UNIT, COUNTER_UNIT_NAME = 3, 6
@@ -110,23 +113,30 @@ def write(timeline: Timeline, clocks: Clocks, file: BinaryIO) -> None:
 def write_profile(profile: Tables, clocks: Clocks, file: BinaryIO, *, samples: bool = True) -> int:
     """Writes the timeline of a profile while it is made, so that it is never completely in memory; returns the number of slices."""
     records = sum(count(profile.scan(name)) for name in ("launches", "kernels", "copies"))
-    trace = Trace(clocks, file, steps=records * SLICES_A_RECORD <= MOST_WITH_STEPS)
+    trace = Trace(clocks, file, steps=records * SLICES_A_RECORD <= MOST_WITH_STEPS, sampled=_sampled(profile))
     trace.add(timeline_of(profile, samples=samples, taker=trace.add))
     return trace.slices
 
 
-class Trace:
-    """A trace to which parts of a timeline are added, as `Making` gives them. With `steps`, each kernel has its step as a fact."""
+def _sampled(profile: Tables) -> str:
+    clock = clock_of(profile)
+    return "" if clock is None else _SAMPLED[clock]
 
-    def __init__(self, clocks: Clocks, file: BinaryIO, *, steps: bool) -> None:
+
+class Trace:
+    """A trace to which parts of a timeline are added, as `Making` gives them. With `steps`, each kernel has its step as a fact. `sampled`:
+    the time that the samples of threads show."""
+
+    def __init__(self, clocks: Clocks, file: BinaryIO, *, steps: bool, sampled: str = "") -> None:
         self.slices = 0
+        self._sampled = sampled
         self._file, self._steps = file, steps
         self._pids: dict[int, int] = {}
         self._texts = _Texts()
         file.write(_first_packets(clocks))
 
     def add(self, part: Timeline) -> None:
-        self._file.write(_tracks(part.tracks, self._pids))
+        self._file.write(_tracks(part.tracks, self._pids, self._sampled))
         for data in _packed(self._packets(part)):
             self._file.write(data)
         self.slices += len(part.slices)
@@ -168,7 +178,7 @@ def _first_packets(clocks: Clocks) -> bytes:
     return _packet(first + sequence) + _packet(defaults + sequence)
 
 
-def _tracks(tracks: pl.DataFrame, pids: dict[int, int]) -> bytes:
+def _tracks(tracks: pl.DataFrame, pids: dict[int, int], sampled: str) -> bytes:
     """`pids`: the process id of each track of a process that was written."""
     packets = []
     for row in tracks.iter_rows(named=True):
@@ -188,6 +198,9 @@ def _tracks(tracks: pl.DataFrame, pids: dict[int, int]) -> bytes:
             body += number(_Track.PARENT, row["parent"] + 1) + text(_Track.THREAD, thread + text(_Track.THREAD_NAME, name))
         else:
             body += (number(_Track.PARENT, row["parent"] + 1) if row["parent"] >= 0 else b"") + text(_Track.NAME, name)
+        if kind == TrackKind.SAMPLES and row["number"]:
+            # Two tracks cannot be of one thread: the viewer would make one of them. So only the text says whose samples these are.
+            body += text(_Track.DESCRIPTION, f"thread {row['number']}" + (f", {sampled}" if sampled else ""))
         if kind == TrackKind.COUNTER:
             unit = number(_Track.COUNTER_UNIT, _BYTES) if row["unit"] == "bytes" else b""
             body += text(_Track.COUNTER, unit or (text(_Track.COUNTER_UNIT_NAME, row["unit"]) if row["unit"] else b""))

@@ -66,6 +66,8 @@ _OF_MARKS = ("pid", "tid", "cat", "name", "begin", "ph")
 _OF_ARROWS = ("pid", "tid", "cat", "id", "begin", "ph")
 _ARROWS = r"^((CL_)?Flow_H2D_.*|flow)$"
 """Categories of arrows from calls to the work that they launched, where nothing else says so."""
+PROFILES = ("Profile", "ProfileChunk", "CpuProfile")
+_OF_PROFILES = ("pid", "tid", "name", "id", "begin")
 _OF_NAMES = ("pid", "tid", "name", "given_name")
 
 
@@ -86,6 +88,8 @@ class Events:
     """Moments: pid, tid, cat, name, begin, ph."""
     arrows: pl.DataFrame
     """Begin (ph: s) and end of arrows from a call to the work that it launched: pid, tid, cat, id, begin, ph."""
+    profiles: pl.DataFrame
+    """Events that hold parts of V8's CPU profiles, in the order of the file: pid, tid, name, id, begin."""
     names: pl.DataFrame
     """Names of processes and threads: pid, tid, name (process_name, thread_name …), given_name."""
     members: dict[str, Any]
@@ -134,6 +138,8 @@ class _Parts:
         self._work: list[pl.DataFrame] = []
         self._marks: list[pl.DataFrame] = []
         self._arrows: list[pl.DataFrame] = []
+        self._profiles: list[pl.DataFrame] = []
+        self._chunks = 0
         self._names: list[pl.DataFrame] = []
         self._halves: list[pl.DataFrame] = []
         self._unused: Counter[str] = Counter()
@@ -157,11 +163,18 @@ class _Parts:
         self._calls.append(calls.select(_OF_CALLS))
         self._count += len(calls)
         self._halves.append(rows.filter(phase.is_in(["B", "E"])).select("ph", *_OF_CALLS))
+        self._add_profiles(rows.filter(phase.is_in(["P", "I"])))
         self._marks.append(rows.filter(phase.is_in(["i", "I", "R"])).select(_OF_MARKS))
         arrows = phase.is_in(["s", "t", "f"]) & where.str.contains(_ARROWS)
         self._arrows.append(rows.filter(arrows).select(_OF_ARROWS))
-        for kind, count in phase.filter(~arrows & ~phase.is_in(["X", "B", "E", "i", "I", "R", "M"])).value_counts().iter_rows():
+        used = phase.is_in(["X", "B", "E", "i", "I", "R", "M"]) | arrows
+        for kind, count in phase.filter(~used).value_counts().iter_rows():
             self._unused[f"events of phase {kind!r}"] += count
+
+    def _add_profiles(self, rows: pl.DataFrame) -> None:
+        rows = rows.filter(self._texts_of(rows["name"]).is_in(PROFILES))
+        self._profiles.append(rows.select(_OF_PROFILES))
+        self._chunks += int((self._texts_of(rows["ph"]) == "P").sum())
 
     def finish(self) -> Events:
         halves = pl.concat(self._halves) if self._halves else None
@@ -170,6 +183,8 @@ class _Parts:
             pairs, open_calls = self._paired(halves)
             self._calls.append(pairs)
         read = self._rows.summary()
+        self._unused["events of phase 'P'"] -= self._chunks
+        self._unused += Counter()  # without those that are 0
         self._unused.update(read.unused)
         self._unused.update({f"{name} (of another type)": count for name, count in read.unfit.items()})
         members = {name: _value(text) for name, text in read.members.items()}
@@ -185,6 +200,7 @@ class _Parts:
             work=_joined(self._work, empty.select(_OF_WORK)),
             marks=_joined(self._marks, empty.select(_OF_MARKS)),
             arrows=_joined(self._arrows, empty.select(_OF_ARROWS)),
+            profiles=_joined(self._profiles, empty.select(_OF_PROFILES)),
             names=_joined(self._names, empty.select(_OF_NAMES)),
             members=members,
             unused=self._unused,
@@ -198,7 +214,7 @@ class _Parts:
         rows = column.unique()
         texts = pl.Series([self._rows.text(row) or "" for row in rows.to_list()], dtype=pl.String)
         named: pl.Series = column.replace_strict(rows, texts, return_dtype=pl.String)
-        return named
+        return named if len(named) else texts  # polars keeps the type of a column without rows
 
     def _paired(self, halves: pl.DataFrame) -> tuple[pl.DataFrame, int]:
         """Calls of which the file has begin and end apart: an end closes the last call of its thread that is open."""

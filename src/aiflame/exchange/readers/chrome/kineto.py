@@ -9,9 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 
+import numpy as np
 import polars as pl
 
-from aiflame.exchange.readers.chrome import linked
+from aiflame.attribute.arrays.types import Whole
+from aiflame.exchange.readers.chrome import linked, v8_profiles
 from aiflame.exchange.readers.chrome.autograd import Autograd
 from aiflame.exchange.readers.chrome.collectives import add_collectives
 from aiflame.exchange.readers.chrome.devices import add_launches, add_work
@@ -47,7 +49,8 @@ def read(source: Source, making: Making, progress: Callable[[float], None]) -> N
     pieces = list(_calls_of_threads(events, making))
     shift = _shift(events, pieces, making)
     making.rank = _rank(events)
-    threads = Threads.of(events, pieces, shift)
+    sampled = events.profiles.select("pid", "tid", "begin")
+    threads = Threads.of(events, [*pieces, sampled], shift)
     threads.add(making)
     calls, annotated = _placed(events, pieces, threads)
     work = threads.work(events, (calls, annotated))
@@ -70,12 +73,28 @@ def read(source: Source, making: Making, progress: Callable[[float], None]) -> N
     autograd = Autograd.of(calls, spans, kinds.innermost_layer(spans))
     autograd.add_layer_calls(making)
     progress(0.8)
-    stack = spans.add(making, frames, kinds.waits, autograd.columns())
+    profiles = v8_profiles.read(source, events, threads, frames, making)
+    stack = _add_stacks(making, frames, spans, profiles, shift)
+    spans.add_samples(making, stack, kinds.waits, autograd.columns())
     spans.add_counts(making, stack, kinds.named)
     progress(0.9)
     add_launches(making, events, calls, spans, stack, autograd.columns(), work)
     add_collectives(making, events, calls, spans, stack)
     making.last_ns = max([making.last_ns, *(int(column.max()) for column in (spans.end, work["end"].to_numpy()) if len(column))])
+
+
+def _add_stacks(making: Making, frames: Frames, spans: Spans, profiles: v8_profiles.Profiles, shift: int) -> Whole:
+    """Writes the stacks of all calls, and the samples of V8. Gives the stack of each span."""
+    of_spans = spans.process, spans.parent, spans.frame
+    if not len(profiles.process):
+        return frames.add_stacks(making, *of_spans)
+    before = len(spans.begin)
+    own = (np.array(column, dtype=np.int64) for column in (profiles.process, profiles.parent, profiles.frame))
+    process, parent, frame = (np.concatenate(pair) for pair in zip(of_spans, own, strict=True))
+    parent[before:] = np.where(parent[before:] >= 0, parent[before:] + before, -1)
+    stack = frames.add_stacks(making, process, parent, frame)
+    profiles.write(stack[before:], shift)
+    return stack[:before]
 
 
 def _calls_of_threads(events: Events, making: Making) -> Iterator[pl.DataFrame]:
@@ -105,7 +124,7 @@ def _placed(events: Events, pieces: list[pl.DataFrame], threads: Threads) -> tup
 
 def _shift(events: Events, pieces: list[pl.DataFrame], making: Making) -> int:
     """From the file's times to the profile's."""
-    columns = [*(piece["begin"] for piece in pieces), events.work["begin"]]
+    columns = [*(piece["begin"] for piece in pieces), events.work["begin"], events.profiles["begin"]]
     first = min((int(column.min()) for column in columns if len(column)), default=0)  # type: ignore[arg-type]
     base = events.members.get("baseTimeNanoseconds")
     since_1970 = first + (base if isinstance(base, int) else 0)

@@ -39,6 +39,11 @@ class Threads:
         rows = calls.join(self._threads.select(*key, "process", "thread"), on=key, how="left", maintain_order="left")
         return rows.drop(key).with_columns((pl.col("begin", "end") + self.shift).clip(0))
 
+    def row_of(self, pid: int, tid: int) -> tuple[int, int]:
+        """The process and the row of `threads` of a thread of the file."""
+        rows = self._threads.filter(pl.col("pid") == pid, pl.col("tid") == tid).select("process", "thread").rows()
+        return rows[0] if rows else (0, 0)
+
     def add(self, making: Making) -> None:
         own = self._processes
         making.add(

@@ -60,7 +60,9 @@ KERNELS = {
 COPIES = {**_WORK, "kind": I64, "bytes": I64}  # CopyKind
 SYNCS = {"pid": I64, "correlation": I64, "begin": I64, "end": I64, "kind": I64, "stream": I64}  # SyncKind
 CHAINS = {"pid": I64, "parent": I64, "frame": I64}  # parent: an earlier row, -1: none
-SAMPLES = {"pid": I64, "tid": I64, "time": I64, "chain": I64, "period": I64, "waiting": pl.Boolean(), "cpu": I64}
+SAMPLES = {"pid": I64, "tid": I64, "time": I64, "chain": I64, "period": I64, "waiting": pl.Boolean(), "cpu": I64, "clock": I64}
+"""`clock`: 0 is CPU time, 1 wall-clock time."""
+COUNTERS = {"pid": I64, "time": I64, "name": TEXT, "value": pl.Float64()}
 VALUES = {"pid": I64, "chain": I64, "kind": I64, "value": I64}  # row of `chains`; place in `value_kinds`
 NODES = {"pid": I64, "tid": I64, "begin": I64, "node": I64, "original": I64}
 
@@ -84,6 +86,9 @@ class DeviceTrace:
     syncs: pl.DataFrame = field(default_factory=lambda: _empty(SYNCS))
     chains: pl.DataFrame = field(default_factory=lambda: _empty(CHAINS))
     samples: pl.DataFrame = field(default_factory=lambda: _empty(SAMPLES))
+    counters: pl.DataFrame = field(default_factory=lambda: _empty(COUNTERS))
+    timed: bool = True
+    """The time that each call spent itself counts; else that of samples alone."""
     nodes: pl.DataFrame = field(default_factory=lambda: _empty(NODES))
     """Nodes of graphs: the call that made each."""
     values: pl.DataFrame = field(default_factory=lambda: _empty(VALUES))

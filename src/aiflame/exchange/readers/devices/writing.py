@@ -23,7 +23,7 @@ _TIMES = ("begin", "end", "time")
 def write(trace: DeviceTrace, making: Making) -> None:
     """Calls of a thread become its stacks, and the time that each spent itself samples of wall-clock time."""
     _set_times(trace, making)
-    if all(getattr(trace, name).is_empty() for name in ("calls", "regions", "kernels", "copies", "samples", "values")):
+    if all(getattr(trace, name).is_empty() for name in ("calls", "regions", "kernels", "copies", "samples", "values", "counters")):
         making.note("the trace is empty: neither calls nor work of a device")
     _place_lost_work(trace)
     threads = _threads(trace)
@@ -37,6 +37,7 @@ def write(trace: DeviceTrace, making: Making) -> None:
     _add_samples(trace, making, placed["samples"], stack_of_chain)
     _add_values(trace, making, process, stack_of_chain)
     _add_regions(making, placed["regions"])
+    _add_counters(trace, making, process)
     placed_calls = calls.with_columns(
         pl.Series("stack", stack), pl.Series("begin_ns", spans.begin), pl.Series("end_ns", spans.end), pl.Series("process", spans.process)
     )
@@ -159,7 +160,7 @@ def _add_stacks(
     stack = stacks[before:]
     waits = np.zeros(max(len(trace.frames.all), 1), dtype=np.bool_)
     waits[list(trace.waits)] = True
-    if len(spans.begin):
+    if len(spans.begin) and trace.timed:
         spans.add_samples(making, stack, waits)
     return calls, stacks[:before], spans, stack
 
@@ -178,7 +179,7 @@ def _add_samples(trace: DeviceTrace, making: Making, samples: pl.DataFrame, stac
             time_ns="time",
             period_ns="period",
             state=pl.when("waiting").then(int(SampleState.WAITING)).otherwise(int(SampleState.ON_CPU)),
-            clock=pl.lit(0),
+            clock=pl.col("clock"),
             cpu=pl.col("cpu").clip(0, 0xFFFF),
         ),
     )
@@ -211,6 +212,13 @@ def _add_regions(making: Making, regions: pl.DataFrame) -> None:
         ),
     )
     making.add("region_ends", rows.filter(pl.col("end").is_not_null()).select("process", "thread", region="id", end_ns="end"))
+
+
+def _add_counters(trace: DeviceTrace, making: Making, process: dict[int, int]) -> None:
+    """Counters of a process that has nothing else belong to the first one."""
+    rows = trace.counters.with_columns(process=pl.col("pid").replace_strict(process, default=0, return_dtype=pl.Int64))
+    bits = pl.Series("value", rows["value"].to_numpy().view(np.uint64))
+    making.add("counters", rows.select("process", "name", time_ns="time").with_columns(bits))
 
 
 def _add_calls(trace: DeviceTrace, making: Making, placed_calls: pl.DataFrame) -> None:

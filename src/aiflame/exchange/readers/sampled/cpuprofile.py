@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from aiflame.errors import AiflameError
-from aiflame.exchange.readers.frames import NamedFrame
+from aiflame.exchange.readers.frames import AnyFrame, NamedFrame
 from aiflame.exchange.readers.json_document import begins_object, document, file_of, mapping, sequence, text, whole
 from aiflame.exchange.readers.making import Making
 from aiflame.exchange.readers.sampled.samples import DEEPEST, WALL, Sampled
@@ -33,38 +33,48 @@ def read(source: Source, making: Making, progress: Callable[[float], None]) -> N
     progress(0.4)
     rows = Sampled(making)
     process = rows.process()
-    calls = _calls(rows, process, file)
+    calls = calls_of_nodes(rows, process, file)
     progress(0.6)
-    if _add_times(rows, process, calls, file):
+    if add_times(rows, process, calls, file):
         making.note("the file has times by the clock; it does not say for how long a processor was used")
     else:
         _add_counts(rows, process, calls, file)
     rows.finish()
 
 
-class _Node:
+class Rows(Protocol):
+    """A receiver of the calls and samples of a profile."""
+
+    making: Making
+
+    def call(self, process: int, parent: int, frame: AnyFrame) -> int: ...
+
+    def time(self, process: int, thread: int, call: int, clock: int, ns: int, at: int) -> None: ...
+
+
+class Node:
     def __init__(self, given: dict[str, Any], parent: object) -> None:
         self.given, self.parent, self.call = given, parent, -1
 
 
-def _nodes(file: dict[str, Any]) -> Iterator[_Node]:
+def _nodes(file: dict[str, Any]) -> Iterator[Node]:
     """All nodes. Those of old files lie in each other; others name their children, or in Chrome's traces their parent."""
     head = file.get("head")
     if isinstance(head, dict):
         ahead: list[tuple[dict[str, Any], object]] = [(head, None)]
         while ahead:
             given, parent = ahead.pop()
-            yield _Node(given, parent)
+            yield Node(given, parent)
             ahead += [(mapping(child), given.get("id")) for child in sequence(given.get("children"))]
         return
     nodes = [mapping(one) for one in sequence(file.get("nodes"))]
     parents = {child: one.get("id") for one in nodes for child in sequence(one.get("children")) if isinstance(child, int)}
     for one in nodes:
         number = one.get("id")
-        yield _Node(one, one.get("parent", parents.get(number) if isinstance(number, int) else None))
+        yield Node(one, one.get("parent", parents.get(number) if isinstance(number, int) else None))
 
 
-def _calls(rows: Sampled, process: int, file: dict[str, Any]) -> dict[int, _Node]:
+def calls_of_nodes(rows: Rows, process: int, file: dict[str, Any]) -> dict[int, Node]:
     """The nodes by their ids, each with its call."""
     by_id = {node.given["id"]: node for node in _nodes(file) if isinstance(node.given.get("id"), int)}
     visited: set[int] = set()
@@ -98,7 +108,7 @@ def _frame(node: dict[str, Any]) -> NamedFrame:
     return NamedFrame(name, Kind.WAIT if name == _IDLE else Kind.C, "", file_of(url), min(max(line, 0), _MOST_LINE))
 
 
-def _add_times(rows: Sampled, process: int, calls: dict[int, _Node], file: dict[str, Any]) -> bool:
+def add_times(rows: Rows, process: int, calls: dict[int, Node], file: dict[str, Any]) -> bool:
     """False: the file has none."""
     samples = sequence(file.get("samples"))
     seconds = "callFrame" not in mapping(file.get("head"))
@@ -125,7 +135,7 @@ def _add_times(rows: Sampled, process: int, calls: dict[int, _Node], file: dict[
     return True
 
 
-def _add_counts(rows: Sampled, process: int, calls: dict[int, _Node], file: dict[str, Any]) -> None:
+def _add_counts(rows: Sampled, process: int, calls: dict[int, Node], file: dict[str, Any]) -> None:
     if any("selfSize" in node.given for node in calls.values()):
         kind, member = rows.kind("selfSize", "bytes", "bytes that were allocated and are still used"), "selfSize"
     elif any("hitCount" in node.given for node in calls.values()):

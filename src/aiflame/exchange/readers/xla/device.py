@@ -10,7 +10,7 @@ import polars as pl
 from aiflame.attribute.arrays.types import Mask, Whole
 from aiflame.exchange.readers.devices.trace import COPIES, KERNELS, DeviceTrace
 from aiflame.exchange.readers.making import Making
-from aiflame.exchange.readers.nesting import segments
+from aiflame.exchange.readers.spans import Spans
 from aiflame.exchange.readers.xla.host import add_steps
 from aiflame.exchange.readers.xla.launches import with_path
 from aiflame.exchange.readers.xla.space import Named, Plane
@@ -91,11 +91,11 @@ def _pieces(plane: Plane, rows: Whole) -> tuple[Whole, Whole, Whole]:
     """Row, begin and end of each kernel. An op of XLA around others, such as a loop, has the time in which none of them runs."""
     if any(_STREAM.match(line.name) for line in plane.lines):
         return rows, plane.begin[rows], plane.end[rows]
-    line, begin, end = plane.line[rows], plane.begin[rows], plane.end[rows]
-    order = np.lexsort((-end, begin, line))
-    line, begin, end, rows = line[order], begin[order], end[order], rows[order]
-    pieces = segments(line, begin, end)
-    return rows[pieces.row], pieces.begin, pieces.end
+    nothing = np.zeros(len(rows), dtype=np.int64)
+    spans, order = Spans.of(nothing, plane.line[rows], plane.begin[rows], plane.end[rows], nothing)
+    pieces = list(spans.own_time())
+    row, begin, end = (np.concatenate([nothing[:0], *(piece[at] for piece in pieces)]) for at in range(3))
+    return rows[order[row]], begin, end
 
 
 def _name(named: Named) -> str:
