@@ -37,16 +37,17 @@ _BACKENDS = (
 
 def add_launches(
     making: Making, events: Events, calls: pl.DataFrame, spans: Spans, stack: Whole, autograd: Mapping[str, Whole], work: pl.DataFrame
-) -> None:
+) -> pl.DataFrame:
     """Writes launches: calls of a runtime that have the correlation id of work, for other work the ops with its external id. And all calls
-    of runtimes, with those that wait for devices. `stack` and `autograd`: for each call."""
+    of runtimes, with those that wait for devices. `stack` and `autograd`: for each call. Gives process, correlation and row (of `calls`) of
+    the launches."""
     kinds = calls.select("cat").unique()
     of_runtimes = kinds.filter(events.texts_of(kinds["cat"]).is_in(RUNTIMES))["cat"]
 
     def placed(which: pl.Expr) -> pl.DataFrame:
         rows = calls.with_row_index("row").filter(which)
         row = rows["row"].to_numpy()
-        return rows.select("external", "correlation", "name").with_columns(
+        return rows.select("row", "external", "correlation", "name").with_columns(
             process=pl.Series(spans.track[row] >> 32),
             thread=pl.Series(spans.track[row] & 0xFFFFFFFF),
             stack=pl.Series(stack[row]),
@@ -64,13 +65,14 @@ def add_launches(
     by_op = lost.select("process", "external", work_correlation="correlation").unique(["process", "work_correlation"])
     ops = placed(pl.col("external").is_in(by_op["external"].implode())).unique(["process", "external"], keep="last", maintain_order=True)
     indirect = ops.join(by_op, on=["process", "external"]).with_columns(correlation="work_correlation", end_ns="begin_ns")
-    columns = ["process", "thread", "stack", "begin_ns", "end_ns", "correlation", *autograd]
+    columns = ["process", "thread", "stack", "begin_ns", "end_ns", "correlation", "row", *autograd]
     launches = pl.concat([direct.select(columns), indirect.select(columns)]).sort("process", "begin_ns")
     making.add("launches", launches.with_columns(api=pl.lit(int(GpuApi.CUDA))))
     lone = work.join(launches, on=["process", "correlation"], how="anti")
     if len(lone):
         making.note(f"{len(lone):,} kernels and copies of the trace have no call that launched them: no stack leads to them")
     _add_calls(making, events, runtime)
+    return launches.select("process", "correlation", "row")
 
 
 def add_work(making: Making, events: Events, work: pl.DataFrame) -> None:

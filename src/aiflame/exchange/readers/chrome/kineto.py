@@ -17,6 +17,7 @@ from aiflame.exchange.readers.chrome.collectives import add_collectives
 from aiflame.exchange.readers.chrome.devices import add_launches, add_work
 from aiflame.exchange.readers.chrome.events import Events, read_events
 from aiflame.exchange.readers.chrome.meaning import add_layers, add_regions, frames_of, is_annotation
+from aiflame.exchange.readers.chrome.op_shapes import add_op_work
 from aiflame.exchange.readers.chrome.threads import Threads
 from aiflame.exchange.readers.frames import Frames
 from aiflame.exchange.readers.making import FIRST_NS, Making
@@ -69,7 +70,8 @@ def read(source: Source, making: Making, progress: Callable[[float], None]) -> N
     progress(0.8)
     stack = spans.add(making, frames, kinds.waits, autograd.columns())
     progress(0.9)
-    add_launches(making, events, calls, spans, stack, autograd.columns(), work)
+    launches = add_launches(making, events, calls, spans, stack, autograd.columns(), work)
+    add_op_work(making, events, calls, spans, launches)
     add_work(making, events, work)
     add_collectives(making, events, calls, spans, stack)
     making.last_ns = max([making.last_ns, *(int(column.max()) for column in (spans.end, work["end"].to_numpy()) if len(column))])
