@@ -87,9 +87,10 @@ def _with_activity(answer: pl.DataFrame, shown: View, question: str, *, alike: b
         return answer
     analysis = shown.scoped.analysis
     answer = with_rates(answer, question, analysis, alike=alike)
-    if analysis.activity is None:
+    activity = analysis.activity
+    if activity is None:
         return answer
-    return with_activity(answer, question, analysis.sites, analysis.scoped_shared, shown.scoped.analysis.activity, alike=alike)
+    return with_activity(answer, question, analysis.sites, analysis.scoped_shared, activity, alike=alike)
 
 
 def _by_clock(shown: View) -> Steps | None:

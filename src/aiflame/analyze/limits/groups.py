@@ -53,18 +53,19 @@ class Utilization:
     another_run: bool = False
     """The counters are those of another run of the program (`aiflame merge`)."""
     modelled: bool = False
-    """There are no counters: the work is that of a model of ops (`attribute.limits.op_work`)."""
+    """There are no counters: the work is that of a model of ops (`exchange.readers.op_work`)."""
 
     def to_json(self) -> dict[str, float]:
         return asdict(self)
 
     @property
     def text(self) -> str:
-        known = "a model" if self.modelled else "counters"
-        some = "" if self.counted >= NEARLY_ALL else f", by the {self.counted:.0%} of kernels' time with {known}"
-        other = OF_ANOTHER_RUN if self.another_run else MODELLED if self.modelled else ""
+        whole = self.counted >= NEARLY_ALL
         if self.modelled:
-            return f"Used of the device: {self.tensor:.0%} of its arithmetic, {self.memory:.0%} of its memory's bandwidth{other}{some}"
+            some = "" if whole else f" for {self.counted:.0%} of kernels' time"
+            return f"Used of the device: {self.tensor:.0%} of its arithmetic, {self.memory:.0%} of its memory's bandwidth{MODELLED}{some}"
+        some = "" if whole else f", by the {self.counted:.0%} of kernels' time with counters"
+        other = OF_ANOTHER_RUN if self.another_run else ""
         return f"Used of the device: {self.tensor:.0%} of its tensor cores' rate, {self.memory:.0%} of its memory's bandwidth{some}{other}"
 
 

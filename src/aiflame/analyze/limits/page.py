@@ -35,8 +35,8 @@ ROW = {
     "flop_rate": pl.Float64,
     "intensity": pl.Float64,
 }
-"""memory, tensor, limit: shares of the time at the peak of the memory, at the full rate of tensor cores, at the limit; error: of limit; flop_rate, intensity:
-operations a second, and for each byte, where they are modelled."""
+"""memory, tensor, limit: shares of the time at the peak of the memory, at the full rate of tensor cores, at the limit; error: of limit;
+flop_rate, intensity: operations a second, and for each byte, where they are modelled."""
 
 
 @dataclass(frozen=True, slots=True)

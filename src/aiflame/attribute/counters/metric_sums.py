@@ -30,7 +30,7 @@ class Counted:
     another_run: bool = False
     """It was counted in another run of the program (`counters.another_run`)."""
     modelled: bool = False
-    """Nothing was counted: it is the work of a model (`limits.op_work`)."""
+    """Nothing was counted: it is the work of a model (the table `op_work`)."""
 
     @property
     def label(self) -> str:

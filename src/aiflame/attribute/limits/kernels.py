@@ -132,7 +132,8 @@ def of_sites(profile: Tables, work: Work, inside: Mask | None = None) -> dict[st
     """For each of `work.sites` the sums over its kernels whose limit is known. `inside`: the executions that count.
 
     `counted`: their time; `limit`, `by_memory`, `memory`, `tensor`, `active`, `warps`, `error` as in KernelLimits; `estimated`: the time of
-    those whose values are estimates (all ns); `dram` (bytes); `flops` (operations, where modelled). No time at a limit is more than the time taken: estimates may be."""
+    those whose values are estimates (all ns); `dram` (bytes); `flops` (operations, where they are modelled). No time at a limit is more
+    than the time taken: estimates may be."""
     limits = kernel_limits(profile)
     executions = work.executions[: len(limits.has_limit)]
     took = (executions["end_ns"] - executions["start_ns"]).cast(pl.Int64).to_numpy()

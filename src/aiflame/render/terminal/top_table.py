@@ -179,7 +179,20 @@ def _needed(heading: str, cells: Sequence[str]) -> int:
 
 def _leave_room(numbers: dict[str, list[str]], width: int, names: int) -> None:
     """Removes columns of numbers until names have this much room, beginning with the least useful beside a limit."""
-    for heading in ("", "Total", "Mean", "SMs", "Launches", "Bound by", "FLOP/byte", "Tensor", "Memory", "Operations", "% total", "Could win"):
+    for heading in (
+        "",
+        "Total",
+        "Mean",
+        "SMs",
+        "Launches",
+        "Bound by",
+        "FLOP/byte",
+        "Tensor",
+        "Memory",
+        "Operations",
+        "% total",
+        "Could win",
+    ):
         if sum(_needed(*column) + GAP for column in numbers.items()) + names + GAP <= width:
             return
         numbers.pop(heading, None)

@@ -8,9 +8,9 @@ import numpy as np
 import polars as pl
 
 from aiflame.attribute.arrays.types import Mask
-from aiflame.attribute.limits.op_work import OpWork, call_of, op_work
 from aiflame.exchange.readers.chrome.events import Events
 from aiflame.exchange.readers.making import Making
+from aiflame.exchange.readers.op_work import OpWork, call_of, op_work
 from aiflame.exchange.readers.spans import Spans
 
 _MOST = 200_000
@@ -28,7 +28,9 @@ def add_op_work(making: Making, events: Events, calls: pl.DataFrame, spans: Span
     key = ["name", "dims", "types", "values"]
     distinct = described.select(key).unique(maintain_order=True)
     if len(distinct) > _MOST:
-        making.note(f"the trace calls ops in {len(distinct):,} different ways: the work of {len(distinct) - _MOST:,} of these is not modelled")
+        making.note(
+            f"the trace calls ops in {len(distinct):,} different ways: the work of {len(distinct) - _MOST:,} of these is not modelled"
+        )
         distinct = distinct.head(_MOST)
     texts = {name: events.texts_of(distinct[name]).to_list() for name in key}
     works = [_work(*of) for of in zip(*(texts[name] for name in key), strict=True)]
@@ -46,13 +48,14 @@ def add_op_work(making: Making, events: Events, calls: pl.DataFrame, spans: Span
 
 
 def _innermost(spans: Spans, ops: pl.DataFrame) -> Mask:
-    """For each call whether it is an op that does its work itself: `matmul` leaves that to `mm`, which it calls. A copy that a product makes
-    of its inputs is work beside the product."""
-    marked, multiplies = np.zeros(len(spans.parent), dtype=np.bool_), np.zeros(len(spans.parent), dtype=np.bool_)
+    """For each call whether it is an op that does its work itself: `matmul` leaves that to `mm`, which it calls. A copy that a product
+    makes of its inputs is work beside the product."""
+    marked: Mask = np.zeros(len(spans.parent), dtype=np.bool_)
+    multiplies = marked.copy()
     marked[ops["row"].to_numpy()] = True
     multiplies[ops.filter(pl.col("flops") > 0)["row"].to_numpy()] = True
     around = spans.nearest(marked, strict=True)
-    leaves = marked.copy()
+    leaves: Mask = marked.copy()
     op = np.flatnonzero(marked)
     outer = around[op]
     while (some := outer >= 0).any():

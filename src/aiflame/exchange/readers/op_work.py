@@ -1,5 +1,5 @@
-"""The work of torch's ops, modelled from the shapes of their inputs: operations of products of matrices, convolutions and attention, and the
-bytes that an op must at least read and write.
+"""The work of torch's ops, modelled from the shapes of their inputs: operations of products of matrices, convolutions and attention, and
+the bytes that an op must at least read and write.
 
 A multiplication and an addition are two operations. Bytes count every input and output once, as if nothing of them were in a cache before
 and nothing were read twice. Ops that are not listed have no model.
@@ -323,8 +323,8 @@ _MODELS: Mapping[str, Callable[[Call], OpWork]] = {
 
 
 def call_of(dims: Sequence[object], types: Sequence[object], values: Sequence[object]) -> Call:
-    """A call as torch.profiler describes it: `Input Dims`, `Input type` and `Concrete Inputs`. An argument that is no tensor has the shape []
-    and a type that is none of a tensor's elements."""
+    """A call as torch.profiler describes it: `Input Dims`, `Input type` and `Concrete Inputs`. An argument that is no tensor has the shape
+    [] and a type that is none of a tensor's elements."""
     tensors: list[Tensor | None] = []
     for at, shape in enumerate(dims):
         kind = types[at] if at < len(types) else ""
