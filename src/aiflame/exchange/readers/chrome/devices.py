@@ -38,7 +38,7 @@ _BACKENDS = (
 def add_launches(
     making: Making, events: Events, calls: pl.DataFrame, spans: Spans, stack: Whole, autograd: Mapping[str, Whole], work: pl.DataFrame
 ) -> pl.DataFrame:
-    """Writes launches: calls of a runtime that have the correlation id of work, for other work the ops with its external id. And all calls
+    """Writes launches: calls of a runtime that wait for devices or have the correlation id of work, for other work the ops with its external id. And all calls
     of runtimes, with those that wait for devices. `stack` and `autograd`: for each call. Gives process, correlation and row (of `calls`) of
     the launches."""
     kinds = calls.select("cat").unique()
@@ -57,7 +57,11 @@ def add_launches(
         )
 
     runtime = placed(pl.col("cat").is_in(of_runtimes.implode()))
-    launched = work.select("process", "correlation").filter(pl.col("correlation") >= 0).unique()
+    texts = runtime["name"].unique()
+    waits = texts.filter(events.texts_of(texts).str.contains("|".join(pattern.pattern for _, pattern in _SYNCS)))
+    waiting = runtime.filter(pl.col("name").is_in(waits.implode()))
+    launched = pl.concat([work.select("process", "correlation"), waiting.select("process", "correlation")])
+    launched = launched.filter(pl.col("correlation") >= 0).unique()
     direct = runtime.join(launched, on=["process", "correlation"], how="semi").unique(
         ["process", "correlation"], keep="first", maintain_order=True
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -112,15 +113,32 @@ def add_layers(making: Making, kinds: CallKinds, spans: Spans) -> None:
         ),
     )
     paths: list[tuple[int, str]] = [(-1, "")]
+    instances = [names[int(distinct[number - 1]) & 0xFFFFFFFF] for number in module[1:].tolist()]
+    own_names = _names_in_parents(parent[1:].tolist(), instances)
     hang = []
-    for above, number in zip(parent[1:].tolist(), module[1:].tolist(), strict=True):
+    for above, number, name in zip(parent[1:].tolist(), module[1:].tolist(), own_names, strict=True):
         key = int(distinct[number - 1])
         owner, row = key >> 32, key & 0xFFFFFFFF
         root, path = paths[above]
-        paths.append((row, "") if root < 0 else (root, f"{path}.{names[row]}" if path else names[row]))
+        paths.append((row, "") if root < 0 else (root, f"{path}.{name}" if path else name))
         hang.append((owner, row, *paths[-1], _class(names[row])))
     schema = {"process": pl.Int64, "layer": pl.Int64, "root": pl.Int64, "path": pl.String, "type": pl.String}
     making.add("layer_names", pl.DataFrame(hang, schema=schema, orient="row").unique(maintain_order=True))
+
+
+def _names_in_parents(parent: Sequence[int], instances: Sequence[str]) -> list[str]:
+    """The name of each module in its parent. `Attention_7` is `Attention` where the parent calls no other of its class. Otherwise they are
+    numbered as torch numbers them: `Block.0`, `Block.1` … if they call modules themselves, and are compared with each other, as those of a
+    ModuleList in a recording are; `Linear_0`, `Linear_1` … if not: their tasks differ. `parent`: rows, counted from 1."""
+    calls = set(parent)
+    alike: dict[tuple[int, str], list[int]] = {}
+    for row, key in enumerate(zip(parent, map(_class, instances), strict=True)):
+        alike.setdefault(key, []).append(row)
+    names = [""] * len(instances)
+    for (_, name), rows in alike.items():
+        for number, row in enumerate(sorted(rows, key=lambda row: (len(instances[row]), instances[row]))):
+            names[row] = name if len(rows) == 1 else f"{name}{'.' if row + 1 in calls else '_'}{number}"
+    return names
 
 
 def _class(instance: str) -> str:

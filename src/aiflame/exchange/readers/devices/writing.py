@@ -41,8 +41,8 @@ def write(trace: DeviceTrace, making: Making) -> None:
     )
     _add_calls(trace, making, made)
     work = add_kernels_and_copies(trace, making, process)
-    _add_launches(trace, making, made, work)
-    add_syncs(trace, making, made, process)
+    waits = add_syncs(trace, making, made, process)
+    _add_launches(trace, making, made, work, waits)
     _add_nodes(making, placed["nodes"], spans, stack)
 
 
@@ -238,9 +238,10 @@ def _add_calls(trace: DeviceTrace, making: Making, made: pl.DataFrame) -> None:
     )
 
 
-def _add_launches(trace: DeviceTrace, making: Making, made: pl.DataFrame, work: pl.DataFrame) -> None:
+def _add_launches(trace: DeviceTrace, making: Making, made: pl.DataFrame, work: pl.DataFrame, waits: pl.DataFrame) -> None:
+    """Calls that launched work, and those that waited for it."""
     key = ["process", "correlation"]
-    wanted = work.filter(pl.col("correlation") > 0).select(key).unique()
+    wanted = pl.concat([rows.select(pl.col(key).cast(pl.Int64)) for rows in (work, waits)]).filter(pl.col("correlation") > 0).unique()
     launches = made.filter(pl.col("correlation") > 0).join(wanted, on=key, how="semi").unique(key, keep="first", maintain_order=True)
     making.add(
         "launches",
