@@ -130,7 +130,7 @@ def communication(made: KinetoTrace, at: int) -> int:
 def allocator(made: KinetoTrace, at: int) -> int:
     made.python("empty_cache", at, at + 2 * MS, "torch/cuda/memory.py", 200)
     for number in range(4):
-        made.call("cudaFree", at + number * 500 * US + US, at + (number + 1) * 500 * US - US, "cuda_runtime")
+        made.call("cudaFree", at + number * 500 * US + US, at + (number + 1) * 500 * US - at // MS % 17 * US, "cuda_runtime")
     end, done = forward(made, at + 2 * MS, 30, 100 * US)
     return max(end, done)
 

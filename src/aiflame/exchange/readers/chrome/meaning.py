@@ -18,6 +18,7 @@ from aiflame.exchange.readers.making import Making
 from aiflame.exchange.readers.spans import Spans
 from aiflame.profile.schema.enums import RegionApi, RegionKind
 from aiflame.profile.schema.kinds import OP_MODULE, Kind
+from aiflame.resolve.waits import waits_itself
 
 OPS = ("cpu_op", "Operator", "operator")
 PYTHON = ("python_function", "PythonFunction")
@@ -26,6 +27,8 @@ RUNTIMES = ("cuda_runtime", "cuda_driver", "Runtime", "hip_runtime", "hip_driver
 """Categories of calls that launch work of devices."""
 
 _PYTHON_NAME = re.compile(r"(?P<file>.*)\((?P<line>\d+)\): (?P<function>.*)", re.DOTALL)
+_ADDRESS = re.compile(r" at 0x[0-9a-f]+(?=>$)")
+"""Of `<built-in method append of list object at 0x7f2b5c3e8a40>`, which would be another function for each list."""
 _MODULE = "nn.Module: "
 _WAITS = re.compile(r"(Synchronize|WaitEvent|zeEventHostSynchronize|zeFenceHostSynchronize)")
 _OPTIMIZER_STEP = re.compile(r"Optimizer\.step#(?P<optimizer>.+)\.step")
@@ -67,9 +70,13 @@ def frames_of(events: Events, calls: pl.DataFrame, frames: Frames) -> CallKinds:
     of_calls = calls.select("cat", "name").join(
         kinds.with_columns(frame=pl.Series(numbers, dtype=pl.Int64)), on=["cat", "name"], how="left", maintain_order="left"
     )
-    waits = np.array([isinstance(frame, NamedFrame) and bool(_WAITS.search(frame.name)) for frame in frames.all], dtype=np.bool_)
+    waits = np.array([isinstance(frame, NamedFrame) and _only_waits(frame.name) for frame in frames.all], dtype=np.bool_)
     rows = np.array([frame.layer if isinstance(frame, LayerFrame) else 0 for frame in frames.all], dtype=np.int64)
     return CallKinds(of_calls["frame"].to_numpy(), waits, layers, rows)
+
+
+def _only_waits(name: str) -> bool:
+    return bool(_WAITS.search(name)) or waits_itself(name)
 
 
 def _frame(category: str, name: str, layers: dict[str, int]) -> AnyFrame:
@@ -78,7 +85,7 @@ def _frame(category: str, name: str, layers: dict[str, int]) -> AnyFrame:
             return LayerFrame(layers.setdefault(name.removeprefix(_MODULE), len(layers) + 1))
         if place := _PYTHON_NAME.fullmatch(name):
             return PythonFrame(place["function"], place["file"], int(place["line"]) % (1 << 32))
-        return NamedFrame(name, Kind.C)
+        return NamedFrame(_ADDRESS.sub("", name), Kind.C)
     if category in OPS:
         return NamedFrame(name, Kind.CPP, module=OP_MODULE)
     return NamedFrame(name, Kind.C, module=category)
