@@ -132,10 +132,8 @@ def _samples(join: DeviceJoin, threads: set[int]) -> dict[int, tuple[Ints, Ints,
     process, thread, stack = (samples[name].to_numpy() for name in ("process", "thread", "stack"))
     samples = samples.with_columns(place=place_of(join.profile, process, thread, stack))
     parts = samples.partition_by("process", "thread", as_dict=True)
-    return {
-        process << 32 | thread: tuple(part[name].to_numpy() for name in ("time_ns", "place", "ns"))
-        for (process, thread), part in parts.items()
-    }
+    columns = ((key, (part["time_ns"].to_numpy(), part["place"].to_numpy(), part["ns"].to_numpy())) for key, part in parts.items())
+    return {process << 32 | thread: arrays for (process, thread), arrays in columns}
 
 
 def causes(launches: Launches, threads: Threads, idle: Spans, launch: Ints) -> tuple[NDArray[np.int8], Ints]:

@@ -17,5 +17,5 @@ def sample_ns() -> pl.Expr:
 
 
 def traced(lengths: pl.Series) -> bool:
-    """Whether rows of `cpu_samples` of these lengths are calls, of which a trace has each with its own time: samples share a few periods."""
+    """Whether rows of `cpu_samples` with these lengths are calls, each with its own time in a trace. Samples share a few periods."""
     return len(lengths) >= FEW and lengths.n_unique() > len(lengths) / 4

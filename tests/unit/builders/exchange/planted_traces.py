@@ -8,6 +8,7 @@ from pathlib import Path
 from kineto_trace import US, KinetoTrace
 
 STEPS = 12
+SINCE_1970 = 1_700_000_000 * 10**9
 MS = 1000 * US
 GEMM = "nvjet_tst_128x256_64x4_1x2_h_bz_coopA_TNT"
 ADD = "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>, std::array<char*, 3ul> >(int)"
@@ -155,11 +156,32 @@ def layers(made: KinetoTrace, at: int) -> int:
     return at + 1800 * US
 
 
-def ranks(folder: Path, steps: list[Step], **members: object) -> Path:
-    """A folder with the trace of each rank, as torch.profiler's handler for TensorBoard writes it."""
+def ranks(folder: Path, kernels: list[int], waits: list[int]) -> Path:
+    """The folder with the traces of a job's ranks, whose steps end with an all-reduce of all. `kernels`: the time of each kernel of each
+    rank; `waits`: what each rank does in every step before it begins."""
     folder.mkdir()
-    for rank, step in enumerate(steps):
-        made = trace(step, made=KinetoTrace(pid=100 + rank))
-        made.members["distributedInfo"] = {"backend": "nccl", "rank": rank, "world_size": len(steps), **members}
+    ready = [wait + 3 * US + 5 * US + 30 * took for took, wait in zip(kernels, waits, strict=True)]
+    for rank, (took, wait) in enumerate(zip(kernels, waits, strict=True)):
+        made = trace(_of_rank(took, wait, max(ready), len(kernels)), made=KinetoTrace(pid=100 + rank))
+        made.members |= {
+            "distributedInfo": {"backend": "nccl", "rank": rank, "world_size": len(kernels)},
+            "baseTimeNanoseconds": SINCE_1970,
+        }
         made.write(folder / f"rank{rank}.pt.trace.json.gz")
     return folder
+
+
+def _of_rank(took: int, wait: int, last: int, size: int) -> Step:
+    def step(made: KinetoTrace, at: int) -> int:
+        if wait:
+            made.python("slow_batch", at, at + wait, line=44)
+        end, done = forward(made, at + wait, 30, took)
+        made.call("c10d::allreduce_", end, end + 40 * US)
+        made.call(
+            "record_param_comms", end + US, end + 30 * US, In_msg_nelems=1 << 22, dtype="Float", Group_size=size,
+            Collective_name="allreduce", Process_Group_Name="default_pg", Process_Group_Ranks=str(list(range(size))),
+        )  # fmt: skip
+        begin = max(done, end + 10 * US)
+        return made.launch(NCCL, end + 5 * US, at + last + 400 * US - begin, after=begin - end - 5 * US, stream=20) + 20 * US
+
+    return step

@@ -38,9 +38,9 @@ _BACKENDS = (
 def add_launches(
     making: Making, events: Events, calls: pl.DataFrame, spans: Spans, stack: Whole, autograd: Mapping[str, Whole], work: pl.DataFrame
 ) -> pl.DataFrame:
-    """Writes launches: calls of a runtime that wait for devices or have the correlation id of work, for other work the ops with its external
-    id. And all calls of runtimes, with those that wait for devices. `stack` and `autograd`: for each call. Gives process, correlation and row (of `calls`) of
-    the launches."""
+    """Writes launches: calls of a runtime that wait for devices or have the correlation id of work, for other work the ops with its
+    external id. And all calls of runtimes, with those that wait for devices. `stack` and `autograd`: for each call. Gives process,
+    correlation and row (of `calls`) of the launches."""
     kinds = calls.select("cat").unique()
     of_runtimes = kinds.filter(events.texts_of(kinds["cat"]).is_in(RUNTIMES))["cat"]
 

@@ -28,6 +28,7 @@ from aiflame.profile.ranks.job import MOST_RANKS
 
 _NO_THREADS = ("Trace", "gpu_user_annotation", "overhead", "Overhead", "cuda_sync", "cuda_event")
 """Categories of calls that no thread of the program made."""
+_LINES = "lines of calls (a place is where its function begins)"
 _FIRST_EVENT = re.compile(rb'\[\s*\{[^{}]*"(ph|ts|pid)"\s*:')
 
 
@@ -39,7 +40,7 @@ def is_one(head: bytes) -> bool:
 
 
 def read(source: Source, making: Making, progress: Callable[[float], None]) -> None:
-    making.lacks = ("stall reasons of kernels", "counters of devices", "CPU time (calls have wall-clock time)")
+    making.lacks = ("stall reasons of kernels", "counters of devices", "CPU time (calls have wall-clock time)", _LINES)
     events = read_events(source, lambda share: progress(0.7 * share))
     _say_damage(events, making)
     if linked.is_linked(events):
