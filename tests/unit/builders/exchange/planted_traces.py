@@ -124,8 +124,7 @@ def communication(made: KinetoTrace, at: int) -> int:
         "record_param_comms", end + US, end + 30 * US, In_msg_nelems=1 << 22, dtype="Float", Group_size=2,
         Collective_name="allreduce", Process_Group_Name="default_pg", Process_Group_Ranks="[0, 1]",
     )  # fmt: skip
-    done = made.launch(NCCL, end + 5 * US, 2 * MS, after=done - end, stream=20)
-    return done
+    return made.launch(NCCL, end + 5 * US, 2 * MS, after=done - end, stream=20)
 
 
 def allocator(made: KinetoTrace, at: int) -> int:
