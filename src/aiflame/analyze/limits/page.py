@@ -104,7 +104,8 @@ def _places(analysis: ProfileAnalysis) -> pl.DataFrame:
 def _why(analysis: ProfileAnalysis, names: pl.Series, devices: Mapping[str, Peaks], imported: Imported | None) -> str:
     has_work = is_modelled(analysis.profile)
     if imported is not None and not has_counts(analysis.profile) and not has_work:
-        return f"{imported.format}: this file has no counters of the GPU, and no shapes of ops (torch.profiler: record_shapes=True)."
+        shapes = ", and no shapes of ops: profile with record_shapes=True" if imported.format.startswith("torch") else ""
+        return f"This file of {imported.format} has no counters of the GPU{shapes}."
     if not has_counts(analysis.profile) and not has_work:
         return "No hardware counters of the GPU were recorded: record with --gpu-counters auto (aiflame doctor lists its requirements)."
     if not devices:

@@ -72,7 +72,7 @@ class Limits {
   #build() {
     const { why, used } = this.#told;
     if (why) {
-      const more = "With counters, this page shows each kernel's bytes and tensor work against the peaks of the device.";
+      const more = "With them, this page shows each kernel's bytes and arithmetic against the peaks of the device.";
       this.body.replaceChildren(element("p.note", {}, why, element("br"), more));
       return;
     }
@@ -82,7 +82,7 @@ class Limits {
       this.#kinds.append(link);
     }
     const swatches = CLASSES.map((text, number) => element("li", {}, element(`i.swatch.reach-${number}`), text));
-    const some = used.counted < 0.95 ? ` (by the ${percent(used.counted, 1)} of kernels' time with ${used.modelled ? "a model" : "counters"})` : "";
+    const some = used.counted < 0.95 ? ` (by the ${percent(used.counted, 1)} of kernels' time with ${used.modelled ? "shapes" : "counters"})` : "";
     const how = used.another_run ? ", counted in another run" : used.modelled ? ", modelled from the shapes of ops" : "";
     const arithmetic = used.modelled ? "arithmetic ran" : "tensor cores worked";
     const rates = `${arithmetic} at ${percent(used.tensor, 1)} of ${used.modelled ? "its" : "their"} rate, memory at ${percent(used.memory, 1)} of its bandwidth${some}${how}.`;
