@@ -1,5 +1,5 @@
-"""Reports of imported files in a real browser: what holds for a recording's report holds for them, and no page advises options of
-`aiflame record` for a profile that it did not make."""
+"""Reports of imported files in a real browser: every view opens, findings lead to their evidence, and no page advises options of
+`aiflame record`."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ FILES = {
 @pytest.fixture(scope="module")
 def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("imported")
-    made = planted.trace(planted.layers).write(folder / "layers.json.gz")
+    out = planted.trace(planted.layers).write(folder / "layers.json.gz")
     written = {}
     with pytest.MonkeyPatch.context() as patch:
         (folder / "cache").mkdir(0o700)
         patch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
         for name, file in FILES.items():
             written[name] = folder / f"{name}.html"
-            write(aiflame.open(file or made).store, written[name])
+            write(aiflame.open(file or out).store, written[name])
     return written
 
 
@@ -112,10 +112,10 @@ def test_the_first_screen_leaves_out_what_a_file_does_not_know(visit: Opener, re
 def test_a_trace_without_shapes_says_what_would_show_a_roofline(visit: Opener, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "cache").mkdir(0o700)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    made = KinetoTrace()
-    made.call("aten::mm", 0, 50 * US)
-    made.launch("gemm", 10 * US, 100 * US)
-    write(aiflame.open(made.write(tmp_path / "t.json.gz")).store, tmp_path / "r.html")
+    out = KinetoTrace()
+    out.call("aten::mm", 0, 50 * US)
+    out.launch("gemm", 10 * US, 100 * US)
+    write(aiflame.open(out.write(tmp_path / "t.json.gz")).store, tmp_path / "r.html")
     seen = visit(tmp_path / "r.html", "#view=limits")
     seen.wait("document.querySelector('.limits .note')")
     assert "record_shapes=True" in seen.text(".limits .note")

@@ -29,7 +29,6 @@ _IO = re.compile(
 )
 _PLUMBING = re.compile(r"PyCOND_\w+|PyMUTEX_\w+|\[unknown\].*|\[vdso\].*|.*syscall\w*|sched_yield|cpu_relax")
 _BUILT_IN = re.compile(r"<(?:built-in (?:function|method)|method) '?(?P<name>\w+)\b")
-_DOES_NOTHING = re.compile(r"sleep|acquire(?:_lock)?|poll|select|recv(?:_into|from|msg)?|accept|waitpid|wait4|waitid|fsync")
 _PREFIX = re.compile(r"^(?:GI_|_+|libc_|new_(?!sem))+")
 _SUFFIX = re.compile(r"(?:@plt|_nocancel|64|_time64|@@?GLIBC.*)+$")
 
@@ -60,12 +59,6 @@ def wait_label(functions: Iterable[str]) -> str | None:
         elif not _PLUMBING.fullmatch(name):
             return label
     return label
-
-
-def waits_itself(function: str) -> bool:
-    """Whether a call of the interpreter's, as tracers of Python name it (`<built-in function sleep>`), does nothing but wait."""
-    call = _BUILT_IN.match(function)
-    return call is not None and _DOES_NOTHING.fullmatch(call["name"]) is not None
 
 
 def _bare(function: str) -> str:

@@ -1,4 +1,4 @@
-"""What torch.profiler sees of a planted fault is named on its trace as on a recording (`test_planted_causes`, `test_planted_waits`)."""
+"""A planted fault is named on a trace of torch.profiler as on a recording (`test_planted_causes`, `test_planted_waits`)."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ for name in sys.argv[2:]:
 
 
 def run(*arguments: object) -> None:
-    done = subprocess.run(list(map(str, arguments)), capture_output=True, text=True, check=False, timeout=300)
-    assert done.returncode == 0, done.stderr
+    process = subprocess.run(list(map(str, arguments)), capture_output=True, text=True, check=False, timeout=300)
+    assert process.returncode == 0, process.stderr
 
 
 def kinds(path: Path) -> dict[str, tuple[int, str]]:
     """By kind: the place in the list of findings, and the line."""
-    found = listing(aiflame.open(path).store, 9).findings
-    return {one.finding.kind: (number, one.finding.view.place) for number, one in enumerate(found)}
+    by_kind = listing(aiflame.open(path).store, 9).findings
+    return {one.finding.kind: (number, one.finding.view.place) for number, one in enumerate(by_kind)}
 
 
 @pytest.fixture(scope="module")
@@ -61,9 +61,9 @@ def traces(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @needs_torch
 @pytest.mark.parametrize("kind", SEEN)
 def test_a_cause_that_the_tracer_sees_is_among_the_first_three_sentences(traces: Path, kind: str) -> None:
-    found = kinds(traces / f"{SEEN[kind]}.json")
-    assert kind in found, found
-    at, place = found[kind]
+    by_kind = kinds(traces / f"{SEEN[kind]}.json")
+    assert kind in by_kind, by_kind
+    at, place = by_kind[kind]
     assert at < 3
     file, _, line = place.rpartition(":")
     # The tracer knows where a function begins, but not which of its lines runs.

@@ -48,10 +48,10 @@ class Call:
 
     def tensor(self, place: int) -> Tensor:
         """Raises LookupError where there is none."""
-        found = self.tensors[place]
-        if found is None:
+        answer = self.tensors[place]
+        if answer is None:
             raise LookupError(place)
-        return found
+        return answer
 
     def value(self, place: int) -> str:
         return self.values[place] if place < len(self.values) else ""
@@ -66,7 +66,7 @@ class OpWork:
     flops: int
     bytes: int
     type: str = ""
-    """Of what it multiplies: `bf16`, `fp16`, `fp32`, `fp64`, `fp8`, else "" """
+    """Of its factors: `bf16`, `fp16`, `fp32`, `fp64`, `fp8`; "" for others."""
 
 
 def op_work(name: str, call: Call) -> OpWork | None:
@@ -78,10 +78,10 @@ def op_work(name: str, call: Call) -> OpWork | None:
     if model is None:
         return None
     try:
-        found = model(call)
+        answer = model(call)
     except (LookupError, ValueError, TypeError, ZeroDivisionError):
         return None
-    return found if 0 <= found.flops < MOST and 0 <= found.bytes < MOST else None
+    return answer if 0 <= answer.flops < MOST and 0 <= answer.bytes < MOST else None
 
 
 def _type(tensor: Tensor) -> str:
@@ -328,7 +328,7 @@ def call_of(dims: Sequence[object], types: Sequence[object], values: Sequence[ob
     tensors: list[Tensor | None] = []
     for at, shape in enumerate(dims):
         kind = types[at] if at < len(types) else ""
-        known = isinstance(kind, str) and (kind in _SIZES or kind.startswith(_EIGHT_BITS))
+        is_element = isinstance(kind, str) and (kind in _SIZES or kind.startswith(_EIGHT_BITS))
         sides = shape if isinstance(shape, list) and all(type(side) is int and 0 <= side < MOST for side in shape) else None
-        tensors.append(Tensor(tuple(sides), str(kind)) if known and sides is not None else None)
+        tensors.append(Tensor(tuple(sides), str(kind)) if is_element and sides is not None else None)
     return Call(tuple(tensors), tuple(value if isinstance(value, str) else "" for value in values))

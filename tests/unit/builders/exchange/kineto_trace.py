@@ -56,8 +56,8 @@ class KinetoTrace:
         self._add(name, "cuda_runtime", self.pid, 100, begin, end - begin, {"correlation": self._number})
 
     def write(self, file: Path) -> Path:
-        known = [{"id": number, "name": self.device} for number in range(self.devices)]
-        document = {"schemaVersion": 1, "deviceProperties": known, **self.members, "traceEvents": self.events}
+        properties = [{"id": number, "name": self.device} for number in range(self.devices)]
+        document = {"schemaVersion": 1, "deviceProperties": properties, **self.members, "traceEvents": self.events}
         file.write_bytes(gzip.compress(json.dumps(document).encode(), 1))
         return file
 

@@ -120,19 +120,19 @@ def test_what_has_no_model_has_no_work(name: str, dims: Any, types: list[Any], v
 def trace(tmp_path: Path) -> KinetoTrace:
     """On an H100: a product in bf16 at half of its rate, whose kernel has a helper; one in fp32; a sum at a quarter of the bandwidth; a
     kernel of nobody's."""
-    made = KinetoTrace()
-    made.call("aten::matmul", 0, 200 * US, Input_Dims=[[8192, 8192], [8192, 8192]], Input_type=[BF16, BF16], Concrete_Inputs=["", ""])
-    made.op("aten::mm", 10 * US, 190 * US, [[8192, 8192], [8192, 8192]], BF16)
+    out = KinetoTrace()
+    out.call("aten::matmul", 0, 200 * US, Input_Dims=[[8192, 8192], [8192, 8192]], Input_type=[BF16, BF16], Concrete_Inputs=["", ""])
+    out.op("aten::mm", 10 * US, 190 * US, [[8192, 8192], [8192, 8192]], BF16)
     flops = 2 * 8192**3
     took = round(flops / 989.5e12 * 1e9 * 2)
-    made.launch("nvjet_tst_128x256", 20 * US, took * 3 // 4)
-    made.launch("splitKreduce", 40 * US, took // 4)
-    made.op("aten::mm", 300 * US, 390 * US, [[4096, 4096], [4096, 4096]], F32)
-    made.launch("ampere_sgemm_128x128", 310 * US, round(2 * 4096**3 / 66.9e12 * 1e9))
-    made.op("aten::sum", 400 * US, 490 * US, [[1 << 28]], F32)
-    made.launch("reduce_kernel", 410 * US, round((1 << 30) / 3.35e12 * 1e9 * 4))
-    made.launch("lonely", 500 * US, 100 * US)
-    return made
+    out.launch("nvjet_tst_128x256", 20 * US, took * 3 // 4)
+    out.launch("splitKreduce", 40 * US, took // 4)
+    out.op("aten::mm", 300 * US, 390 * US, [[4096, 4096], [4096, 4096]], F32)
+    out.launch("ampere_sgemm_128x128", 310 * US, round(2 * 4096**3 / 66.9e12 * 1e9))
+    out.op("aten::sum", 400 * US, 490 * US, [[1 << 28]], F32)
+    out.launch("reduce_kernel", 410 * US, round((1 << 30) / 3.35e12 * 1e9 * 4))
+    out.launch("lonely", 500 * US, 100 * US)
+    return out
 
 
 def test_kernels_get_the_operations_of_the_op_that_launched_them(tmp_path: Path, trace: KinetoTrace) -> None:
@@ -160,12 +160,12 @@ def test_kernels_get_the_operations_of_the_op_that_launched_them(tmp_path: Path,
 
 
 def test_float32_that_is_quicker_than_the_device_without_tensor_cores_was_multiplied_as_tf32(tmp_path: Path) -> None:
-    made = KinetoTrace()
+    out = KinetoTrace()
     for number, (kernel, rate) in enumerate((("gemm_by_name_tf32", 40e12), ("gemm_by_rate", 247.35e12), ("gemm_without", 33.45e12))):
         begin = number * 1000 * US
-        made.op("aten::mm", begin, begin + 90 * US, [[4096, 4096], [4096, 4096]])
-        made.launch(kernel, begin + 10 * US, round(2 * 4096**3 / rate * 1e9))
-    profile = Analysis(aiflame.open(made.write(tmp_path / "trace.json.gz")).store)
+        out.op("aten::mm", begin, begin + 90 * US, [[4096, 4096], [4096, 4096]])
+        out.launch(kernel, begin + 10 * US, round(2 * 4096**3 / rate * 1e9))
+    profile = Analysis(aiflame.open(out.write(tmp_path / "trace.json.gz")).store)
     percent = dict(limits_of(profile_analysis(profile), ["name"]).select("name", "limit_percent").rows())
     assert percent["gemm_by_name_tf32"] == pytest.approx(100 * 40 / 494.7, abs=0.1)
     assert percent["gemm_by_rate"] == pytest.approx(50, abs=0.1)
@@ -178,9 +178,9 @@ def test_the_terminal_and_the_page_show_rates(
     monkeypatch.setenv("COLUMNS", "160")
     file = trace.write(tmp_path / "trace.json.gz")
     assert run(["top", str(file)]) == 0
-    told = capsys.readouterr().out
-    assert "495 TFLOP/s" in told
-    assert "modelled from the shapes of ops" in told
+    printed = capsys.readouterr().out
+    assert "495 TFLOP/s" in printed
+    assert "modelled from the shapes of ops" in printed
     profile = aiflame.open(file)
     page = limits_page(profile_analysis(Analysis(profile.store)), profile.store.meta.imported)
     assert page.why == ""
@@ -199,10 +199,10 @@ def test_of_an_unknown_device_only_that_is_said(tmp_path: Path, trace: KinetoTra
 
 
 def test_without_shapes_the_page_says_which_option_of_torch_writes_them(tmp_path: Path) -> None:
-    made = KinetoTrace()
-    made.call("aten::mm", 0, 50 * US)
-    made.launch("gemm", 10 * US, 100 * US)
-    profile = aiflame.open(made.write(tmp_path / "trace.json.gz"))
+    out = KinetoTrace()
+    out.call("aten::mm", 0, 50 * US)
+    out.launch("gemm", 10 * US, 100 * US)
+    profile = aiflame.open(out.write(tmp_path / "trace.json.gz"))
     page = limits_page(profile_analysis(Analysis(profile.store)), profile.store.meta.imported)
     assert "record_shapes=True" in page.why
     assert "--gpu-counters" not in page.why

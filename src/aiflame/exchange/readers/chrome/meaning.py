@@ -18,7 +18,6 @@ from aiflame.exchange.readers.making import Making
 from aiflame.exchange.readers.spans import Spans
 from aiflame.profile.schema.enums import RegionApi, RegionKind
 from aiflame.profile.schema.kinds import OP_MODULE, Kind
-from aiflame.resolve.waits import waits_itself
 
 OPS = ("cpu_op", "Operator", "operator")
 PYTHON = ("python_function", "PythonFunction")
@@ -31,6 +30,9 @@ _ADDRESS = re.compile(r" at 0x[0-9a-f]+(?=>$)")
 """Of `<built-in method append of list object at 0x7f2b5c3e8a40>`, which would be another function for each list."""
 _MODULE = "nn.Module: "
 _WAITS = re.compile(r"(Synchronize|WaitEvent|zeEventHostSynchronize|zeFenceHostSynchronize)")
+_BUILT_IN_WAITS = re.compile(
+    r"<(built-in (function|method)|method) '?(sleep|acquire(_lock)?|poll|select|recv(_into|from|msg)?|accept|waitpid|wait4|waitid|fsync)\b"
+)
 _OPTIMIZER_STEP = re.compile(r"Optimizer\.step#(?P<optimizer>.+)\.step")
 _NAMED_STRETCH = r"^(ProfilerStep#\d+|Optimizer\.(step|zero_grad)#.*|enumerate\(DataLoader\)#.*)$"
 _DATA = re.compile(r"enumerate\(DataLoader\)#")
@@ -76,7 +78,8 @@ def frames_of(events: Events, calls: pl.DataFrame, frames: Frames) -> CallKinds:
 
 
 def _only_waits(name: str) -> bool:
-    return bool(_WAITS.search(name)) or waits_itself(name)
+    """Whether a thread in such a call does nothing else."""
+    return bool(_WAITS.search(name) or _BUILT_IN_WAITS.match(name))
 
 
 def _frame(category: str, name: str, layers: dict[str, int]) -> AnyFrame:

@@ -1,4 +1,4 @@
-"""The shapes with which a trace says torch's ops were called (`record_shapes`), and the work that they mean for what the ops launched."""
+"""The shapes of torch's ops in a trace (`record_shapes`), and the work of each launch by them."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ def add_op_work(making: Making, events: Events, calls: pl.DataFrame, spans: Span
         distinct = distinct.head(_MOST)
     texts = {name: events.texts_of(distinct[name]).to_list() for name in key}
     works = [_work(*of) for of in zip(*(texts[name] for name in key), strict=True)]
-    known = [work for work in works if work is not None]
+    of_models = [work for work in works if work is not None]
     modelled = distinct.filter(pl.Series([work is not None for work in works], dtype=pl.Boolean)).with_columns(
-        pl.Series("flops", [work.flops for work in known], dtype=pl.UInt64),
-        pl.Series("bytes", [work.bytes for work in known], dtype=pl.UInt64),
-        pl.Series("type", [work.type for work in known], dtype=pl.String),
+        pl.Series("flops", [work.flops for work in of_models], dtype=pl.UInt64),
+        pl.Series("bytes", [work.bytes for work in of_models], dtype=pl.UInt64),
+        pl.Series("type", [work.type for work in of_models], dtype=pl.String),
     )
     ops = described.join(modelled, on=key).select("row", "flops", "bytes", "type")
     op = spans.nearest(_innermost(spans, ops))[launches["row"].to_numpy()]
     rows = launches.select("process", "correlation", op=pl.Series(op)).filter(pl.col("op") >= 0)
-    found = rows.join(ops.with_columns(op=pl.col("row").cast(pl.Int64)), on="op", maintain_order="left")
-    making.add("op_work", found.with_columns(pl.col("op") + 1))
+    launched = rows.join(ops.with_columns(op=pl.col("row").cast(pl.Int64)), on="op", maintain_order="left")
+    making.add("op_work", launched.with_columns(pl.col("op") + 1))
 
 
 def _innermost(spans: Spans, ops: pl.DataFrame) -> Mask:

@@ -81,10 +81,10 @@ def _owner(events: Events, began: pl.DataFrame) -> pl.Expr:
     """The pid whose process each thread belongs to. Kineto traces one process, and gives the pid 0 to threads that it does not know."""
     pids = began.group_by("pid").agg(pl.col("many").sum()).sort("many", "pid", descending=[True, False])["pid"]
     texts = events.texts_of(pids)
-    known = pids.filter(texts != "0")
-    if "schemaVersion" not in events.members or known.is_empty():
+    others = pids.filter(texts != "0")
+    if "schemaVersion" not in events.members or others.is_empty():
         return pl.col("pid")
-    return pl.when(pl.col("pid").is_in(pids.filter(texts == "0").implode())).then(known[0]).otherwise("pid").cast(pids.dtype)
+    return pl.when(pl.col("pid").is_in(pids.filter(texts == "0").implode())).then(others[0]).otherwise("pid").cast(pids.dtype)
 
 
 def _named(events: Events, owners: pl.DataFrame) -> pl.DataFrame:

@@ -27,7 +27,7 @@ GPU = {
     "layer-below-limit": (planted.layers, ""),
 }
 ALWAYS = "hot-group"
-"""What takes most of the time is named whether it is a fault or not."""
+"""The heaviest kernel is named in every program."""
 OPTIONS = ("--wall", "--cpu-rate", "--gpu-", "--telemetry", "--no-waits")
 
 
@@ -49,10 +49,10 @@ def listed(path: Path) -> Listing:
 def test_a_planted_cause_alone_is_named_with_its_place(tmp_path: Path, kind: str) -> None:
     step, place = GPU[kind]
     answer = listed(planted.trace(step).write(tmp_path / "trace.json.gz"))
-    found = {one.finding.kind: one.finding for one in answer.findings[:3]}
-    assert kind in found, [one.finding.sentence for one in answer.findings]
+    by_kind = {one.finding.kind: one.finding for one in answer.findings[:3]}
+    assert kind in by_kind, [one.finding.sentence for one in answer.findings]
     if place:
-        assert found[kind].view.place == place, found[kind].sentence
+        assert by_kind[kind].view.place == place, by_kind[kind].sentence
     others = {one.finding.kind for one in answer.findings if one.finding.share >= 0.1} - {kind, ALWAYS}
     assert others == set()
 
@@ -87,11 +87,11 @@ EVEN = [100 * US] * 4
 )
 def test_the_rank_that_the_others_wait_for_is_named(tmp_path: Path, kernels: list[int], waits: list[int], rank: int, why: str) -> None:
     answer = listed(planted.ranks(tmp_path / "job", kernels, waits))
-    found = {one.finding.kind: one.finding for one in answer.findings}
+    by_kind = {one.finding.kind: one.finding for one in answer.findings}
     assert answer.findings[0].finding.kind == "straggler"
-    assert f"Rank {rank} comes last to 11 of 12 all-reduces, late by 3 ms each" in found["straggler"].sentence
-    assert why in found["straggler"].sentence
-    assert "85% of it to wait for the last rank" in found["exposed-communication"].sentence
+    assert f"Rank {rank} comes last to 11 of 12 all-reduces, late by 3 ms each" in by_kind["straggler"].sentence
+    assert why in by_kind["straggler"].sentence
+    assert "85% of it to wait for the last rank" in by_kind["exposed-communication"].sentence
 
 
 def test_even_ranks_have_no_straggler(tmp_path: Path) -> None:
