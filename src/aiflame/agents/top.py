@@ -17,7 +17,7 @@ from aiflame.attribute.transforms.filters import focus
 from aiflame.attribute.transforms.noise import hide_interpreter_noise
 from aiflame.attribute.tree import GPU_STALLS, Kind
 from aiflame.attribute.trees.build import default_metric, metrics
-from aiflame.attribute.trees.how_to_record import LONGER, how_to_record
+from aiflame.attribute.trees.how_to_record import how_to_record, why_empty
 from aiflame.errors import AiflameError
 
 TOP = "aiflame.mcp.top/2"
@@ -66,7 +66,7 @@ def top_answer(profile: Profile, by: str, metric: str, only: str, rows: int, *, 
 
 def _nothing(profile: Profile, metric: str, there: list[str]) -> str:
     if not there:
-        return f"nothing recorded: the program ended too soon to be sampled; {LONGER}"
+        return f"nothing recorded: {why_empty(profile.store)}"
     return f"nothing recorded for {metric}, only for {', '.join(there)}; for {metric}, {how_to_record(profile.store, metric)}"
 
 

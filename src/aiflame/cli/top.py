@@ -9,7 +9,7 @@ import polars as pl
 
 from aiflame.analyze.amounts import amount
 from aiflame.analyze.device.activity import with_activity
-from aiflame.analyze.limits.groups import utilization
+from aiflame.analyze.limits.groups import utilization, with_rates
 from aiflame.analyze.overview.scope_line import host_steps
 from aiflame.analyze.phases import over_steps, phase_times
 from aiflame.analyze.step_times import Steps, over_all, step_times
@@ -82,11 +82,15 @@ def run(options: Namespace) -> None:
 
 
 def _with_activity(answer: pl.DataFrame, shown: View, question: str, *, alike: bool) -> pl.DataFrame:
-    """The rows with columns of hardware counters, where there are some."""
-    if shown.scoped is None or not on_devices(shown.metric) or shown.scoped.analysis.activity is None:
+    """The rows with columns of hardware counters or modelled operations, where there are some."""
+    if shown.scoped is None or not on_devices(shown.metric):
         return answer
     analysis = shown.scoped.analysis
-    return with_activity(answer, question, analysis.sites, analysis.scoped_shared, shown.scoped.analysis.activity, alike=alike)
+    answer = with_rates(answer, question, analysis, alike=alike)
+    activity = analysis.activity
+    if activity is None:
+        return answer
+    return with_activity(answer, question, analysis.sites, analysis.scoped_shared, activity, alike=alike)
 
 
 def _by_clock(shown: View) -> Steps | None:

@@ -19,7 +19,7 @@ _LOCK = re.compile(
     r"futex\w*|lll_\w*lock_wait\w*|lll_timedwait\w*|pthread_(?:mutex|rwlock|cond|barrier|join|timedjoin|clockjoin|once)\w*"
     r"|(?:new_)?sem_(?:timed|clock)?wait\w*|do_futex_wait\w*|gomp_(?:mutex|ptrlock|sem)\w*"
     r"|std::(?:(?:recursive_)?(?:timed_)?mutex|shared_mutex|condition_variable\w*|thread|unique_lock|counting_semaphore)::\w+"
-    r"|PyThread_acquire_lock\w*|PyMutex_\w+|PyParkingLot_Park|PySemaphore_Wait"
+    r"|acquire(?:_lock)?|PyThread_acquire_lock\w*|PyMutex_\w+|PyParkingLot_Park|PySemaphore_Wait"
 )
 _SLEEP = re.compile(r"(?:clock_)?nanosleep|u?sleep|pause|pysleep")
 _IO = re.compile(
@@ -28,6 +28,7 @@ _IO = re.compile(
     r"|fsync|fdatasync|msync|sync|open(?:at)?|close|ioctl|flock|splice|io_getevents|io_uring_enter|copy_file_range"
 )
 _PLUMBING = re.compile(r"PyCOND_\w+|PyMUTEX_\w+|\[unknown\].*|\[vdso\].*|.*syscall\w*|sched_yield|cpu_relax")
+_BUILT_IN = re.compile(r"<(?:built-in (?:function|method)|method) '?(?P<name>\w+)\b")
 _PREFIX = re.compile(r"^(?:GI_|_+|libc_|new_(?!sem))+")
 _SUFFIX = re.compile(r"(?:@plt|_nocancel|64|_time64|@@?GLIBC.*)+$")
 
@@ -61,5 +62,7 @@ def wait_label(functions: Iterable[str]) -> str | None:
 
 
 def _bare(function: str) -> str:
-    """`__GI___libc_read`, `__read_nocancel` and `read@plt` are all `read`."""
+    """`__GI___libc_read`, `__read_nocancel` and `read@plt` are all `read`, and so is `<built-in method read of _io.FileIO object>`."""
+    if call := _BUILT_IN.match(function):
+        return call["name"]
     return _SUFFIX.sub("", _PREFIX.sub("", function)) or function

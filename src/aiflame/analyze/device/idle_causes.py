@@ -27,6 +27,7 @@ from aiflame.attribute.arrays.chunks import take_or
 from aiflame.attribute.arrays.types import Ints
 from aiflame.attribute.meaning.events import LATEST
 from aiflame.attribute.meaning.steps import DATA, OPTIMIZER, automatic_regions
+from aiflame.attribute.stacks.sample_time import sample_ns
 from aiflame.profile.schema.kinds import Kind
 
 
@@ -79,8 +80,8 @@ class Threads:
     calls: dict[int, _Calls]
     waits_for_data: dict[int, Spans]
     optimizes: dict[int, Spans]
-    samples: dict[int, tuple[Ints, Ints]]
-    """Times and places of each thread's samples."""
+    samples: dict[int, tuple[Ints, Ints, Ints]]
+    """Times and places of each thread's samples, and the time that each stands for."""
     copies: NDArray[np.bool_]
     """For each launch, whether it requests a copy."""
 
@@ -119,10 +120,10 @@ def _copies(join: DeviceJoin) -> NDArray[np.bool_]:
     return copies
 
 
-def _samples(join: DeviceJoin, threads: set[int]) -> dict[int, tuple[Ints, Ints]]:
-    """Times and places of samples by thread, of wall-clock time if it was sampled: samples of CPU time show no waiting thread."""
+def _samples(join: DeviceJoin, threads: set[int]) -> dict[int, tuple[Ints, Ints, Ints]]:
+    """Times, places and lengths of samples by thread, of wall-clock time if it was sampled: samples of CPU time show no waiting thread."""
     rows = join.profile.scan("cpu_samples").select(
-        *(pl.col(name).cast(pl.Int64) for name in ("process", "thread", "stack")), "clock", "time_ns"
+        *(pl.col(name).cast(pl.Int64) for name in ("process", "thread", "stack")), "clock", "time_ns", ns=sample_ns().cast(pl.Int64)
     )
     samples = rows.with_columns(pl.col("time_ns").clip(upper_bound=LATEST).cast(pl.Int64)).collect()
     if (samples["clock"] == 1).any():
@@ -131,7 +132,8 @@ def _samples(join: DeviceJoin, threads: set[int]) -> dict[int, tuple[Ints, Ints]
     process, thread, stack = (samples[name].to_numpy() for name in ("process", "thread", "stack"))
     samples = samples.with_columns(place=place_of(join.profile, process, thread, stack))
     parts = samples.partition_by("process", "thread", as_dict=True)
-    return {process << 32 | thread: (part["time_ns"].to_numpy(), part["place"].to_numpy()) for (process, thread), part in parts.items()}
+    columns = ((key, (part["time_ns"].to_numpy(), part["place"].to_numpy(), part["ns"].to_numpy())) for key, part in parts.items())
+    return {process << 32 | thread: arrays for (process, thread), arrays in columns}
 
 
 def causes(launches: Launches, threads: Threads, idle: Spans, launch: Ints) -> tuple[NDArray[np.int8], Ints]:
@@ -194,27 +196,29 @@ def places_of_calls(join: DeviceJoin, call: Ints) -> Ints:
 
 
 def sampled(launches: Launches, threads: Threads, idle: Spans, launch: Ints) -> Ints:
-    """The place with most samples of the thread in each gap, before it launched the work that ended the gap; 0: none."""
+    """The place where the thread was for most of each gap, by its samples, before it launched the work that ended the gap; 0: none."""
     none = len(launches.threads)
     thread, mother = (take_or(of.astype(np.uint32), launch, none) for of in (launches.thread, launches.mother))
     until = np.minimum(idle.end, take_or(launches.begin_ns, launch, 0))
-    rows, places = [], []
-    for one, (times, place) in threads.samples.items():
+    rows, places, lengths = [], [], []
+    for one, (times, place, ns) in threads.samples.items():
         code = int(np.searchsorted(launches.threads, one))
         here = slice(*np.searchsorted(times, [idle.begin[0], idle.end[-1]])) if len(idle) else slice(0)
-        times, place = times[here], place[here]
+        times, place, ns = times[here], place[here], ns[here]
         at = np.searchsorted(idle.begin, times, side="right") - 1
         near = np.maximum(at, 0)
         inside = (at >= 0) & (place > 0)
         inside &= (times < until[near]) & ((thread[near] == code) | (mother[near] == code)) if len(idle) else False
         rows.append(at[inside])
         places.append(place[inside])
+        lengths.append(np.minimum(ns, times - idle.begin[near])[inside] if len(idle) else ns[:0])
     place_of_gap = np.zeros(len(idle), dtype=np.int64)
-    pairs = pl.DataFrame({"gap": np.concatenate([*rows, place_of_gap[:0]]), "place": np.concatenate([*places, place_of_gap[:0]])})
+    columns = {"gap": rows, "place": places, "ns": lengths}
+    pairs = pl.DataFrame({name: np.concatenate([*parts, place_of_gap[:0]]) for name, parts in columns.items()})
     most = (
         pairs.group_by("gap", "place")
-        .agg(many=pl.len())
-        .sort("many", "place", descending=[True, False])
+        .agg(pl.col("ns").sum())
+        .sort("ns", "place", descending=[True, False])
         .unique("gap", keep="first", maintain_order=True)
     )
     place_of_gap[most["gap"].to_numpy()] = most["place"].to_numpy()

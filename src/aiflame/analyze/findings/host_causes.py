@@ -51,12 +51,18 @@ def _interpreter(*functions: str) -> pl.Expr:
 
 
 def _python(file: str, name: str = "") -> pl.Expr:
-    """Python functions of a file in the standard library or an installed package; the program's own file may have the same name."""
+    """Python functions of a file in the standard library or an installed package; the program's own file may have the same name. Traces of
+    other tools name them by the path below these folders alone."""
     return (
         _PYTHON
-        & pl.col("file").str.contains(rf"[/\\](python\d[\d.]*|(site|dist)-packages)[/\\]{file}$")
+        & pl.col("file").str.contains(rf"(^|[/\\](python\d[\d.]*|(site|dist)-packages)[/\\]){file}$")
         & pl.col("name").str.contains(name)
     )
+
+
+def _builtin(name: str) -> pl.Expr:
+    """Functions of the interpreter as the tracer of torch.profiler names them: `<built-in function print>`."""
+    return _NATIVE & (pl.col("module") == "") & pl.col("name").str.contains(rf"^<{name}>$")
 
 
 def _extension(module: str) -> pl.Expr:
@@ -76,14 +82,16 @@ CAUSES = (
             r"deque_(contains|index|remove|count)\w*",
             r"array_contains",
             r"_PySequence_IterSearch",
-        ),
+        )
+        | _builtin(r"built-in method (index|remove|count) of (list|tuple|collections\.deque) object"),
         0.9,
         "Search a set or a dict instead of a list: `in` then takes the same time for any length.",
     ),
     Cause(
         "list-front",
         "moving the items of lists after insertions and removals at the front",
-        _interpreter(r"list_insert(_impl)?", "ins1", r"list_pop(_impl)?", r"list_ass_slice\w*"),
+        _interpreter(r"list_insert(_impl)?", "ins1", r"list_pop(_impl)?", r"list_ass_slice\w*")
+        | _builtin("built-in method insert of list object"),
         0.9,
         "Use collections.deque with appendleft() and popleft(), or append and sort once.",
     ),
@@ -97,7 +105,7 @@ CAUSES = (
     Cause(
         GC,
         "garbage collection",
-        _NATIVE & (pl.col("name") == GARBAGE_COLLECTOR),
+        (_NATIVE & (pl.col("name") == GARBAGE_COLLECTOR)) | _builtin("built-in function collect"),
         0.8,
         "Call gc.freeze() when start-up is over, raise the limits with gc.set_threshold(), or keep fewer containers alive.",
     ),
@@ -125,7 +133,7 @@ CAUSES = (
     Cause(
         "printing",
         "printing",
-        _interpreter(r"builtin_print(_impl)?"),
+        _interpreter(r"builtin_print(_impl)?") | _builtin("built-in function print"),
         0.7,
         "Print less in loops, or gather the lines and write them once with sys.stdout.write().",
     ),

@@ -12,6 +12,7 @@ from aiflame.analyze.layer_groups import escaped
 from aiflame.analyze.native_places import HELD
 from aiflame.analyze.places import hottest, short_place
 from aiflame.analyze.waiting import Cost, Waiting, Why, blocked_loop, costs, holders, loaders
+from aiflame.attribute.stacks.sample_time import traced
 from aiflame.attribute.tree import WALL_TIME
 from aiflame.resolve.waits import GIL, IO, LOCK, SLEEP
 
@@ -39,10 +40,12 @@ _LABELS: Mapping[Why, str] = {Why.LOCK: LOCK, Why.GIL: GIL, Why.IO: IO, Why.SLEE
 
 def waiting_findings(of: Waiting) -> Iterator[Finding]:
     of_reasons = costs(of)
-    least = LEAST_SAMPLES if of.sampled else LEAST_SEEN
     for why in _DOING:
         cost = of_reasons.get(why)
-        if cost is None or cost.share < LEAST_SHARE or len(cost.rows) < least:
+        if cost is None or cost.share < LEAST_SHARE:
+            continue
+        least = LEAST_SAMPLES if of.sampled and not traced(cost.rows["ns"]) else LEAST_SEEN
+        if len(cost.rows) < least:
             continue
         yield from _of_loop(of, why, cost) or [_of(of, why, cost)]
 

@@ -13,12 +13,12 @@ from aiflame.analyze.layer_groups import collapsed
 from aiflame.analyze.scope import in_scope
 from aiflame.attribute.analysis import Analysis, once
 from aiflame.attribute.counters.another_run import has_another_run
-from aiflame.attribute.counters.metric_sums import OF_ANOTHER_RUN
+from aiflame.attribute.counters.metric_sums import MODELLED, OF_ANOTHER_RUN
 from aiflame.attribute.limits.bounds import of_limits
-from aiflame.attribute.limits.kernels import has_limits, kernel_limits, of_sites, waited
+from aiflame.attribute.limits.kernels import has_limits, is_modelled, kernel_limits, of_sites, waited
 from aiflame.profile.schema.kinds import Kind
 
-SUMS = ("counted", "limit", "by_memory", "memory", "tensor", "active", "warps", "error", "estimated", "waited", "dram")
+SUMS = ("counted", "limit", "by_memory", "memory", "tensor", "active", "warps", "error", "estimated", "waited", "dram", "flops")
 LIMITS: Mapping[str, type[pl.DataType]] = {
     "took": pl.Int64,
     "launches": pl.Int64,
@@ -33,6 +33,8 @@ LIMITS: Mapping[str, type[pl.DataType]] = {
 NEARLY_ALL = 0.95
 LIMIT_COLUMNS = ("of_limit", "could_win", "bound_by")
 """Beside other values of a group: the share of its limit, the time that could be won, and its bound."""
+RATES = ("flop_rate", "intensity")
+"""Where operations are modelled: operations a second, and for each byte; null for groups without any."""
 _OF_SITES = ("name", "short", "kind", "family", "device", "file", "line", "function", "launches")
 
 
@@ -50,13 +52,19 @@ class Utilization:
     """The part of the kernels' time for which these are known."""
     another_run: bool = False
     """The counters are those of another run of the program (`aiflame merge`)."""
+    modelled: bool = False
+    """There are no counters: the work is that of a model of ops (`exchange.readers.op_work`)."""
 
     def to_json(self) -> dict[str, float]:
         return asdict(self)
 
     @property
     def text(self) -> str:
-        some = "" if self.counted >= NEARLY_ALL else f", by the {self.counted:.0%} of kernels' time with counters"
+        whole = self.counted >= NEARLY_ALL
+        if self.modelled:
+            some = "" if whole else f" for {self.counted:.0%} of kernels' time"
+            return f"Used of the device: {self.tensor:.0%} of its arithmetic, {self.memory:.0%} of its memory's bandwidth{MODELLED}{some}"
+        some = "" if whole else f", by the {self.counted:.0%} of kernels' time with counters"
         other = OF_ANOTHER_RUN if self.another_run else ""
         return f"Used of the device: {self.tensor:.0%} of its tensor cores' rate, {self.memory:.0%} of its memory's bandwidth{some}{other}"
 
@@ -71,16 +79,39 @@ def limits_of(analysis: ProfileAnalysis, by: Sequence[str]) -> pl.DataFrame:
 
 
 def beside(analysis: ProfileAnalysis, rows: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
-    """These rows with LIMIT_COLUMNS, where limits are known. `by`: as in `limits_of`."""
+    """These rows with LIMIT_COLUMNS, where limits are known, and RATES, where they are modelled. `by`: as in `limits_of`."""
     if not known_limits(analysis):
         return rows
-    limits = limits_of(analysis, by).select(*by, *LIMIT_COLUMNS[1:], of_limit=pl.col("limit_percent") / 100)
+    more = [rate.alias(name) for name, rate in zip(RATES, rates(), strict=True)] if modelled(analysis) else []
+    limits = limits_of(analysis, by).select(*by, *LIMIT_COLUMNS[1:], *more, of_limit=pl.col("limit_percent") / 100)
     return rows.join(limits, on=by, how="left", maintain_order="left").with_columns(pl.col("bound_by").fill_null(""))
+
+
+def rates() -> tuple[pl.Expr, pl.Expr]:
+    """RATES, of columns of `limits_of`."""
+    some = pl.col("flops") > 0
+    rate = pl.when(some & (pl.col("counted") > 0)).then(pl.col("flops") * 1e9 / pl.col("counted"))
+    return rate, pl.when(some & (pl.col("dram") > 0)).then(pl.col("flops") / pl.col("dram"))
+
+
+def modelled(analysis: ProfileAnalysis) -> bool:
+    """Whether the known limits are those of a model of ops."""
+    return known_limits(analysis) and is_modelled(analysis.profile)
 
 
 def model() -> pl.Expr:
     """Of a device: `NVIDIA H200 [0]` → `NVIDIA H200`"""
     return pl.col("device").str.replace(r" \[\d+\]$", "")
+
+
+def with_rates(answer: pl.DataFrame, by: str, analysis: ProfileAnalysis, *, alike: bool) -> pl.DataFrame:
+    """The rows of `analyze.top`, by kernel, layer, op or phase, with RATES where operations are modelled."""
+    keys = {"kernel": ["short", "device"], "layer": ["group" if alike else "layer"], "op": ["op"], "phase": ["phase"]}.get(by)
+    if keys is None or not modelled(analysis):
+        return answer
+    names = dict(zip(keys, ("name", "module"), strict=False))
+    of = limits_of(analysis, keys).select(*keys, *(rate.alias(name) for name, rate in zip(RATES, rates(), strict=True))).rename(names)
+    return answer.join(of, on=list(names.values()), how="left", maintain_order="left")
 
 
 def known_limits(analysis: ProfileAnalysis) -> bool:
@@ -114,7 +145,7 @@ def utilization(analysis: ProfileAnalysis) -> Utilization | None:
     if not sums["counted"] or not whole:
         return None
     limit, tensor, memory = (min(sums[name] / whole, 1.0) for name in ("limit", "tensor", "memory"))
-    return Utilization(limit, tensor, memory, sums["counted"] / max(sums["took"], 1), has_another_run(analysis.profile))
+    return Utilization(limit, tensor, memory, sums["counted"] / max(sums["took"], 1), has_another_run(analysis.profile), modelled(analysis))
 
 
 @once

@@ -8,9 +8,11 @@ from dataclasses import asdict, dataclass
 import polars as pl
 
 from aiflame.analyze.device.profile_analysis import ProfileAnalysis
-from aiflame.analyze.limits.groups import Utilization, known_limits, limits_of, model, utilization
+from aiflame.analyze.limits.groups import Utilization, known_limits, limits_of, model, rates, utilization
 from aiflame.attribute.counters.intervals import has_counts
+from aiflame.attribute.limits.kernels import is_modelled
 from aiflame.attribute.limits.peaks import Peaks, peaks
+from aiflame.profile.folder.meta import Imported
 from aiflame.profile.schema.kinds import Kind
 
 MOST = 400
@@ -30,8 +32,11 @@ ROW = {
     "error": pl.Float64,
     "could_win": pl.Int64,
     "bound_by": pl.String,
+    "flop_rate": pl.Float64,
+    "intensity": pl.Float64,
 }
-"""memory, tensor, limit: shares of the time at the peak of the memory, at the full rate of tensor cores, at the limit; error: of limit."""
+"""memory, tensor, limit: shares of the time at the peak of the memory, at the full rate of tensor cores, at the limit; error: of limit;
+flop_rate, intensity: operations a second, and for each byte, where they are modelled."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,13 +58,14 @@ class LimitsPage:
         }
 
 
-def limits_page(analysis: ProfileAnalysis) -> LimitsPage:
+def limits_page(analysis: ProfileAnalysis, imported: Imported | None = None) -> LimitsPage:
+    """`imported`: where the profile comes from, if it is no recording."""
     kernels = analysis.sites.filter(pl.col("kind") == int(Kind.GPU_KERNEL))
     order = kernels.group_by(model=model()).agg(pl.col("took").sum()).sort("took", "model", descending=[True, False])["model"]
     devices = {name: of for name in order if (of := peaks(name)) is not None}
     used = utilization(analysis)
     if used is None:
-        return LimitsPage(_why(analysis, order, devices), devices, None, {})
+        return LimitsPage(_why(analysis, order, devices, imported), devices, None, {})
     sites = limits_of(analysis, ["name", "short", "kind", "model"]).filter(pl.col("kind") == int(Kind.GPU_KERNEL))
     of_layers = limits_of(analysis, ["layer", "model"]).filter(pl.col("layer") != "")
     of_ops = limits_of(analysis, ["op", "model"]).filter(pl.col("op") != "")
@@ -82,6 +88,8 @@ def _rows(limits: pl.DataFrame, name: str) -> pl.DataFrame:
         tensor=pl.col("tensor") / counted,
         limit=pl.col("limit_percent") / 100,
         error=pl.col("limit_error") / 100,
+        flop_rate=rates()[0],
+        intensity=rates()[1],
     )
     return as_row.select(pl.col(column).cast(kind) for column, kind in ROW.items()).head(MOST)
 
@@ -93,11 +101,17 @@ def _places(analysis: ProfileAnalysis) -> pl.DataFrame:
     return first.select("name", "short", place=pl.format("{}:{}", "file", "line"))
 
 
-def _why(analysis: ProfileAnalysis, names: pl.Series, devices: Mapping[str, Peaks]) -> str:
-    if not has_counts(analysis.profile):
+def _why(analysis: ProfileAnalysis, names: pl.Series, devices: Mapping[str, Peaks], imported: Imported | None) -> str:
+    has_work = is_modelled(analysis.profile)
+    if imported is not None and not has_counts(analysis.profile) and not has_work:
+        shapes = ", and no shapes of ops: profile with record_shapes=True" if imported.format.startswith("torch") else ""
+        return f"This file of {imported.format} has no counters of the GPU{shapes}."
+    if not has_counts(analysis.profile) and not has_work:
         return "No hardware counters of the GPU were recorded: record with --gpu-counters auto (aiflame doctor lists its requirements)."
     if not devices:
         return f"The vendor's peaks of {', '.join(filter(None, names)) or 'this device'} are not known: docs/limits.md lists the devices."
+    if has_work:
+        return "No kernel of these was launched by an op of torch whose work is modelled: docs/limits.md lists the ops."
     if known_limits(analysis):
         return "Counters cover no kernel of these steps: the whole run has some."
     return "The recorded counters cover no kernel, or lack those of the memory and of tensor cores: docs/limits.md says which are needed."

@@ -7,13 +7,15 @@ from typing import Literal
 
 import polars as pl
 
+from aiflame.analyze.amounts import FLOP_RATE
+
 
 @dataclass(frozen=True, slots=True)
 class Column:
     name: str
     label: str
     unit: str = ""
-    """ns, bytes, bytes/s, samples; "" for texts and plain numbers."""
+    """ns, bytes, bytes/s, FLOP/s, samples; "" for texts and plain numbers."""
     kind: Literal["text", "number", "share", "place"] = "text"
     """A share is between 0 and 1; a place is `file:line`."""
 
@@ -48,8 +50,13 @@ OF_LIMIT = (share("of_limit", "% of limit"), number("could_win", "Could win", "n
 """The columns if the limits of kernels are known (`analyze.limits`)."""
 
 
+OF_MODEL = (number("flop_rate", "Operations", FLOP_RATE), number("intensity", "FLOP/byte"))
+"""The columns if operations are modelled."""
+
+
 def with_limits(rows: pl.DataFrame) -> tuple[Column, ...]:
-    return OF_LIMIT if OF_LIMIT[0].name in rows.columns else ()
+    columns = OF_LIMIT if OF_LIMIT[0].name in rows.columns else ()
+    return (*columns, *(OF_MODEL if OF_MODEL[0].name in rows.columns else ()))
 
 
 def table_of(name: str, title: str, columns: tuple[Column, ...], rows: pl.DataFrame) -> TableOf:

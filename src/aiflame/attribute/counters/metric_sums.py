@@ -16,6 +16,7 @@ from aiflame.attribute.devices.work import Work
 from aiflame.profile.tables.interface import Tables
 
 OF_ANOTHER_RUN = ", counted in another run"
+MODELLED = ", modelled from the shapes of ops"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,13 +29,15 @@ class Counted:
     """The part of the values that was divided by estimated rates, 0 to 1."""
     another_run: bool = False
     """It was counted in another run of the program (`counters.another_run`)."""
+    modelled: bool = False
+    """Nothing was counted: it is the work of a model (the table `op_work`)."""
 
     @property
     def label(self) -> str:
         """A suffix for the metric's label, after a comma."""
         part = f"{100 * self.estimated:.0f}" if self.estimated >= 0.01 else "<1"
         divided = f", {part}% of it divided over kernels by their rates" if self.estimated else ""
-        return f"{OF_ANOTHER_RUN if self.another_run else ''}{divided}"
+        return f"{OF_ANOTHER_RUN if self.another_run else ''}{MODELLED if self.modelled else ''}{divided}"
 
 
 def counted_of_sites(profile: Tables, gpu_work: Work, *metrics: str) -> Mapping[str, Counted]:

@@ -20,12 +20,15 @@ from aiflame.attribute.counters.intervals import has_counts
 from aiflame.attribute.counters.metric_sums import Counted
 from aiflame.attribute.counters.names import ACTIVE_CYCLES, AS_TIME, DRAM, TENSOR_CYCLES, WARP_CYCLES
 from aiflame.attribute.devices.work import Work, work
+from aiflame.attribute.limits.modelled import of_kernels, rates
 from aiflame.attribute.limits.peaks import peaks
 from aiflame.attribute.meaning.families import COLLECTIVE, families
 from aiflame.profile.tables.interface import Tables
 
 MOST_OF_IT = 0.5
 """Of a kernel's time: counters that cover less of it say too little about the rest."""
+MOST_FLOPS = float(1 << 52)
+"""Of a kernel: some seconds at the peak of the quickest device; sums of them stay numbers of 64 bits."""
 MERELY_LAUNCHED_NS = 100_000
 """A device that has nothing to do for longer than this before a kernel waits for something else than its launch: a launch takes 5 to 10 µs,
 with Python around it up to several times as long."""
@@ -51,6 +54,8 @@ class KernelLimits:
     """The time in which a multiprocessor had work, on average over all."""
     warps: Floats
     """The same, times the share of the warps that one holds at once."""
+    flops: Floats
+    """Operations, where they are modelled; 0 where the counters have cycles of tensor cores instead."""
 
     @property
     def limit(self) -> Floats:
@@ -65,12 +70,19 @@ class KernelLimits:
 
 def has_limits(profile: Tables) -> bool:
     """Whether the limit of any kernel is known."""
-    return has_counts(profile) and bool(kernel_limits(profile).has_limit.any())
+    return (has_counts(profile) or is_modelled(profile)) and bool(kernel_limits(profile).has_limit.any())
+
+
+def is_modelled(profile: Tables) -> bool:
+    """Whether limits are those of a model of ops, as nothing was counted."""
+    return not has_counts(profile) and profile.has("op_work")
 
 
 @once
 def kernel_limits(profile: Analysis) -> KernelLimits:
     kernels = _with_devices(profile)
+    if is_modelled(profile):
+        return _modelled(profile, kernels)
     of, size = _counts(profile), len(kernels)
     took = np.maximum((kernels["end_ns"] - kernels["start_ns"]).to_numpy(), 0).astype(np.float64)
     covered = of.covered_ns[:size]  # kernels come first
@@ -95,14 +107,33 @@ def kernel_limits(profile: Analysis) -> KernelLimits:
     highest = np.maximum(memory + error_of_memory, tensor + error_of_tensor * has_limit)
     own = np.where(memory >= tensor, error_of_memory, error_of_tensor * has_limit)
     error = np.minimum(np.maximum(own, highest - np.maximum(memory, tensor)), took)
-    return KernelLimits(has_limit, has_limit & (divided | worked), error, dram, memory, tensor, active, filled * active)
+    estimated = has_limit & (divided | worked)
+    return KernelLimits(has_limit, estimated, error, dram, memory, tensor, active, filled * active, np.zeros(size))
+
+
+def _modelled(profile: Tables, kernels: pl.DataFrame) -> KernelLimits:
+    """By the work of the ops that launched. Kernels of one call of an op share its work by their time."""
+    rows = of_kernels(profile, kernels)
+    took, share = rows["took"].to_numpy().astype(np.float64), rows["share"].to_numpy()
+    bandwidth, rate = _figures(kernels["device"], "memory"), rates(rows)
+    flops, dram = rows["flops"].to_numpy() * share, rows["bytes"].to_numpy() * share
+    has_limit = (took > 0) & rows["known"].to_numpy() & (bandwidth > 0) & ((flops == 0) | (rate > 0))
+    has_limit &= ~_collective(profile, kernels["name"])
+    nothing = np.zeros(len(kernels))
+    memory = np.divide(dram * 1e9, bandwidth, out=nothing.copy(), where=has_limit)
+    tensor = np.divide(flops * 1e9, rate, out=nothing.copy(), where=has_limit & (rate > 0))
+    # A model may claim more bytes than a kernel had to move (a cache had them), or an op may not have done all of its work.
+    memory, tensor = np.minimum(memory, took), np.minimum(tensor, took)
+    estimated = has_limit & (share < 1)
+    return KernelLimits(has_limit, estimated, nothing, dram * has_limit, memory, tensor, nothing, nothing, flops * has_limit)
 
 
 def of_sites(profile: Tables, work: Work, inside: Mask | None = None) -> dict[str, Ints]:
     """For each of `work.sites` the sums over its kernels whose limit is known. `inside`: the executions that count.
 
     `counted`: their time; `limit`, `by_memory`, `memory`, `tensor`, `active`, `warps`, `error` as in KernelLimits; `estimated`: the time of
-    those whose values are estimates (all ns); `dram` (bytes). No time at a limit is more than the time taken: estimates may be."""
+    those whose values are estimates (all ns); `dram` (bytes); `flops` (operations, where they are modelled). No time at a limit is more
+    than the time taken: estimates may be."""
     limits = kernel_limits(profile)
     executions = work.executions[: len(limits.has_limit)]
     took = (executions["end_ns"] - executions["start_ns"]).cast(pl.Int64).to_numpy()
@@ -115,7 +146,8 @@ def of_sites(profile: Tables, work: Work, inside: Mask | None = None) -> dict[st
     whole = summed(took)
     times = ("limit", "by_memory", "memory", "tensor", "active", "warps", "error")
     sums = {name: np.minimum(summed(getattr(limits, name)), whole) for name in times}
-    return {"counted": whole, **sums, "estimated": summed(np.where(limits.estimated, took, 0)), "dram": summed(limits.dram)}
+    beside = {"dram": summed(limits.dram), "flops": summed(np.minimum(limits.flops, MOST_FLOPS))}
+    return {"counted": whole, **sums, "estimated": summed(np.where(limits.estimated, took, 0)), **beside}
 
 
 def could_win(profile: Tables, work: Work) -> Counted:
@@ -123,7 +155,9 @@ def could_win(profile: Tables, work: Work) -> Counted:
     sums = of_sites(profile, work)
     nothing = pl.DataFrame(schema={"process": pl.UInt32, "device": pl.String, "name": pl.String, "value": pl.Int64})
     estimated = int(sums["estimated"].sum()) / max(int(sums["counted"].sum()), 1)
-    return Counted(sums["counted"] - sums["limit"], nothing, estimated, has_another_run(profile))
+    modelled = is_modelled(profile)
+    won = sums["counted"] - sums["limit"]
+    return Counted(won, nothing, 0.0 if modelled else estimated, has_another_run(profile), modelled)
 
 
 def waited(work: Work, inside: Mask | None = None) -> Ints:
@@ -162,11 +196,12 @@ def _error(of: Counts, kernels: pl.DataFrame, metrics: Collection[str], took: Fl
 
 
 def _with_devices(profile: Tables) -> pl.DataFrame:
-    """start_ns, end_ns, name, device of each kernel."""
+    """process, api, correlation, start_ns, end_ns, name, device of each kernel."""
     shapes = profile.table("kernel_shapes").select("process", "name", "device", shape="id").unique(["process", "shape"], keep="first")
-    kernels = profile.scan("kernels").select("process", "shape", pl.col("start_ns", "end_ns").cast(pl.Int64)).collect()
+    columns = "process", "api", "correlation", "shape", pl.col("start_ns", "end_ns").cast(pl.Int64)
+    kernels = profile.scan("kernels").select(*columns).collect()
     named = kernels.join(shapes, on=["process", "shape"], how="left", maintain_order="left")
-    return named.select("start_ns", "end_ns", pl.col("name", "device").fill_null(""))
+    return named.select("process", "api", "correlation", "start_ns", "end_ns", pl.col("name", "device").fill_null(""))
 
 
 def _figures(device: pl.Series, field: str) -> Floats:

@@ -69,6 +69,9 @@ DEVICES: tuple[tuple[str, Peaks], ...] = (
     (r"\bV100-PCIE", _of(0.9, 112, 0, 0, 0, 14, 64, _VOLTA)),
     (r"\bV100\b", _of(0.9, 125, 0, 0, 0, 15.7, 64, _VOLTA)),
     (r"\bT4\b", _of(0.32, 65, 0, 0, 0, 8.1, 32, "NVIDIA T4 data sheet")),
+    (r"\bMI355X\b", _of(8.0, 2516.6, 0, 5033.2, 78.6, 157.3, 32, "AMD Instinct MI355X data sheet")),
+    (r"\bMI325X\b", _of(6.0, 1307.4, 653.7, 2614.9, 163.4, 163.4, 32, "AMD Instinct MI325X data sheet")),
+    (r"\bMI300X\b", _of(5.3, 1307.4, 653.7, 2614.9, 163.4, 163.4, 32, "AMD Instinct MI300X data sheet")),
 )
 
 

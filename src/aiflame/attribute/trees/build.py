@@ -20,7 +20,7 @@ from aiflame.attribute.tree import BYTES, COULD_WIN, CPU_TIME, ENERGY, GPU_LATEN
 from aiflame.attribute.trees.cpu_energy import cpu_energy_tree
 from aiflame.attribute.trees.cpu_tree import cpu_tree
 from aiflame.attribute.trees.device_tree import bytes_tree, could_win_tree, counters_tree, energy_tree, samples_tree, time_tree
-from aiflame.attribute.trees.how_to_record import LONGER, how_to_record, is_empty
+from aiflame.attribute.trees.how_to_record import how_to_record, is_empty, why_empty
 from aiflame.attribute.trees.rank_groups import by_rank
 from aiflame.attribute.trees.steady_part import steady_part
 from aiflame.errors import AiflameError
@@ -42,7 +42,7 @@ def tree(profile: Tables, metric: str | None = None, by: str = "code", detail: s
     there = metrics(profile)
     if metric not in there:
         if not there:
-            raise AiflameError(f"this profile has no {metric}, nor anything else: the program ended too soon to be sampled; {LONGER}")
+            raise AiflameError(f"this profile has no {metric}, nor anything else: {why_empty(profile)}")
         raise AiflameError(f"this profile has no {metric}, only {', '.join(there)}: for {metric}, {how_to_record(profile, metric)}")
     if by == FAMILY and (not on_devices(metric) or GPU_TIME.name not in there):
         raise AiflameError(

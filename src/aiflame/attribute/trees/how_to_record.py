@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import polars as pl
 
+from aiflame.attribute.analysis import Analysis
 from aiflame.attribute.energy.power import CPUS, unreadable
 from aiflame.attribute.own_metrics import metric_rows
 from aiflame.attribute.tree import ENERGY
 from aiflame.errors import AiflameError
+from aiflame.profile.folder.meta import Imported, Meta
 from aiflame.profile.schema.control_schema import GpuSampling
 from aiflame.profile.schema.enums import GpuApi
 from aiflame.profile.tables.interface import OpenedProfile, Tables
@@ -16,8 +18,24 @@ LONGER = "record it for longer, with a higher --cpu-rate, or with --wall"
 """Advice for a profile without any data."""
 
 
+def origin(profile: Tables) -> Imported | None:
+    """Where an imported profile comes from; None for a recording."""
+    opened = profile.profile if isinstance(profile, Analysis) else profile
+    meta = getattr(opened, "meta", None)
+    return meta.imported if isinstance(meta, Meta) else None
+
+
+def why_empty(profile: Tables) -> str:
+    """Why a profile has no values at all."""
+    if (file := origin(profile)) is not None:
+        return f"this file of {file.format} has no times, and no values of stacks"
+    return f"the program ended too soon to be sampled; {LONGER}"
+
+
 def how_to_record(profile: Tables, metric: str) -> str:
     """How to record a metric that this profile lacks."""
+    if (file := origin(profile)) is not None:
+        return f"record with aiflame: this file of {file.format} does not have it"
     if metric != ENERGY.name:
         return metric_rows(profile)[metric].record
     if not profile.has("telemetry_series"):
@@ -31,6 +49,8 @@ def how_to_record(profile: Tables, metric: str) -> str:
 
 def how_to_sample(profile: OpenedProfile, kernel: str) -> str:
     """Why a kernel (by its name as compiled) has no samples, and how to get some."""
+    if (file := origin(profile)) is not None:
+        return f"no samples: this file of {file.format} has none of the instructions of kernels; aiflame record takes them"
     if not profile.scan("kernel_shapes").filter(pl.col("name") == kernel, pl.col("api") == int(GpuApi.CUDA)).head(1).collect().height:
         return "no samples: only CUDA kernels are sampled; for OpenCL on a CPU use: aiflame flame --metric cpu-time --detail line"
     if profile.has("gpu_windows"):

@@ -98,7 +98,7 @@ class Report:
 
     @cached_property
     def _makers(self) -> dict[str, Callable[[], bytes]]:
-        makers: dict[str, Callable[[], bytes]] = {"limits": lambda: _limits(self.analysis)} if self._on_devices else {}
+        makers: dict[str, Callable[[], bytes]] = {"limits": lambda: _limits(self.analysis, self.profile)} if self._on_devices else {}
         makers |= {"tables": self._tables_block} if self.tables else {}
         if has_steady_steps(self.analysis):
             makers |= {OTHER_SCREEN: lambda: self._other[OTHER_SCREEN]}
@@ -122,7 +122,7 @@ class Report:
         shown = first_screen(self.profile, analysis, listed, self.baseline, lambda: self.ranks.comparison)
         screen = block(cast(Mapping[str, object], harmless({**shown, "tables": OTHER_TABLES, "limits": OTHER_LIMITS})), {})
         blocks = {OTHER_SCREEN: screen, OTHER_TABLES: tables_block(listed, self.profile.meta.started.monotonic_ns)}
-        return blocks | ({OTHER_LIMITS: _limits(analysis)} if self._on_devices else {})
+        return blocks | ({OTHER_LIMITS: _limits(analysis, self.profile)} if self._on_devices else {})
 
     @cached_property
     def _on_devices(self) -> bool:
@@ -157,8 +157,8 @@ class Report:
         return Code(self.profile, self.analysis, self._most_code, SourceTexts(self.profile, self._sources))
 
 
-def _limits(analysis: Analysis) -> bytes:
-    return limits_block(limits_page(profile_analysis(analysis)))
+def _limits(analysis: Analysis, profile: OpenedProfile) -> bytes:
+    return limits_block(limits_page(profile_analysis(analysis), profile.meta.imported))
 
 
 def write(

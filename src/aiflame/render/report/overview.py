@@ -89,7 +89,7 @@ def first_screen(
 
 
 def _panel(panel: Panel, table: TableOf) -> dict[str, object]:
-    rows = table.rows.select(panel.name, panel.value, panel.share).head(MOST_ROWS).rows()
+    rows = table.rows.select(panel.name, panel.value, panel.share).filter(pl.col(panel.value) != 0).head(MOST_ROWS).rows()
     unit = next(column.unit for column in table.columns if column.name == panel.value)
     return {
         "table": panel.table,

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from aiflame.analyze.amounts import amount, share
+from aiflame.analyze.amounts import FLOP_RATE, amount, share
 from aiflame.analyze.idle_share import idle_share
 from aiflame.analyze.overview.scope_line import ScopeLine
 from aiflame.analyze.phases import WHOLE
@@ -26,7 +26,20 @@ LIMIT = "limit_percent"
 """A column that lists have if hardware counters were recorded."""
 NAMES = 28
 """The least width of names, in columns, if limits are shown."""
-LEAST_USEFUL = ("", "Total", "Mean", "SMs", "Launches", "Bound by", "Tensor", "Memory", "% total", "Could win")
+LEAST_USEFUL = (
+    "",
+    "Total",
+    "Mean",
+    "SMs",
+    "Launches",
+    "Bound by",
+    "FLOP/byte",
+    "Tensor",
+    "Memory",
+    "Operations",
+    "% total",
+    "Could win",
+)
 """Columns that are removed first beside limits, where names need their room."""
 SMALL_ERROR = 1.0
 """In percentage points: smaller errors are not shown."""
@@ -151,13 +164,16 @@ def top_table(answer: pl.DataFrame, tree: Tree, metric: str, by: str, width: int
 
 
 def _of_counters(answer: pl.DataFrame) -> dict[str, list[str]]:
-    """Columns of hardware counters."""
+    """Columns of hardware counters, and of modelled operations."""
     columns = {}
     if "dram_rate" in answer.columns:
         columns["Memory"] = ["" if rate is None else f"{rate / 1e9:,.0f} GB/s" for rate in answer["dram_rate"]]
     for name, heading in (("tensor", "Tensor"), ("sm_active", "SMs")):
         if name in answer.columns:
             columns[heading] = ["" if part is None else f"{100 * part:.0f}%" for part in answer[name]]
+    if "flop_rate" in answer.columns:
+        columns["Operations"] = ["" if rate is None else amount(rate, FLOP_RATE) for rate in answer["flop_rate"]]
+        columns["FLOP/byte"] = ["" if number is None else f"{number:,.0f}" for number in answer["intensity"]]
     return columns
 
 

@@ -4,8 +4,10 @@ const TIMES = [[1e9, "s"], [1e6, "ms"], [1e3, "µs"], [1, "ns"]];
 const ENERGIES = [[1e12, "MJ"], [1e9, "kJ"], [1e6, "J"], [1e3, "mJ"], [1, "µJ"]];
 const BYTES = [[2 ** 40, "TiB"], [2 ** 30, "GiB"], [2 ** 20, "MiB"], [2 ** 10, "KiB"], [1, "bytes"]];
 
+const RATES = [[1e15, "PFLOP/s"], [1e12, "TFLOP/s"], [1e9, "GFLOP/s"], [1e6, "MFLOP/s"]];
+
 export function amount(value, unit) {
-  const steps = { ns: TIMES, bytes: BYTES, "µJ": ENERGIES }[unit];
+  const steps = { ns: TIMES, bytes: BYTES, "µJ": ENERGIES, "FLOP/s": RATES }[unit];
   if (!steps) return `${value.toLocaleString("en-US")} ${unit}`;
   const [size, name] = steps.find(([step]) => Math.abs(value) >= step) ?? steps.at(-1);
   return `${threeDigits(value / size)} ${name}`;
@@ -18,7 +20,7 @@ export function counted(value, unit) {
   return `${threeDigits(value)}${unit === "%" || unit === "" ? unit : ` ${unit}`}`;
 }
 
-function threeDigits(value) {
+export function threeDigits(value) {
   const whole = String(Math.trunc(Math.abs(value))).length;
   return value.toLocaleString("en-US", { maximumFractionDigits: Math.max(0, 3 - whole) });
 }

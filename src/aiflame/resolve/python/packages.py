@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import polars as pl
 
 STANDARD_LIBRARY = "python"
@@ -11,6 +13,19 @@ _TORCH = r"(?:^|.*[/\\])torch[/\\](?:nn|optim|utils|autograd|cuda|distributed|am
 _STANDARD = r"^<frozen |(?:^|[/\\])lib(?:64)?[/\\]python\d[\d.]*t?[/\\]|^/usr/(?:include|lib|lib64)/"
 _MODULE_FILE = r"[/\\]python\d[\d.]*t?[/\\](?:lib-dynload[/\\])?([^/\\.]+)"
 _MODULE_FROZEN = r"^<frozen ([\w.]+)"
+_PACKAGES = (
+    "accelerate|aiohttp|aiter|apex|bitsandbytes|cupy|cv2|dask|datasets|deepspeed|diffusers|einops|fairseq|fastapi|flash_attn|flashinfer|flax"
+    "|huggingface_hub|ipykernel|IPython|jax|jaxlib|joblib|keras|lightning|lightning_fabric|liger_kernel|matplotlib|megatron|mlflow|monai"
+    "|multiprocess|numba|numpy|omegaconf|onnxruntime|optax|pandas|peft|PIL|polars|pyarrow|pydantic|pytest|_pytest|pytorch_lightning|ray"
+    "|requests|safetensors|scipy|sentence_transformers|sglang|sgl_kernel|sklearn|starlette|tensorboard|tensorflow|timm|tokenizers|torch"
+    "|torchao|torchaudio|torchdata|torchrec|torchtext|torchtune|torchvision|tornado|tqdm|transformer_engine|transformers|triton|trl"
+    "|typing_extensions|urllib3|uvicorn|vllm|wandb|xformers|yaml|zmq"
+)
+"""Packages by which a path begins that another tool has cut to what lies below the folders of sys.path."""
+_OFTEN_SCRIPTS = frozenset({"cmd", "code", "profile", "test", "this", "trace"})
+"""Modules of the standard library whose names people give their own programs."""
+_CUT = rf"^({_PACKAGES})(?:[/\\].*)?\.pyc?$"
+_CUT_STANDARD = rf"^(?:{'|'.join(sorted(sys.stdlib_module_names - _OFTEN_SCRIPTS))})(?:[/\\].*)?\.pyc?$"
 _TYPED = r"^<(?:string|stdin|ipython-input)"
 """Code that its author typed or passed as text: it has no file, but is their own."""
 _GENERATED = r"^<|[/\\]torchinductor_[^/\\]+[/\\]|[/\\]c[a-z2-7]{51}\.py$"
@@ -28,6 +43,10 @@ def package(file: str = "file") -> pl.Expr:
         .then(pl.lit(STANDARD_LIBRARY))
         .when(path.str.contains(_TORCH))
         .then(pl.lit("torch"))
+        .when(path.str.contains(_CUT))
+        .then(path.str.replace(_CUT, "${1}"))
+        .when(path.str.contains(_CUT_STANDARD))
+        .then(pl.lit(STANDARD_LIBRARY))
         .when(path.str.contains(_OURS))
         .then(pl.lit("aiflame"))
         .when(path.str.contains(_GENERATED) & ~path.str.contains(_TYPED))

@@ -22,15 +22,17 @@ from aiflame.attribute.arrays.types import Ints
 from aiflame.attribute.meaning.events import LATEST
 from aiflame.attribute.metrics import CLOCK
 from aiflame.attribute.stacks.functions import Functions
-from aiflame.attribute.stacks.sample_time import sample_ns
+from aiflame.attribute.stacks.sample_time import sample_ns, traced
 from aiflame.profile.schema.kinds import Kind
 
+_OF_OTHER_TOOLS = r"^((cuda|hip)_(runtime|driver)|Runtime|CUDA|HIP)$"
+"""Modules of a runtime's calls in imported traces."""
 _NATIVE = pl.col("kind").is_in([int(Kind.C), int(Kind.CPP)])
 
 
 def _python(file: str, name: str = "") -> pl.Expr:
     """Functions of installed packages."""
-    return (pl.col("kind") == int(Kind.PYTHON)) & pl.col("file").str.contains(rf"[/\\]{file}$") & pl.col("name").str.contains(name)
+    return (pl.col("kind") == int(Kind.PYTHON)) & pl.col("file").str.contains(rf"(^|[/\\]){file}$") & pl.col("name").str.contains(name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +52,11 @@ _ALL = (
             _NATIVE
             & pl.col("module").str.contains(r"^libcuda\.so")
             & pl.col("name").str.contains(r"^cuMem(Alloc|Free|Create|Map|Unmap|Release|HostAlloc)")
+        )
+        | (
+            _NATIVE
+            & pl.col("module").str.contains(_OF_OTHER_TOOLS)
+            & pl.col("name").str.contains(r"^((cuda|hip)(Malloc|Free|HostAlloc)|cuMem(Alloc|Free|Create|Map|Unmap|Release|HostAlloc))")
         )
         | (_NATIVE & pl.col("name").str.contains(r"CUDACachingAllocator::.*(emptyCache|release_cached_blocks)"))
         | _python(r"torch[/\\]cuda[/\\]memory\.py", r"^empty_cache$"),
@@ -88,12 +95,13 @@ def host_calls(facts: Facts) -> Iterator[Finding]:
         for clock, ns, late_ns, count, whole in here.group_by("clock").agg(*totals).sort("ns", descending=True).rows():
             share = ns / max(whole, 1)
             goes_on = facts.scope.in_steps or 2 * late_ns / max(whole, 1) >= least(calls.kind)
-            if goes_on and share >= least(calls.kind) and count >= FEW_SAMPLES:
-                yield _finding(facts, calls, share, count, here.filter(clock=clock))
+            enough = count >= FEW_SAMPLES or traced(here.filter(clock=clock)["ns"])
+            if goes_on and share >= least(calls.kind) and enough:
+                yield _finding(facts, calls, share, here.filter(clock=clock))
                 break
 
 
-def _finding(facts: Facts, calls: _Calls, share: float, count: int, rows: pl.DataFrame) -> Finding:
+def _finding(facts: Facts, calls: _Calls, share: float, rows: pl.DataFrame) -> Finding:
     process, thread, stack = (rows[name].to_numpy() for name in ("process", "thread", "stack"))
     places = facts.analysis.places.rows[place_of(facts.analysis.profile, process, thread, stack)]
     lines = places.filter(pl.col("file") != "").group_by("file", "line").len().sort("len", "file", "line", descending=[True, False, False])
@@ -101,7 +109,8 @@ def _finding(facts: Facts, calls: _Calls, share: float, count: int, rows: pl.Dat
     changed = _changing_argument(facts) if calls.kind in ("specializing", "autotuning") else ""
     if calls.kind == "recompiling" and (again := recompiled(facts.analysis.profile)) is not None:
         changed = f"; {'in the whole run, ' if facts.scope.in_steps else ''}{recompiled_sentence(again)}"
-    sentence = f"In {share:.0%} {facts.scope.label} the program {calls.doing}{at(place)} ({count:,} samples){changed}"
+    by = "" if traced(rows["ns"]) else f" ({len(rows):,} samples)"
+    sentence = f"In {share:.0%} {facts.scope.label} the program {calls.doing}{at(place)}{by}{changed}"
     view = Evidence("flame", next(name for name, clock in CLOCK.items() if clock == rows["clock"][0]), "code", place=place)
     return Finding(sentence, min(share, 1.0), view, calls.kind, min(share, 1.0))
 

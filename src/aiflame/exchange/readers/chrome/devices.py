@@ -42,9 +42,9 @@ _BACKENDS = (
 def add_launches(
     making: Making, events: Events, calls: pl.DataFrame, spans: Spans, stack: Whole, autograd: Mapping[str, Whole], work: pl.DataFrame
 ) -> pl.DataFrame:
-    """Writes launches: calls of a runtime that have the correlation id of work, for other work the ops with its external id. And all calls
-    of runtimes, with those that wait for devices. `stack` and `autograd`: for each call. Gives process, correlation and row (of `calls`) of
-    the launches."""
+    """Writes launches: calls of a runtime that wait for devices or have the correlation id of work, for other work the ops with its
+    external id. And all calls of runtimes, with those that wait for devices. `stack` and `autograd`: for each call. Gives process,
+    correlation and row (of `calls`) of the launches."""
     kinds = calls.select("cat").unique()
     of_runtimes = kinds.filter(events.texts_of(kinds["cat"]).is_in(RUNTIMES))["cat"]
 
@@ -55,10 +55,12 @@ def add_launches(
 
     runtime = chosen(pl.col("cat").is_in(of_runtimes.implode()), "correlation", "name")
     columns = ["process", "correlation", "row"]
-    own, wanted = keys(runtime, work)
-    first = first_of_each(own, wanted)
+    texts = runtime["name"].unique()
+    waits = texts.filter(events.texts_of(texts).str.contains("|".join(pattern.pattern for _, pattern in _SYNCS)))
+    own, of_work, of_waits = keys(runtime, work, runtime.filter(pl.col("name").is_in(waits.implode())))
+    first = first_of_each(own, np.concatenate([of_work, of_waits]))
     direct = runtime.select(columns)[first]
-    without = pl.Series(~is_in(wanted, own[first]))
+    without = pl.Series(~is_in(of_work, own[first]))
     lost = work.filter(without & (work["correlation"] >= 0) & (work["external"] >= 0))
     by_op = lost.select("process", "external", "correlation").unique(["process", "correlation"])
     ops = chosen(pl.col("external").is_in(by_op["external"].implode()), "external").unique(

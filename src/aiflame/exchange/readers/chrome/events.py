@@ -43,6 +43,9 @@ _AS_WRITTEN = {
     "args.Process Group Name": "group",
     "args.Process Group Ranks": "members",
     "args.external id": "old_external",
+    "args.Input Dims": "dims",
+    "args.Input type": "types",
+    "args.Concrete Inputs": "values",
 }
 _KEYS = (
     *(Key(path, Kind.TEXT, name=name) for path, name in _TEXTS.items()),
@@ -58,6 +61,7 @@ _MOST_SMALL = (1 << 31) - 1
 
 _OF_CALLS = ("pid", "tid", "cat", "name", "begin", "end", "external", "correlation", "sequence", "forward_thread")
 _OF_COLLECTIVES = ("collective", "elements", "dtype", "group", "group_size", "members")
+_OF_SHAPES = ("dims", "types", "values")
 _OF_WORK = (
     *("pid", "tid", "cat", "name", "begin", "end", "external", "correlation"),
     *("device", "stream", "bytes", "node", "grid", "block", "registers", "shared"),
@@ -82,6 +86,8 @@ class Events:
     external, correlation, sequence, forward_thread."""
     collectives: pl.DataFrame
     """Calls that communicate: `call` (row of `calls`), collective, elements, dtype, group, group_size, members."""
+    shapes: pl.DataFrame
+    """Of calls of ops whose inputs the trace describes: `call` (row of `calls`), dims, types, values."""
     work: pl.DataFrame
     """Kernels, copies and fills of devices."""
     marks: pl.DataFrame
@@ -135,6 +141,7 @@ class _Parts:
         self._rows = rows
         self._calls: list[pl.DataFrame] = []
         self._collectives: list[pl.DataFrame] = []
+        self._shapes: list[pl.DataFrame] = []
         self._work: list[pl.DataFrame] = []
         self._marks: list[pl.DataFrame] = []
         self._arrows: list[pl.DataFrame] = []
@@ -158,8 +165,9 @@ class _Parts:
         work = complete & where.is_in(WORK)
         self._work.append(rows.filter(work).select(_OF_WORK))
         calls = rows.filter(complete & ~work)
-        talks = calls.select(pl.int_range(self._count, self._count + pl.len()).alias("call"), *_OF_COLLECTIVES)
-        self._collectives.append(talks.filter(pl.col("collective") > 0))
+        calls = calls.with_columns(pl.int_range(self._count, self._count + pl.len()).alias("call"))
+        self._collectives.append(calls.filter(pl.col("collective") > 0).select("call", *_OF_COLLECTIVES))
+        self._shapes.append(calls.filter(pl.col("dims") > 0).select("call", *_OF_SHAPES))
         self._calls.append(calls.select(_OF_CALLS))
         self._count += len(calls)
         self._halves.append(rows.filter(phase.is_in(["B", "E"])).select("ph", *_OF_CALLS))
@@ -197,6 +205,7 @@ class _Parts:
             texts=self._rows.texts().fill_null(""),
             calls=[empty.select(_OF_CALLS), *self._calls],
             collectives=_joined(self._collectives, empty.select("call", *_OF_COLLECTIVES)),
+            shapes=_joined(self._shapes, empty.select("call", *_OF_SHAPES)),
             work=_joined(self._work, empty.select(_OF_WORK)),
             marks=_joined(self._marks, empty.select(_OF_MARKS)),
             arrows=_joined(self._arrows, empty.select(_OF_ARROWS)),

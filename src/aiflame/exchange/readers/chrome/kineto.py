@@ -19,6 +19,7 @@ from aiflame.exchange.readers.chrome.collectives import add_collectives
 from aiflame.exchange.readers.chrome.devices import add_launches, add_work
 from aiflame.exchange.readers.chrome.events import Events, read_events
 from aiflame.exchange.readers.chrome.meaning import add_layers, add_regions, frames_of, is_annotation
+from aiflame.exchange.readers.chrome.op_shapes import add_op_work
 from aiflame.exchange.readers.chrome.threads import Threads
 from aiflame.exchange.readers.frames import Frames
 from aiflame.exchange.readers.making import FIRST_NS, Making
@@ -29,6 +30,7 @@ from aiflame.profile.ranks.job import MOST_RANKS
 
 _NO_THREADS = ("Trace", "gpu_user_annotation", "overhead", "Overhead", "cuda_sync", "cuda_event")
 """Categories of calls that no thread of the program made."""
+_LINES = "lines of calls (a place is where its function begins)"
 _FIRST_EVENT = re.compile(rb'\[\s*\{[^{}]*"(ph|ts|pid)"\s*:')
 
 
@@ -40,7 +42,7 @@ def is_one(head: bytes) -> bool:
 
 
 def read(source: Source, making: Making, progress: Callable[[float], None]) -> None:
-    making.lacks = ("stall reasons of kernels", "counters of devices", "CPU time (calls have wall-clock time)")
+    making.lacks = ("stall reasons of kernels", "counters of devices", "CPU time (calls have wall-clock time)", _LINES)
     events = read_events(source, lambda share: progress(0.7 * share))
     _say_damage(events, making)
     if linked.is_linked(events):
@@ -49,7 +51,7 @@ def read(source: Source, making: Making, progress: Callable[[float], None]) -> N
     pieces = list(_calls_of_threads(events, making))
     shift = _shift(events, pieces, making)
     making.rank = _rank(events)
-    sampled = events.profiles.select("pid", "tid", "begin")
+    sampled = events.profiles.select("pid", "tid", "begin", correlation=pl.lit(-1, dtype=pl.Int32))
     threads = Threads.of(events, [*pieces, sampled], shift)
     threads.add(making)
     calls, annotated = _placed(events, pieces, threads)
@@ -78,7 +80,8 @@ def read(source: Source, making: Making, progress: Callable[[float], None]) -> N
     spans.add_samples(making, stack, kinds.waits, autograd.columns())
     spans.add_counts(making, stack, kinds.named)
     progress(0.9)
-    add_launches(making, events, calls, spans, stack, autograd.columns(), work)
+    launches = add_launches(making, events, calls, spans, stack, autograd.columns(), work)
+    add_op_work(making, events, calls, spans, launches)
     add_collectives(making, events, calls, spans, stack)
     making.last_ns = max([making.last_ns, *(int(column.max()) for column in (spans.end, work["end"].to_numpy()) if len(column))])
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,8 +26,13 @@ RUNTIMES = ("cuda_runtime", "cuda_driver", "Runtime", "hip_runtime", "hip_driver
 """Categories of calls that launch work of devices."""
 
 _PYTHON_NAME = re.compile(r"(?P<file>.*)\((?P<line>\d+)\): (?P<function>.*)", re.DOTALL)
+_ADDRESS = re.compile(r" at 0x[0-9a-f]+(?=>$)")
+"""Of `<built-in method append of list object at 0x7f2b5c3e8a40>`, which would be another function for each list."""
 _MODULE = "nn.Module: "
 _WAITS = re.compile(r"(Synchronize|WaitEvent|zeEventHostSynchronize|zeFenceHostSynchronize)")
+_BUILT_IN_WAITS = re.compile(
+    r"<(built-in (function|method)|method) '?(sleep|acquire(_lock)?|poll|select|recv(_into|from|msg)?|accept|waitpid|wait4|waitid|fsync)\b"
+)
 _OPTIMIZER_STEP = re.compile(r"Optimizer\.step#(?P<optimizer>.+)\.step")
 _NAMED_STRETCH = r"^(ProfilerStep#\d+|Optimizer\.(step|zero_grad)#.*|enumerate\(DataLoader\)#.*)$"
 _AT_ONCE = 1 << 18
@@ -72,11 +78,16 @@ def frames_of(events: Events, calls: pl.DataFrame, frames: Frames) -> CallKinds:
         piece.join(numbered, on=["cat", "name"], how="left", maintain_order="left").select("frame")
         for piece in calls.select("cat", "name").iter_slices(_AT_ONCE)
     ]
-    waits = np.array([isinstance(frame, NamedFrame) and bool(_WAITS.search(frame.name)) for frame in frames.all], dtype=np.bool_)
+    waits = np.array([isinstance(frame, NamedFrame) and _only_waits(frame.name) for frame in frames.all], dtype=np.bool_)
     named = np.array([isinstance(frame, NamedFrame) for frame in frames.all], dtype=np.bool_)
     rows = np.array([frame.layer if isinstance(frame, LayerFrame) else 0 for frame in frames.all], dtype=np.int64)
     of_calls = pl.concat([pl.DataFrame(schema={"frame": pl.Int32}), *pieces])["frame"]
     return CallKinds(of_calls.to_numpy(), waits, named, layers, rows)
+
+
+def _only_waits(name: str) -> bool:
+    """Whether a thread in such a call does nothing else."""
+    return bool(_WAITS.search(name) or _BUILT_IN_WAITS.match(name))
 
 
 def _frame(category: str, name: str, layers: dict[str, int]) -> AnyFrame:
@@ -85,7 +96,7 @@ def _frame(category: str, name: str, layers: dict[str, int]) -> AnyFrame:
             return LayerFrame(layers.setdefault(name.removeprefix(_MODULE), len(layers) + 1))
         if place := _PYTHON_NAME.fullmatch(name):
             return PythonFrame(place["function"], place["file"], int(place["line"]) % (1 << 32))
-        return NamedFrame(name, Kind.C)
+        return NamedFrame(_ADDRESS.sub("", name), Kind.C)
     if category in OPS:
         return NamedFrame(name, Kind.CPP, module=OP_MODULE)
     return NamedFrame(name, Kind.C, module=category)
@@ -120,15 +131,32 @@ def add_layers(making: Making, kinds: CallKinds, spans: Spans) -> None:
         ),
     )
     paths: list[tuple[int, str]] = [(-1, "")]
+    instances = [names[int(distinct[number - 1]) & 0xFFFFFFFF] for number in module[1:].tolist()]
+    own_names = _names_in_parents(parent[1:].tolist(), instances)
     hang = []
-    for above, number in zip(parent[1:].tolist(), module[1:].tolist(), strict=True):
+    for above, number, name in zip(parent[1:].tolist(), module[1:].tolist(), own_names, strict=True):
         key = int(distinct[number - 1])
         owner, row = key >> 32, key & 0xFFFFFFFF
         root, path = paths[above]
-        paths.append((row, "") if root < 0 else (root, f"{path}.{names[row]}" if path else names[row]))
+        paths.append((row, "") if root < 0 else (root, f"{path}.{name}" if path else name))
         hang.append((owner, row, *paths[-1], _class(names[row])))
     schema = {"process": pl.Int64, "layer": pl.Int64, "root": pl.Int64, "path": pl.String, "type": pl.String}
     making.add("layer_names", pl.DataFrame(hang, schema=schema, orient="row").unique(maintain_order=True))
+
+
+def _names_in_parents(parent: Sequence[int], instances: Sequence[str]) -> list[str]:
+    """The name of each module in its parent. `Attention_7` is `Attention` where the parent calls no other of its class. Otherwise they are
+    numbered as torch numbers them: `Block.0`, `Block.1` … if they call modules themselves, and are compared with each other, as those of a
+    ModuleList in a recording are; `Linear_0`, `Linear_1` … if not: their tasks differ. `parent`: rows, counted from 1."""
+    calls = set(parent)
+    alike: dict[tuple[int, str], list[int]] = {}
+    for row, key in enumerate(zip(parent, map(_class, instances), strict=True)):
+        alike.setdefault(key, []).append(row)
+    names = [""] * len(instances)
+    for (_, name), rows in alike.items():
+        for number, row in enumerate(sorted(rows, key=lambda row: (len(instances[row]), instances[row]))):
+            names[row] = name if len(rows) == 1 else f"{name}{'.' if row + 1 in calls else '_'}{number}"
+    return names
 
 
 def _class(instance: str) -> str:

@@ -17,6 +17,8 @@ _MOST_ID = 1 << 32
 class Threads:
     shift: int
     """From the file's times to the profile's."""
+    main: int
+    """The process that launched most work, else the one with most calls."""
     _processes: pl.DataFrame
     _threads: pl.DataFrame
 
@@ -24,14 +26,19 @@ class Threads:
     def of(events: Events, calls: Iterable[pl.DataFrame], shift: int) -> Threads:
         """`calls`: in pieces."""
         key = ["pid", "tid"]
-        pieces = [piece.group_by(key).agg(pl.col("begin").min()) for piece in calls]
-        began = pl.concat(pieces).group_by(key).agg((pl.col("begin").min() + shift).clip(0))
+        launching = (pl.col("correlation") >= 0).sum().alias("launching")
+        pieces = [piece.group_by(key).agg(pl.col("begin").min(), pl.len().alias("many"), launching) for piece in calls]
+        began = pl.concat(pieces).group_by(key).agg((pl.col("begin").min() + shift).clip(0), pl.col("many", "launching").sum())
         if began.is_empty():  # work of devices alone: a process without calls
-            began = pl.DataFrame({"pid": [0], "tid": [0], "begin": [FIRST_NS]}, schema=began.schema)
-        processes = began.group_by("pid").agg(pl.col("begin").min()).sort("begin", "pid").with_row_index("process")
-        threads = began.join(processes.select("pid", "process"), on="pid").sort("process", "begin", "tid")
+            began = pl.DataFrame({"pid": [0], "tid": [0], "begin": [FIRST_NS], "many": [0], "launching": [0]}, schema=began.schema)
+        began = began.with_columns(owner=_owner(events, began))
+        of_owners = began.group_by(pid="owner").agg(pl.col("begin").min(), pl.col("many", "launching").sum())
+        processes = of_owners.sort("begin", "pid").with_row_index("process")
+        main = int(processes.sort("launching", "many", "process", descending=[True, True, False])["process"][0])
+        processes, began = processes.drop("many", "launching"), began.drop("many", "launching")
+        threads = began.join(processes.select(owner="pid", process="process"), on="owner").sort("process", "begin", "tid")
         threads = threads.with_columns(thread=pl.int_range(1, pl.len() + 1).over("process").cast(pl.UInt32))
-        return Threads(shift, _named(events, processes), _named(events, threads))
+        return Threads(shift, main, _named(events, processes), _named(events, threads))
 
     def with_rows(self, calls: pl.DataFrame) -> pl.DataFrame:
         """The calls with `process` and `thread` (rows of the profile's tables) and times on the profile's clock."""
@@ -63,19 +70,29 @@ class Threads:
 
     def work(self, events: Events, calls: Iterable[pl.DataFrame]) -> pl.DataFrame:
         """The work of devices with the process that it belongs to: that of the first call with its correlation id, else with its external
-        id, else the first process."""
+        id, else the main process."""
         work = events.take_work().with_columns((pl.col("begin", "end") + self.shift).clip(0))
         if len(self._processes) == 1:
-            return work.with_columns(process=pl.lit(0, dtype=pl.Int64))
+            return work.with_columns(process=pl.lit(self.main, dtype=pl.Int64))
         rows = pl.concat([piece.select("call", "correlation", "external", "process") for piece in calls]).sort("call")
         launched = rows.filter(pl.col("correlation") >= 0).select("correlation", "process").unique("correlation", keep="first")
         by_op = rows.filter(pl.col("external") >= 0).select("external", of_op="process").unique("external", keep="first")
         return (
             work.join(launched, on="correlation", how="left", maintain_order="left")
             .join(by_op, on="external", how="left", maintain_order="left")
-            .with_columns(process=pl.coalesce("process", "of_op", pl.lit(0)).cast(pl.Int64))
+            .with_columns(process=pl.coalesce("process", "of_op", pl.lit(self.main)).cast(pl.Int64))
             .drop("of_op")
         )
+
+
+def _owner(events: Events, began: pl.DataFrame) -> pl.Expr:
+    """The pid whose process each thread belongs to. Kineto traces one process, and gives the pid 0 to threads that it does not know."""
+    pids = began.group_by("pid").agg(pl.col("many").sum()).sort("many", "pid", descending=[True, False])["pid"]
+    texts = events.texts_of(pids)
+    others = pids.filter(texts != "0")
+    if "schemaVersion" not in events.members or others.is_empty():
+        return pl.col("pid")
+    return pl.when(pl.col("pid").is_in(pids.filter(texts == "0").implode())).then(others[0]).otherwise("pid").cast(pids.dtype)
 
 
 def _named(events: Events, owners: pl.DataFrame) -> pl.DataFrame:

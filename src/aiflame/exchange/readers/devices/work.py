@@ -50,8 +50,8 @@ def add_kernels_and_copies(trace: DeviceTrace, making: Making, process: dict[int
     return pl.concat([rows.select("process", "correlation") for rows in (kernels, copies)])
 
 
-def add_syncs(trace: DeviceTrace, making: Making, placed_calls: pl.DataFrame, process: dict[int, int]) -> None:
-    """As the tool recorded them; where it did not, calls that wait."""
+def add_syncs(trace: DeviceTrace, making: Making, placed_calls: pl.DataFrame, process: dict[int, int]) -> pl.DataFrame:
+    """As the tool recorded them; where it did not, calls that wait. Gives process and correlation of each."""
     if not trace.syncs.is_empty():
         rows = _placed(trace.syncs, process).rename({"begin": "start_ns", "end": "end_ns"})
     else:
@@ -65,6 +65,7 @@ def add_syncs(trace: DeviceTrace, making: Making, placed_calls: pl.DataFrame, pr
         "syncs",
         rows.select("process", "kind", "correlation", "start_ns", "end_ns", api=pl.lit(int(trace.api)), stream=_number("stream")),
     )
+    return rows.select(pl.col("process", "correlation").cast(pl.Int64))
 
 
 def _placed(rows: pl.DataFrame, process: dict[int, int]) -> pl.DataFrame:

@@ -43,8 +43,8 @@ def write(trace: DeviceTrace, making: Making) -> None:
     )
     _add_calls(trace, making, placed_calls)
     work = add_kernels_and_copies(trace, making, process)
-    _add_launches(trace, making, placed_calls, work)
-    add_syncs(trace, making, placed_calls, process)
+    waits = add_syncs(trace, making, placed_calls, process)
+    _add_launches(trace, making, placed_calls, work, waits)
     _add_nodes(making, placed["nodes"], spans, stack)
 
 
@@ -249,13 +249,14 @@ def _add_calls(trace: DeviceTrace, making: Making, placed_calls: pl.DataFrame) -
     )
 
 
-def _add_launches(trace: DeviceTrace, making: Making, placed_calls: pl.DataFrame, work: pl.DataFrame) -> None:
+def _add_launches(trace: DeviceTrace, making: Making, placed_calls: pl.DataFrame, work: pl.DataFrame, waits: pl.DataFrame) -> None:
+    """Calls that launched work, and those that waited for it."""
     key = ["process", "correlation"]
-    own, wanted = keys(placed_calls, work)
-    first = first_of_each(np.where(placed_calls["correlation"] > 0, own, -1), wanted)
+    own, of_work, of_waits = keys(placed_calls, work, waits)
+    first = first_of_each(np.where(placed_calls["correlation"] > 0, own, -1), np.concatenate([of_work, of_waits]))
     launches = placed_calls.select(*key, "thread", "stack", "begin_ns", "end_ns", api=pl.lit(int(trace.api)))[first]
     making.add("launches", launches.sort("process", "begin_ns"))
-    lone = int((~is_in(wanted, own[first])).sum())
+    lone = int((~is_in(of_work, own[first])).sum())
     if lone:
         making.note(f"{lone:,} of {len(work):,} kernels and copies of the trace have no call that launched them: no stack leads to them")
 

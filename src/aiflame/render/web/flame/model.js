@@ -9,8 +9,8 @@
 
 /**
  * Columns of values are [the metric, launches, the base]; a graph that is compared with nothing has no base.
- * `limits`: of the kernels in and below a node, the time of those with a known limit, the time that they would take at the limit, and the part of
- * it that memory limits; `ofTime`: the metric is the time itself.
+ * `limits`: sums over the kernels in and below a node: time with a known limit, time at the limit, and its part that
+ * memory limits. `ofTime`: the metric is the time itself.
  * @typedef {{counted: Float64Array, limit: Float64Array, memory: Float64Array, ofTime: boolean}} Limits
  * @typedef {{own: Float64Array[], total: Float64Array[], upper?: number, metric: {unit: string}, whole: number[], limits?: Limits}} Measured
  * @typedef {import("./arrange.js").Arranged & Measured} Graph

@@ -72,7 +72,7 @@ class Limits {
   #build() {
     const { why, used } = this.#told;
     if (why) {
-      const more = "With counters, this page shows each kernel's bytes and tensor work against the peaks of the device.";
+      const more = "With them, this page shows each kernel's bytes and arithmetic against the peaks of the device.";
       this.body.replaceChildren(element("p.note", {}, why, element("br"), more));
       return;
     }
@@ -82,8 +82,10 @@ class Limits {
       this.#kinds.append(link);
     }
     const swatches = CLASSES.map((text, number) => element("li", {}, element(`i.swatch.reach-${number}`), text));
-    const some = used.counted < 0.95 ? ` (by the ${percent(used.counted, 1)} of kernels' time with counters)` : "";
-    const rates = `tensor cores worked at ${percent(used.tensor, 1)} of their rate, memory at ${percent(used.memory, 1)} of its bandwidth${some}${used.another_run ? ", counted in another run" : ""}.`;
+    const some = used.counted < 0.95 ? ` (by the ${percent(used.counted, 1)} of kernels' time with ${used.modelled ? "shapes" : "counters"})` : "";
+    const how = used.another_run ? ", counted in another run" : used.modelled ? ", modelled from the shapes of ops" : "";
+    const arithmetic = used.modelled ? "arithmetic ran" : "tensor cores worked";
+    const rates = `${arithmetic} at ${percent(used.tensor, 1)} of ${used.modelled ? "its" : "their"} rate, memory at ${percent(used.memory, 1)} of its bandwidth${some}${how}.`;
     const least = ` At their limits, these kernels would take ${percent(used.limit, 1)} of the time.`;
     const legend = element("div.limit-legend", {}, element("span.soft.fine", {}, "of the limit:"), element("ul.legend", {}, ...swatches));
     this.body.replaceChildren(
@@ -105,7 +107,8 @@ class Limits {
       const types = TYPES.filter(([field]) => device[field]).map(([field, name]) => `${operations(device[field])} ${name}`);
       return `${device.name}: memory ${bytesPerSecond(device.memory)}; tensor cores ${types.join(", ")} (vendor's figures: ${device.source}). `;
     });
-    const what = "A limit is the longer of two times: bytes at the peak bandwidth, and cycles of tensor cores at their full rate, which is drawn as bf16 whatever the type. Large points took long. ";
+    const work = this.#told.used.modelled ? "operations at the peak rate of their type" : "cycles of tensor cores at their full rate";
+    const what = `A limit is the longer of two times: bytes at the peak bandwidth, and ${work}, which is drawn as bf16 whatever the type. Large points took long. `;
     return [what, ...told];
   }
 

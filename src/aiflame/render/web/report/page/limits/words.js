@@ -1,6 +1,6 @@
 // Words and colours for the share of a limit.
 
-import { amount, percent } from "../../../text.js";
+import { amount, percent, threeDigits } from "../../../text.js";
 
 const BOUND = {
   memory: "the device's memory",
@@ -40,7 +40,7 @@ export function factsOf(row, device, whole) {
     ["time", `${amount(row.took, "ns")}, ${percent(row.took, whole)}`],
     ["launches", launches],
     ["memory", `${bytesPerSecond(row.memory * device.memory)}, ${percent(row.memory, 1)} of its peak`],
-    ["tensor cores", `${percent(row.tensor, 1)} of their full rate`],
+    ...(row.flop_rate ? [["operations", `${operations(row.flop_rate)}, ${percent(row.tensor, 1)} of the peak of their type`], ["operations for each byte", threeDigits(row.intensity)]] : [["tensor cores", `${percent(row.tensor, 1)} of their full rate`]]),
     ["of its limit", reached(row)],
     ["bound by", boundBy(row)],
     ["could win", amount(row.could_win, "ns")],

@@ -40,12 +40,13 @@ function facts({ summary, baseline }) {
   }
   const processes = many(summary.processes, "process", "processes");
   const programs = summary.programs.map((one) => `${one.name} (${one.pid})`).join("\n");
-  found.push(["in", `${processes}, ${many(summary.threads, "thread", "threads")}`, programs]);
+  const threads = summary.threads ? `, ${many(summary.threads, "thread", "threads")}` : ""; // a file need not know them either
+  found.push(["in", `${processes}${threads}`, programs]);
   const python = [...new Set(summary.programs.map((one) => one.python).filter(Boolean))];
   if (python.length) found.push(["Python", python.join(", ")]);
   const machine = [summary.host, summary.cores ? many(summary.cores, "core", "cores") : ""].filter(Boolean).join(", ");
   if (machine) found.push(["on", machine, `${summary.cpu}, Linux ${summary.system}`]);
-  if (summary.started) found.push(["at", moment(summary.started), `recorded by aiflame ${summary.aiflame}`]);
+  if (summary.started) found.push(["at", moment(summary.started), `profile made by aiflame ${summary.aiflame}`]);
   if (baseline) found.push(["compared with", baseline]);
   return found;
 }

@@ -89,6 +89,8 @@ class Scope {
     this.grid = by === "time" ? new TimeGrid(bins, values, column, rows) : new StepGrid(steps, metric.domain, values, rows);
     this.note.textContent = howKnown(metric, by, steps);
     this.most = this.grid.values.reduce((most, _, index) => Math.max(most, this.grid.shade(index)), 0);
+    this.body.classList.toggle("sc-untimed", !this.most);
+    if (!this.most) return this.#untimed(metric);
     this.at = this.#windowOf(between(state.at));
     this.selection = this.#selectionOf(state);
     this.legend.show(this.most, legendText(this.metric, by), this.logarithmic(), this.app.theme());
@@ -101,6 +103,13 @@ class Scope {
   #none() {
     this.grid = null;
     this.selectionBar.say("Nothing in this report says when it ran.");
+  }
+
+  /** An imported file may have values without saying when they were taken. */
+  #untimed(metric) {
+    this.grid = null;
+    this.note.textContent = "";
+    this.selectionBar.say(`The profile does not say when its ${shortLabel(metric)} was: the flame graph has all of it.`);
   }
 
   async #values({ name, domain }, by) {

@@ -86,7 +86,7 @@ class Timeline {
     const about = await this.asked;
     if (this.state !== state) return;
     if (about.slices === 0) {
-      this.#none("Nothing was recorded that a timeline could show.");
+      this.#none("The profile does not say when anything ran: there is no timeline.");
       return;
     }
     this.about = about;
