@@ -125,34 +125,6 @@ def test_nesting_without_end_is_damage(text: bytes, tmp_path: Path) -> None:
     assert "damaged" in " ".join(aiflame.open(file).meta.degraded)
 
 
-@EACH
-def test_damaged_copies_give_a_profile_or_a_sentence(write: Writer, tmp_path: Path) -> None:
-    data = write(tmp_path).read_bytes()
-    suffix = write(tmp_path).suffix if write is not made.write_rocpd else ".db"
-    odds = random.Random(suffix)
-    for number in range(70):
-        copy = bytearray(data)
-        kind = odds.randrange(3)
-        place = odds.randrange(len(copy))
-        if kind == 0:
-            for _ in range(odds.choice([1, 8, 64])):
-                copy[odds.randrange(len(copy))] = odds.randrange(256)
-        elif kind == 1:
-            del copy[place : place + odds.choice([1, 100, len(copy)])]
-        else:
-            copy[place:place] = copy[place : place + odds.randrange(3000)]
-        folder = tmp_path / f"{number}"
-        folder.mkdir()
-        file = folder / f"{number}_kernel_trace{suffix}"
-        file.write_bytes(copy)
-        try:
-            imported(file)
-        except AiflameError as error:
-            assert str(error).strip()
-            assert "\n" not in str(error)
-        shutil.rmtree(folder)
-
-
 @pytest.mark.parametrize("file", REAL_JSON, ids=lambda file: file.name)
 def test_kernels_of_a_real_json_file_have_their_time(file: Path) -> None:
     with gzip.open(file) as content:
