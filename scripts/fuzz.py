@@ -159,7 +159,9 @@ def again(name: str, file: str, number: int) -> int:
         os.environ["XDG_CACHE_HOME"] = folder
         whole = next(one for one in whole_traces(Path(folder))[name] if one.name == file)
         data = damaged(whole.data, number)
-        Path("damaged").with_name(f"damaged-{number}-{file}").write_bytes(data)
+        kept = Path(tempfile.gettempdir()) / f"aiflame-damaged-{number}-{file}"
+        kept.write_bytes(data)
+        print(f"the copy is {kept}")
         profile = whole.survives(data, Path(folder) / "copy")
         if profile is not None:
             look_at(profile)

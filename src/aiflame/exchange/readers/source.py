@@ -55,11 +55,14 @@ class Source:
 
     def whole(self, most: int) -> bytes:
         """All of it, unpacked; an error where that is more than `most` bytes."""
+        blocks, size = [], 0
         with unpacked(self.path) as file:
-            data = file.read(most + 1)
-        if len(data) > most:
-            raise AiflameError(f"{self.path} has more than {most >> 20} MB once it is unpacked: too large for its format")
-        return data
+            while block := file.read(_BLOCK):
+                blocks.append(block)
+                size += len(block)
+                if size > most:
+                    raise AiflameError(f"{self.path} has more than {most >> 20} MB once it is unpacked: too large for its format")
+        return b"".join(blocks)
 
 
 def most_unpacked(size: int) -> int:
