@@ -108,15 +108,20 @@ def _swap_values(data: bytes, chance: random.Random) -> bytes:
         match chance.randrange(4):
             case 0:
                 holder[key], other[other_key] = other[other_key], holder[key]
-                if _depth(root) > 200:  # a value that was put into itself
-                    return _flip(data, chance)
             case 1:
                 holder[key] = chance.choice(VALUES)
             case 2 if isinstance(holder, list):
-                holder[key:key] = [holder[key]] * chance.choice([1, 30])
+                holder[key:key] = [holder[key]] * chance.choice([1, 1, 30])
             case _:
                 del holder[key]
-    return json.dumps(root.get("")).encode()
+        try:
+            written = json.dumps(root.get(""))
+        except ValueError:
+            break  # a value was put into itself
+        if len(written) > 4 * _LARGEST_JSON:
+            break
+        data, root = written.encode(), {"": json.loads(written)}
+    return data
 
 
 def _places(value: Any) -> Iterator[tuple[Any, Any]]:
@@ -128,14 +133,6 @@ def _places(value: Any) -> Iterator[tuple[Any, Any]]:
             yield holder, key
             if isinstance(inner, (dict, list)):
                 waiting.append(inner)
-
-
-def _depth(value: Any) -> int:
-    deepest, level = 0, [value]
-    while level and deepest <= 200:
-        level = [inner for one in level for inner in (one.values() if isinstance(one, dict) else one) if isinstance(inner, (dict, list))]
-        deepest += 1
-    return deepest
 
 
 def _change_lengths(data: bytes, chance: random.Random) -> bytes:
