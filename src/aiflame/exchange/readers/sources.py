@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import struct
 import tarfile
 import tempfile
 import zipfile
@@ -19,6 +20,8 @@ _MOST_FILES = 1 << 16
 _ZIP = b"PK\x03\x04"
 _TAR_MAGIC, _TAR_MAGIC_AT = b"ustar", 257
 _BLOCK = 1 << 20
+_DAMAGED = (EOFError, NotImplementedError, ValueError, IndexError, OverflowError, struct.error)
+"""What the standard library raises for archives that are damaged, besides its own errors."""
 
 
 def each_source(path: Path) -> Iterator[Source]:
@@ -58,7 +61,7 @@ def _zip_members(path: Path) -> Iterator[tuple[str, IO[bytes]]]:
                 if not entry.is_dir() and not entry.flag_bits & 1:
                     with archive.open(entry) as content:
                         yield _base(entry.filename), content
-    except (zipfile.BadZipFile, NotImplementedError, EOFError, ValueError) as error:
+    except (*_DAMAGED, zipfile.BadZipFile) as error:
         raise AiflameError(f"cannot read the archive {path}: {error}") from None
 
 
@@ -69,7 +72,7 @@ def _tar_members(path: Path) -> Iterator[tuple[str, IO[bytes]]]:
             for entry in archive:
                 if entry.isreg() and (content := archive.extractfile(entry)) is not None:
                     yield _base(entry.name), content
-    except (tarfile.TarError, EOFError) as error:
+    except (*_DAMAGED, tarfile.TarError) as error:
         raise AiflameError(f"cannot read the archive {path}: {error}") from None
 
 

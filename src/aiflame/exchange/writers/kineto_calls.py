@@ -103,6 +103,8 @@ class Items:
             changes = _changed(self.track[piece])
             gap = rows["begin"][1:] - rows["end"][:-1]
             changes[1:] |= gap > (0 if self.exact else _LONGEST_GAP_NS)
+            if not self.exact:
+                changes |= _changed(self.step[piece])  # a step is an event beside them, which they may not overlap
             around = np.zeros(len(changes), dtype=np.int64)
             for kind, value in self._levels(layers, models, rows):
                 changes[1:] |= value[1:] != value[:-1]
