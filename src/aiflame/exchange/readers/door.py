@@ -18,7 +18,7 @@ from aiflame.exchange.readers.format import Format, Progress
 from aiflame.exchange.readers.formats import FOLDERS, FORMATS, format_of, sisters
 from aiflame.exchange.readers.making import Making
 from aiflame.exchange.readers.source import Source, plain
-from aiflame.exchange.readers.sources import each_source
+from aiflame.exchange.readers.sources import each_source, is_archive
 from aiflame.profile.folder.door import Folder
 from aiflame.profile.folder.meta import FILE_NAME as META_FILE
 from aiflame.profile.folder.meta import JobRank, Meta
@@ -54,6 +54,8 @@ def as_profile(path: Path) -> Path:
 
 
 def _kept(path: Path, progress: Progress) -> Folder:
+    if not path.is_dir() and not is_archive(source := Source.open(path)) and format_of(source.head) is None:
+        raise AiflameError(f"{path} is neither a profile nor {_wanted(path)}")  # before all of it is read
     place = place_of_import(_digest(path), f"{path.name}.aiflame")
     if place is None:
         place = fresh_place()

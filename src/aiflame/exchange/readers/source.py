@@ -55,14 +55,12 @@ class Source:
 
     def whole(self, most: int) -> bytes:
         """All of it, unpacked; an error where that is more than `most` bytes."""
-        blocks, size = [], 0
-        with unpacked(self.path) as file:
-            while block := file.read(_BLOCK):
-                blocks.append(block)
-                size += len(block)
-                if size > most:
-                    raise AiflameError(f"{self.path} has more than {most >> 20} MB once it is unpacked: too large for its format")
-        return b"".join(blocks)
+        data = io.BytesIO()  # gives its bytes away without a copy
+        for block, _ in self.blocks():
+            data.write(block)
+            if data.tell() > most:
+                raise AiflameError(f"{self.path} has more than {most >> 20} MB once it is unpacked: too large for its format")
+        return data.getvalue()
 
 
 def most_unpacked(size: int) -> int:

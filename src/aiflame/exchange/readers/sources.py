@@ -33,12 +33,20 @@ def each_source(path: Path) -> Iterator[Source]:
         yield from (Source.open(path / name) for name in sorted(names, key=_natural))
         return
     whole = Source.open(path)
-    if whole.head.startswith(_ZIP):
+    if _is_zip(whole):
         yield from _unpacked_members(_zip_members(path), most_unpacked(whole.size))
-    elif whole.head[_TAR_MAGIC_AT:].startswith(_TAR_MAGIC):
+    elif is_archive(whole):
         yield from _unpacked_members(_tar_members(path), most_unpacked(whole.size))
     else:
         yield whole
+
+
+def is_archive(source: Source) -> bool:
+    return _is_zip(source) or source.head[_TAR_MAGIC_AT:].startswith(_TAR_MAGIC)
+
+
+def _is_zip(source: Source) -> bool:
+    return source.head.startswith(_ZIP)
 
 
 def _unpacked_members(members: Iterator[tuple[str, IO[bytes]]], left: int) -> Iterator[Source]:
