@@ -20,7 +20,6 @@ import sys
 import tempfile
 import time
 import traceback
-from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -81,8 +80,8 @@ def run_all(options: argparse.Namespace) -> int:
                 whole[key] = max(whole.get(key, 0), answer[key])
             for failure in answer["failures"]:
                 print(f"--again {failure}", flush=True)
-            done = sum(one["copies"] for one in answers.values())
-            print(f"{done:,} of {len(names) * options.copies:,} copies, {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
+            checked = sum(one["copies"] for one in answers.values())
+            print(f"{checked:,} of {len(names) * options.copies:,} copies, {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
     options.output.write_text(json.dumps({"first": options.first, "formats": answers}, indent=1, ensure_ascii=False) + "\n")
     return int(any(answer["failures"] for answer in answers.values()))
 
@@ -170,7 +169,7 @@ def again(name: str, file: str, number: int) -> int:
 
 
 def limit_memory() -> None:
-    """Beside what is mapped already, which is more than what is used."""
+    """More than the process has mapped already; a mapping is larger than its used part."""
     mapped = next(int(line.split()[1]) for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmSize:"))
     limit = mapped * 1024 + MEMORY
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))

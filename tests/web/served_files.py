@@ -1,4 +1,4 @@
-"""Files on loopback, for pages that load themselves and what they show from one address."""
+"""Files on loopback, for pages that load themselves and their traces from one address."""
 
 from __future__ import annotations
 

@@ -75,6 +75,6 @@ def test_speedscope_lists_the_functions_of_top(browser: Any, profile: Profile) -
 
 def nanoseconds(written: str) -> float:
     """A time as speedscope rounds it: `299.73ms (>99%)`."""
-    found = re.match(r"([0-9.]+)(ns|µs|ms|s) ", written.strip())
-    assert found is not None, written
-    return float(found[1]) * NS[found[2]]
+    time = re.match(r"([0-9.]+)(ns|µs|ms|s) ", written.strip())
+    assert time is not None, written
+    return float(time[1]) * NS[time[2]]

@@ -21,7 +21,7 @@ _ZIP = b"PK\x03\x04"
 _TAR_MAGIC, _TAR_MAGIC_AT = b"ustar", 257
 _BLOCK = 1 << 20
 _DAMAGED = (EOFError, NotImplementedError, ValueError, IndexError, OverflowError, struct.error)
-"""What the standard library raises for archives that are damaged, besides its own errors."""
+"""Damaged archives raise these in the standard library, besides its own errors."""
 
 
 def each_source(path: Path) -> Iterator[Source]:

@@ -19,7 +19,23 @@ _DEEPEST = 5
 NUMBERS = ("-1", "0", "1e999", "-1e308", "4294967296", "9223372036854775807", "-9223372036854775808", "99999999999999999999999", "NaN")
 WORDS = (*NUMBERS, "null", "true", '"x"', "[]", "{}", "")
 EDGES = (0, 1, 0x7F, 0x80, 0xFF, 0xFFFF, 0x7FFF_FFFF, 0x8000_0000, 0xFFFF_FFFF, 1 << 40, (1 << 63) - 1, 1 << 63, (1 << 64) - 1)
-VALUES: tuple[object, ...] = (None, True, "", "x" * 5000, "\x1b[31m\u202e\0", -1, 0, 1.5, 1 << 31, (1 << 63) - 1, 1 << 64, 1e308, [], {}, [[]])
+VALUES: tuple[object, ...] = (
+    None,
+    True,
+    "",
+    "x" * 5000,
+    "\x1b[31m\u202e\0",
+    -1,
+    0,
+    1.5,
+    1 << 31,
+    (1 << 63) - 1,
+    1 << 64,
+    1e308,
+    [],
+    {},
+    [[]],
+)
 
 
 def content(file: Path) -> bytes:
@@ -94,7 +110,7 @@ def _replace_numbers(data: bytes, chance: random.Random) -> bytes:
 
 def _swap_values(data: bytes, chance: random.Random) -> bytes:
     """Values of a JSON document change their places, become something else, or are there twice; other files have their bytes flipped."""
-    if not data.lstrip()[:1] in (b"{", b"[") or len(data) > _LARGEST_JSON:
+    if data.lstrip()[:1] not in (b"{", b"[") or len(data) > _LARGEST_JSON:
         return _flip(data, chance)
     try:
         root = {"": json.loads(data)}

@@ -1,5 +1,5 @@
-"""A few whole files of every format that can be imported, to be damaged: committed ones, made ones, what our writers write, and those
-of the folder that AIFLAME_TRACES names."""
+"""A few whole files of every format that can be imported, to be damaged. Some are committed, builders and our writers write others, and the
+folder that AIFLAME_TRACES names may bring more."""
 
 from __future__ import annotations
 
@@ -58,21 +58,21 @@ class Whole:
             (folder / name).write_bytes(other)
         file = folder / self.name
         file.write_bytes(data)
-        made = folder / "made.aiflame"
+        profile = folder / "made.aiflame"
         try:
             if self.format in _BY_NAME:
-                self._read(file, made)
+                self._read(file, profile)
             else:
-                import_to(folder if self.format == FOLDER else file, made)
+                import_to(folder if self.format == FOLDER else file, profile)
         except AiflameError as error:
             assert says_one_sentence(error), f"the error is no sentence: {error}"
             assert "not enough memory" not in str(error)
             return None
-        return made
+        return profile
 
-    def _read(self, file: Path, made: Path) -> None:
+    def _read(self, file: Path, profile: Path) -> None:
         """Reads the file in its own format, even where the damage hides which one it is."""
-        making = Making(Folder.new(made))
+        making = Making(Folder.new(profile))
         _BY_NAME[self.format].read(Source.open(file), making, lambda share: None)
         making.finish(self.format, (self.name,), "0")
 

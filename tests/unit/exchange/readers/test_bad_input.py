@@ -1,4 +1,4 @@
-"""Files that nobody would write on purpose, but for harm: each is refused in a sentence, or what is sound in it is there."""
+"""Files that somebody wrote to do harm: aiflame refuses each in a sentence, or reads its sound parts."""
 
 from __future__ import annotations
 
@@ -66,7 +66,9 @@ def test_gigabytes_of_something_else_are_refused_by_the_first_megabyte(tmp_path:
         assert bytes_read() - before < 16 << 20
 
 
-@pytest.mark.parametrize("begins", [b'{"traceEvents": [', b'{"$schema":"https://www.speedscope.app/file-format-schema.json","a":"', b"a;b 1\n"])
+@pytest.mark.parametrize(
+    "begins", [b'{"traceEvents": [', b'{"$schema":"https://www.speedscope.app/file-format-schema.json","a":"', b"a;b 1\n"]
+)
 def test_a_file_that_unpacks_to_far_too_much_is_refused(begins: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("aiflame.exchange.readers.source._HARMLESS", 1 << 12)
     file = tmp_path / "bomb.gz"
@@ -136,7 +138,12 @@ def test_ids_that_are_there_twice_lose_and_double_nothing(tmp_path: Path) -> Non
 
 def test_a_clock_that_runs_backwards_is_no_error(tmp_path: Path) -> None:
     events = [call("f", 100 - 10 * number, 5, category="cpu_op") for number in range(10)]
-    events += [call("ends before it begins", 50, -20, category="cpu_op"), kernel("k", 90, 5, 1), kernel("k", 40, 5, 2), kernel("k", 60, -5, 3)]
+    events += [
+        call("ends before it begins", 50, -20, category="cpu_op"),
+        kernel("k", 90, 5, 1),
+        kernel("k", 40, 5, 2),
+        kernel("k", 60, -5, 3),
+    ]
     profile = aiflame.open(trace(tmp_path / "back.json", *events))
     assert kernel_times(profile) == {"k": 10_000}
     assert listed(profile.store, "wall-time", "function")["f"][0] == 50_000

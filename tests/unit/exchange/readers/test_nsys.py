@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import random
 import sqlite3
 from collections import Counter
 from collections.abc import Iterator
@@ -51,11 +50,11 @@ def report(file: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[aif
 def stacks(profile: aiflame.Profile) -> dict[tuple[int, int], str]:
     """Names of frames of each stack, outermost first."""
     names = {(process, row): name for process, row, name in profile.table("named_frames").select("process", "id", "name").iter_rows()}
-    found: dict[tuple[int, int], str] = {}
+    texts: dict[tuple[int, int], str] = {}
     for process, row, parent, frame in profile.table("stacks").sort("process", "id").select("process", "id", "parent", "frame").iter_rows():
-        above = found.get((process, parent), "")
-        found[process, row] = (above + ";" if above else "") + names[process, frame & 0xFFFFFFFF]
-    return found
+        above = texts.get((process, parent), "")
+        texts[process, row] = (above + ";" if above else "") + names[process, frame & 0xFFFFFFFF]
+    return texts
 
 
 def of_pid(profile: aiflame.Profile, pid: int) -> int:
@@ -66,8 +65,10 @@ def test_kernels_belong_to_calls_of_their_own_process(report: aiflame.Profile) -
     own, other = of_pid(report, made.PID), of_pid(report, made.OTHER)
     joined = report.table("kernels").join(report.table("launches"), on=["process", "correlation"])
     text = stacks(report)
-    found = {(process, start): text[process, stack] for process, start, stack in joined.select("process", "start_ns", "stack").iter_rows()}
-    assert found == {
+    launched = {
+        (process, start): text[process, stack] for process, start, stack in joined.select("process", "start_ns", "stack").iter_rows()
+    }
+    assert launched == {
         (own, at(3_000)): "step;registered;aten::mm;cudaLaunchKernel",
         (other, at(3_500)): "cudaLaunchKernel",
         (own, at(7_200)): "cudaGraphLaunch",
@@ -138,11 +139,11 @@ def test_time_of_threads_is_what_calls_and_ranges_cover(report: aiflame.Profile)
 def test_samples_of_cpus_are_cpu_time(report: aiflame.Profile) -> None:
     samples = report.table("cpu_samples").filter(pl.col("clock") == 0).sort("time_ns")
     text = stacks(report)
-    found = [
+    samples = [
         (text[process, stack], period, cpu)
         for process, stack, period, cpu in samples.select("process", "stack", "period_ns", "cpu").iter_rows()
     ]
-    assert found == [("main;work()", 1_000_000, 3), ("main;work();add", 1_000_000, 3)]
+    assert samples == [("main;work()", 1_000_000, 3), ("main;work();add", 1_000_000, 3)]
 
 
 def test_a_rate_that_is_not_known_is_estimated_and_said(tmp_path: Path) -> None:

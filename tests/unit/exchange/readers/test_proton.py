@@ -5,10 +5,8 @@ from __future__ import annotations
 import json
 import math
 import os
-import random
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 import pytest

@@ -5,8 +5,6 @@ from __future__ import annotations
 import gzip
 import json
 import os
-import random
-import shutil
 import sqlite3
 from collections import Counter
 from collections.abc import Callable
@@ -17,7 +15,6 @@ import pytest
 import rocm_files as made
 
 import aiflame
-from aiflame.errors import AiflameError
 from aiflame.exchange.readers.door import imported
 from aiflame.exchange.readers.making import FIRST_NS
 from aiflame.profile.schema.enums import CallBackend, CopyKind, GpuApi, RegionKind, SyncKind
@@ -70,8 +67,8 @@ def test_a_run_has_the_same_answers_in_each_format(write: Writer, tmp_path: Path
     assert (region["name"], region["domain"], region["kind"]) == ("train", "roctx", RegionKind.NESTED)
     assert set(profile.table("call_names")["backend"]) == {CallBackend.HIP}
     assert profile.table("syncs").select("kind", "api").rows() == [(SyncKind.CONTEXT, GpuApi.HIP)]
-    taken = profile.table("cpu_samples").filter(pl.col("clock") == 1)["period_ns"].sum()
-    assert taken == 950 - 50
+    wall_time = profile.table("cpu_samples").filter(pl.col("clock") == 1)["period_ns"].sum()
+    assert wall_time == 950 - 50
 
 
 @EACH

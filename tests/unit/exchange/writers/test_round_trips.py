@@ -9,13 +9,15 @@ from typing import Any
 
 import pytest
 from calling import run_aiflame
-from exported_profiles import listed
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from timelines import Program
 from trees import paths
 
 import aiflame
+from aiflame.analyze.top import top
+from aiflame.attribute.groupings import LISTS
+from aiflame.attribute.transforms.filters import without_idle
 from aiflame.attribute.trees.build import metrics, tree
 from aiflame.errors import AiflameError
 from aiflame.profile.schema.enums import CopyKind, GpuApi, SampleState
@@ -70,10 +72,10 @@ def written(profile: Profile, to: str, *options: str, suffix: str = "") -> Path:
 def of_list(profile: Tables, metric: str, by: str) -> Figures:
     """Own value and total of each row, without idle devices. An empty list: the metric has none."""
     try:
-        rows = listed(profile, metric, by)
+        of = without_idle(tree(profile, metric, by if LISTS[by].grouped else "code"))
+        return {row["name"]: (row["self"], row["total"]) for row in top(of, by, metric).to_dicts()}
     except AiflameError:
         return {}
-    return {name: (own, total) for name, (own, total, _) in rows.items() if name != "[GPU idle]"}
 
 
 def check_pprof(profile: Profile) -> None:
@@ -81,10 +83,8 @@ def check_pprof(profile: Profile) -> None:
     again = aiflame.open(written(profile, "pprof", "--raw", "--no-idle")).store
     named = {name.partition("-ns")[0].removesuffix("-bytes"): name for name in metrics(again)}
     for metric in metrics(profile):
-        for by in ("function", "thread"):
-            before = of_list(profile, metric, by)
-            before.pop("[no thread]", None)  # of idle devices
-            assert of_list(again, named.get(metric, metric), by) == before, (metric, by)
+        for by in ("function", "module", "thread", "process"):
+            assert of_list(again, named.get(metric, metric), by) == of_list(profile, metric, by), (metric, by)
 
 
 def check_firefox(profile: Profile) -> None:
@@ -153,7 +153,7 @@ CHECKS = [check_pprof, check_firefox, check_speedscope, check_collapsed, check_c
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__.removeprefix("check_"))
-@settings(max_examples=8, phases=[Phase.generate])  # to make an example smaller takes minutes
+@settings(max_examples=6, phases=[Phase.generate])  # to make an example smaller takes minutes
 @given(launches=LAUNCHES, samples=SAMPLES)
 def test_a_format_keeps_what_it_can_carry(check: Any, launches: Any, samples: Any, tmp_path_factory: pytest.TempPathFactory) -> None:
     folder = tmp_path_factory.mktemp("trip")
