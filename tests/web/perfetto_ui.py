@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import functools
+import http.server
+import threading
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
-from served_files import served
 
 _TRACE = "/the.pftrace"
 _QUERY = """async (sql) => {
@@ -37,6 +39,28 @@ class Opened:
     def problems(self) -> list[tuple[Any, ...]]:
         """Rows of the viewer's own statistics that report an error or lost data."""
         return self.sql("select name, idx, value from stats where severity in ('error', 'data_loss') and value > 0")
+
+
+@contextmanager
+def served(folder: Path, more: Mapping[str, Path]) -> Iterator[str]:
+    """The address at which the files of a folder are, and others at paths of their own."""
+
+    class Files(http.server.SimpleHTTPRequestHandler):
+        def translate_path(self, path: str) -> str:
+            return str(more.get(path.partition("?")[0]) or super().translate_path(path))
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Files, directory=str(folder)))
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
 
 
 @contextmanager

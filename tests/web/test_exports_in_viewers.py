@@ -11,8 +11,7 @@ import polars as pl
 import pytest
 from calling import run_aiflame
 from exported_profiles import listed, training
-from perfetto_ui import opened
-from served_files import served
+from perfetto_ui import opened, served
 
 from aiflame.profile.tables.store import Profile
 
