@@ -67,7 +67,7 @@ def test_speedscope_lists_the_functions_of_top(browser: Any, profile: Profile) -
     read = {name.strip(): (nanoseconds(own), nanoseconds(total)) for total, own, name in rows}
     expected = listed(profile, "gpu-time", "function")
     for name, (own, total, _) in expected.items():
-        assert read[name] == (pytest.approx(own, rel=1e-4), pytest.approx(total, rel=1e-4)), name
+        assert read[name] == pytest.approx((own, total), rel=1e-4), name
     assert set(read) - set(expected) == {"main thread", "train.py (4711)", "-"}
     assert problems == []
 

@@ -139,11 +139,11 @@ def test_time_of_threads_is_what_calls_and_ranges_cover(report: aiflame.Profile)
 def test_samples_of_cpus_are_cpu_time(report: aiflame.Profile) -> None:
     samples = report.table("cpu_samples").filter(pl.col("clock") == 0).sort("time_ns")
     text = stacks(report)
-    samples = [
+    rows = [
         (text[process, stack], period, cpu)
         for process, stack, period, cpu in samples.select("process", "stack", "period_ns", "cpu").iter_rows()
     ]
-    assert samples == [("main;work()", 1_000_000, 3), ("main;work();add", 1_000_000, 3)]
+    assert rows == [("main;work()", 1_000_000, 3), ("main;work();add", 1_000_000, 3)]
 
 
 def test_a_rate_that_is_not_known_is_estimated_and_said(tmp_path: Path) -> None:
