@@ -23,7 +23,7 @@ INSTALL := $(BIN)/python -m pip install --quiet --constraint $(PINS)
 # A file of tests at a time for each worker, three for two cores; timed tests last, one on each core (tests/conftest.py).
 WORKERS := -n $(shell expr $$(nproc) \* 3 / 2)
 
-.PHONY: demo libraries test test-interpreters guests lint sanitize hooks pins site wheel build clean
+.PHONY: demo libraries test fuzz test-interpreters guests lint sanitize hooks pins site wheel build clean
 
 demo: libraries
 	$(BIN)/python -m aiflame demo
@@ -32,6 +32,10 @@ demo: libraries
 test: export PYTHONDONTWRITEBYTECODE :=
 test: build $(VENV)/.test-tools $(GUESTS)/.few
 	AIFLAME_TEST_PROGRAMS=$(CURDIR)/build/dev/tests/collector $(BIN)/python -m pytest $(WORKERS) $(PYTEST)
+
+# Ten thousand damaged files of each format that can be imported; FUZZ='pprof --copies 500' does less, AIFLAME_TRACES=FOLDER brings more files.
+fuzz: build
+	$(BIN)/python scripts/fuzz.py $(FUZZ)
 
 # The unit tests on CPython 3.10 to 3.14, where they are here. QUICK=--quick takes a few minutes for each.
 test-interpreters: build

@@ -19,6 +19,8 @@ DEBIAN = {
     "strace": ["strace"],
     "clinfo": ["clinfo", "pocl-opencl-icd", "ocl-icd-libopencl1"],
 }
+# Package → its folder beside the packages of Python.
+NODE = {"speedscope@1.25.0": "speedscope"}
 
 
 def main() -> None:
@@ -27,6 +29,20 @@ def main() -> None:
         command = [sys.executable, "-m", "pip", "install", "--quiet", "--constraint", constraints, package]
         if subprocess.run(command, check=False).returncode:
             print(f"test tools: no {package} for this Python; its tests will be skipped")
+    for package, folder in NODE.items():
+        command = [
+            "npm",
+            "install",
+            "--silent",
+            "--no-audit",
+            "--no-fund",
+            "--ignore-scripts",
+            "--prefix",
+            str(Path(sys.prefix) / folder),
+            package,
+        ]
+        if not shutil.which("npm") or subprocess.run(command, check=False).returncode:
+            print(f"test tools: no {package} without npm; its tests will be skipped")
     missing = [package for program, packages in DEBIAN.items() if not here(program) for package in packages]
     if missing and (not shutil.which("apt-get") or not install(missing)):
         print(f"test tools: could not install {' '.join(missing)}; their tests will be skipped")

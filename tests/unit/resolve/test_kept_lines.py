@@ -1,4 +1,4 @@
-"""What was made of a library's debug information once is used again, as long as the library stays as it is."""
+"""The table of lines that aiflame keeps of a library is used again while the library stays the same."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def made(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def libraries_read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """How often debug information was read from a library."""
     opened: list[str] = []
     archive = Archive
@@ -46,8 +46,8 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def chain(program: Binary, path: Path | None = None, *, may_keep: bool = True) -> list[tuple[str, int]]:
     elf = ElfFile.open(path or program.path)
     assert elf is not None
-    found = DebugLines(elf, may_keep=may_keep).lookup(program.marks["leaf"] - 1)
-    return [(place.name, place.line) for place in found]
+    places = DebugLines(elf, may_keep=may_keep).lookup(program.marks["leaf"] - 1)
+    return [(place.name, place.line) for place in places]
 
 
 def expected(program: Binary) -> list[tuple[str, int]]:
@@ -55,24 +55,24 @@ def expected(program: Binary) -> list[tuple[str, int]]:
     return [(name, program.line(f"in {function}")) for function, name in names.items()]
 
 
-def test_a_library_is_read_once(program: Binary, cache: Path, made: list[str]) -> None:
+def test_a_library_is_read_once(program: Binary, cache: Path, libraries_read: list[str]) -> None:
     assert [chain(program) for _ in range(3)] == [expected(program)] * 3
-    assert len(made) == 1
+    assert len(libraries_read) == 1
     (file,) = cache.iterdir()
     assert file.stat().st_mode & 0o777 == 0o600
 
 
-def test_a_library_that_was_written_again_is_read_again(program: Binary, tmp_path: Path, made: list[str]) -> None:
+def test_a_library_that_was_written_again_is_read_again(program: Binary, tmp_path: Path, libraries_read: list[str]) -> None:
     path = tmp_path / "library"
     path.write_bytes(program.path.read_bytes())
     assert chain(program, path) == chain(program, path) == expected(program)
     other = build(tmp_path / "other", "-DOTHER", "-O1")
     path.write_bytes(other.path.read_bytes())
     assert chain(other, path) == chain(other, other.path)
-    assert len(made) == 3
+    assert len(libraries_read) == 3
 
 
-def test_what_is_damaged_is_made_again(program: Binary, cache: Path, made: list[str]) -> None:
+def test_what_is_damaged_is_made_again(program: Binary, cache: Path, libraries_read: list[str]) -> None:
     chain(program)
     (file,) = cache.iterdir()
     whole = file.read_bytes()
@@ -80,7 +80,7 @@ def test_what_is_damaged_is_made_again(program: Binary, cache: Path, made: list[
         file.write_bytes(damaged)
         assert chain(program) == expected(program)
         assert file.read_bytes() == whole
-    assert len(made) == 4
+    assert len(libraries_read) == 4
 
 
 def test_what_nobody_used_for_long_is_removed_and_so_is_what_does_not_fit(

@@ -113,6 +113,11 @@ def test_the_full_name_is_demangled():
     assert full_name("_attn_fwd") == "_attn_fwd"
 
 
+@pytest.mark.parametrize("name", ["a", "b", "i", "Pf", "St"])
+def test_a_name_that_stands_for_a_type_in_mangled_names_is_itself(name: str):
+    assert (short_name(name), full_name(name)) == (name, name)
+
+
 def test_a_type_whose_name_ends_in_operator_is_no_operator():
     assert short_name("void tabulate_kernel<int, transparent_binary_operator<std::plus<void> >, long>(int*, long)").startswith("tabulate<")
 

@@ -14,9 +14,10 @@ from pathlib import Path
 
 from aiflame.errors import AiflameError
 from aiflame.exchange.readers.format import Progress
-from aiflame.exchange.readers.formats import FORMATS, sisters
+from aiflame.exchange.readers.formats import FORMATS, format_of, sisters
 from aiflame.exchange.readers.many_files import HERE, Trace, Where, each_trace
-from aiflame.exchange.readers.source import plain
+from aiflame.exchange.readers.source import Source, plain
+from aiflame.exchange.readers.sources import is_archive
 from aiflame.exchange.readers.xla.run_folder import newest_run
 from aiflame.profile.folder.door import Folder
 from aiflame.profile.folder.meta import FILE_NAME as META_FILE
@@ -54,6 +55,8 @@ def as_profile(path: Path) -> Path:
 
 def _kept(path: Path, progress: Progress) -> Folder:
     path = newest_run(path)
+    if not path.is_dir() and not is_archive(source := Source.open(path)) and format_of(source.head) is None:
+        raise AiflameError(f"{path} is neither a profile nor {_wanted(path)}")  # before all of it is read
     place = place_of_import(_digest(path), f"{path.name}.aiflame")
     if place is None:
         place = fresh_place()

@@ -109,6 +109,7 @@ class _Tree:
         took, count = _number(metrics.get(_TIME)), _number(metrics.get(_COUNT))
         if took or count:
             described = _DESCRIBED.fullmatch(name)
+            kind = metrics.get(_DEVICE_TYPE, "CUDA")
             above = self._nodes[row][0]
             self._kernels.append(
                 {
@@ -117,7 +118,7 @@ class _Tree:
                     "name": described["kernel"] if described else name,
                     "took": min(took, _MOST_NS),
                     "count": max(count, 1),
-                    "type": metrics.get(_DEVICE_TYPE, "CUDA"),
+                    "type": kind if isinstance(kind, str) else "GPU",
                     "number": str(metrics.get(_DEVICE, "0")),
                 }
             )
@@ -147,7 +148,7 @@ class _Tree:
             schema={"owner": pl.Int64, "name": pl.String, "took": pl.Int64, "count": pl.Int64, "type": pl.String, "number": pl.String},
             strict=False,
         )
-        rows = rows.with_columns(pl.col("type").fill_null("GPU"), correlation=pl.int_range(1, pl.len() + 1))
+        rows = rows.with_columns(correlation=pl.int_range(1, pl.len() + 1))
         if int(rows["count"].sum()) > _MOST_KERNELS:
             self._making.note(f"the file counts {int(rows['count'].sum()):,} launches: here those of a context are one")
             rows = rows.with_columns(count=pl.lit(1, dtype=pl.Int64))

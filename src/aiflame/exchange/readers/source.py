@@ -55,11 +55,12 @@ class Source:
 
     def whole(self, most: int) -> bytes:
         """All of it, unpacked; an error where that is more than `most` bytes."""
-        with unpacked(self.path) as file:
-            data = file.read(most + 1)
-        if len(data) > most:
-            raise AiflameError(f"{self.path} has more than {most >> 20} MB once it is unpacked: too large for its format")
-        return data
+        data = io.BytesIO()  # gives its bytes away without a copy
+        for block, _ in self.blocks():
+            data.write(block)
+            if data.tell() > most:
+                raise AiflameError(f"{self.path} has more than {most >> 20} MB once it is unpacked: too large for its format")
+        return data.getvalue()
 
 
 def most_unpacked(size: int) -> int:

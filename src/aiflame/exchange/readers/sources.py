@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import struct
 import tarfile
 import tempfile
 import zipfile
@@ -20,6 +21,8 @@ _MOST_FILES = 1 << 16
 _ZIP = b"PK\x03\x04"
 _TAR_MAGIC, _TAR_MAGIC_AT = b"ustar", 257
 _BLOCK = 1 << 20
+_DAMAGED = (EOFError, NotImplementedError, ValueError, IndexError, OverflowError, struct.error)
+"""Damaged archives raise these in the standard library, besides its own errors."""
 
 
 def files_of(folder: Path) -> list[Path]:
@@ -34,12 +37,20 @@ def files_of(folder: Path) -> list[Path]:
 def each_source(path: Path) -> Iterator[Source]:
     """The file, or each file of an archive, which lies in a temporary folder until the next one is asked for."""
     whole = Source.open(path)
-    if whole.head.startswith(_ZIP):
+    if _is_zip(whole):
         yield from _unpacked_members(_zip_members(path), most_unpacked(whole.size))
-    elif whole.head[_TAR_MAGIC_AT:].startswith(_TAR_MAGIC):
+    elif is_archive(whole):
         yield from _unpacked_members(_tar_members(path), most_unpacked(whole.size))
     else:
         yield whole
+
+
+def is_archive(source: Source) -> bool:
+    return _is_zip(source) or source.head[_TAR_MAGIC_AT:].startswith(_TAR_MAGIC)
+
+
+def _is_zip(source: Source) -> bool:
+    return source.head.startswith(_ZIP)
 
 
 def _unpacked_members(members: Iterator[tuple[str, IO[bytes]]], left: int) -> Iterator[Source]:
@@ -62,7 +73,7 @@ def _zip_members(path: Path) -> Iterator[tuple[str, IO[bytes]]]:
                 if not entry.is_dir() and not entry.flag_bits & 1:
                     with archive.open(entry) as content:
                         yield _base(entry.filename), content
-    except (zipfile.BadZipFile, NotImplementedError, EOFError, ValueError) as error:
+    except (*_DAMAGED, zipfile.BadZipFile) as error:
         raise AiflameError(f"cannot read the archive {path}: {error}") from None
 
 
@@ -73,7 +84,7 @@ def _tar_members(path: Path) -> Iterator[tuple[str, IO[bytes]]]:
             for entry in archive:
                 if entry.isreg() and (content := archive.extractfile(entry)) is not None:
                     yield _base(entry.name), content
-    except (tarfile.TarError, EOFError) as error:
+    except (*_DAMAGED, tarfile.TarError) as error:
         raise AiflameError(f"cannot read the archive {path}: {error}") from None
 
 

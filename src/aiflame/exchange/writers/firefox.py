@@ -106,7 +106,7 @@ def _meta(facts: Facts) -> dict[str, object]:
         "extensions": {"baseURL": [], "id": [], "length": 0, "name": []},
         "categories": [{"name": name, "color": color, "subcategories": ["Other"]} for name, color in _CATEGORIES],
         "markerSchema": schema,
-        "sampleUnits": {"time": "ms", "eventDelay": "ms", "threadCPUDelta": "µs"},
+        "sampleUnits": {"time": "ms", "eventDelay": "ms", "threadCPUDelta": "ns"},
         "symbolicated": True,
         "sourceCodeIsNotOnSearchfox": True,
         "usesOnlyOneStackType": True,
@@ -245,7 +245,7 @@ def _thread(thread: Thread, threads: Threads, shared: _Shared, file: TextIO) -> 
         _numbers(_milliseconds(samples[column]), file)
     if "cpu" in samples.columns and samples["cpu"].null_count() == 0:
         file.write(',"threadCPUDelta":')
-        _numbers((samples["cpu"] // 1000).cast(pl.String).to_list(), file)
+        _numbers(samples["cpu"].cast(pl.String).to_list(), file)
     markers = thread.markers.sort("begin_ns", maintain_order=True)
     moment = markers["kind"] == int(SliceKind.MARK)
     file.write(f'}},"markers":{{"length":{len(markers)},"name":')

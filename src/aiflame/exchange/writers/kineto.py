@@ -185,7 +185,7 @@ class _Trace:
             return
         if calls.kind == OP:
             named, category = (
-                chosen(names.ops, items.ops["op"].to_numpy()[calls.value]),
+                chosen(names.ops, items.op[calls.item]),
                 pl.Series(["cpu_op"]).new_from_index(0, len(calls.value)),
             )
         elif calls.kind == FUNCTION:

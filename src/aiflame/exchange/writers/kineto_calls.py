@@ -27,7 +27,7 @@ from aiflame.profile.schema.frame_words import AUTOGRAD_BACKWARD, AUTOGRAD_THREA
 from aiflame.profile.schema.kinds import OP_MODULE
 
 LAYER, FUNCTION, OP, CALL = range(4)
-"""The kinds of calls; the value of each names a node of the layers, a node of the functions, a row of `Items.ops`, and a launch."""
+"""The kinds of calls; the value of each names a node of the layers, a node of the functions, an op of `Items.op`, and a launch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +59,11 @@ class Items:
     function: NDArray[np.int32]
     """Node of the trie of functions: without the function of the launch itself."""
     op: NDArray[np.int32]
-    """Row of `ops`, -1 where there is none, or a function is it."""
+    """Node of the forest of ops, -1 where there is none, or a function is it."""
+    op_call: NDArray[np.int32]
+    """Neighbours with the same op of the same autograd node have the same number; -1: no op."""
     autograd: NDArray[np.int32]
     sequence: Ints
-    ops: pl.DataFrame
-    """op (node of the forest of ops), autograd, sequence"""
     parent: NDArray[np.int32]
     """The functions that are shown: for each node the next one outside."""
     is_op: Mask
@@ -75,20 +75,20 @@ class Items:
     def of(profile: Analysis, stacks: Stacks, meaning: Meaning, launches: pl.DataFrame, *, samples: bool, exact: bool) -> Items:
         """`launches`: process, thread, stack, autograd, sequence, begin_ns, end_ns, row by row as in `meaning.launches`."""
         rows = _launches(stacks, meaning, launches)
-        if samples:
-            rows = pl.concat([rows, _samples(profile, stacks, rows)])
-        rows = rows.sort("process", "thread", "begin", "end", maintain_order=True)
+        between = _samples(profile, stacks, rows) if samples else rows.clear()
+        if len(between):
+            rows = pl.concat([rows, between]).sort("process", "thread", "begin", "end", maintain_order=True)
+        arrays = {name: rows[name].to_numpy() for name in rows.columns}
+        del rows, between
         trie = stacks.trie
         modules = trie.frames.select((pl.col("module") == OP_MODULE).alias("op"))["op"].to_numpy()
         is_op = modules[trie.frame]
         parent = shown_parents(stacks)
-        has_op = nodes.nearest(parent, is_op)[rows["function"].to_numpy()] >= 0
-        rows = rows.with_columns(op=pl.Series(np.where(has_op | (rows["op"].to_numpy() <= 0), -1, rows["op"].to_numpy())))
-        key = ["op", "autograd", "sequence"]
-        ops = rows.filter(pl.col("op") >= 0).select(key).unique(maintain_order=True)
-        numbers = rows.join(ops.with_row_index("row"), on=key, how="left", maintain_order="left")["row"].cast(pl.Int32).fill_null(-1)
-        arrays = {name: rows[name].to_numpy() for name in rows.columns if name != "op"}
-        return Items(**arrays, op=numbers.to_numpy(), ops=ops, parent=parent, is_op=is_op, exact=exact)
+        has_op = (nodes.nearest(parent, is_op) >= 0)[arrays["function"]]
+        op = arrays["op"] = np.where(has_op | (arrays["op"] <= 0), -1, arrays["op"])
+        changed = _changed(op) | _changed(arrays["autograd"]) | _changed(arrays["sequence"])
+        op_call = np.where(op >= 0, np.cumsum(changed, dtype=np.int32), -1)
+        return Items(**arrays, op_call=op_call, parent=parent, is_op=is_op, exact=exact)
 
     @property
     def track(self) -> Ints:
@@ -99,10 +99,12 @@ class Items:
         other path lies in the model of node 0. `external`: of each launch, gets the number of the op around it."""
         count = 0
         for piece in pieces(_changed(self.track) | _changed(self.step)):
-            rows = {name: getattr(self, name)[piece] for name in ("begin", "end", "layer", "function", "op", "launch")}
+            rows = {name: getattr(self, name)[piece] for name in ("begin", "end", "layer", "function", "op_call", "launch")}
             changes = _changed(self.track[piece])
             gap = rows["begin"][1:] - rows["end"][:-1]
             changes[1:] |= gap > (0 if self.exact else _LONGEST_GAP_NS)
+            if not self.exact:
+                changes |= _changed(self.step[piece])  # a step is an event beside them, which they may not overlap
             around = np.zeros(len(changes), dtype=np.int64)
             for kind, value in self._levels(layers, models, rows):
                 changes[1:] |= value[1:] != value[:-1]
@@ -132,7 +134,7 @@ class Items:
             yield LAYER, np.where(is_model, -1, node)
         for node in ancestors(self.parent, rows["function"].astype(np.int64), DEEPEST):
             yield FUNCTION, node
-        yield OP, rows["op"]
+        yield OP, rows["op_call"]
         yield CALL, rows["launch"]
 
     def numbers_of_torch(self, item: Ints) -> tuple[Ints, Ints]:
@@ -170,7 +172,12 @@ def _launches(stacks: Stacks, meaning: Meaning, launches: pl.DataFrame) -> pl.Da
     process, stack = (launches[name].to_numpy().astype(np.int64) for name in ("process", "stack"))
     function = stacks.visible_of(process, stack)
     # The function in which the stack ends is the launch itself.
-    own = np.array([bool(name) for name in stacks.calls(process, stack)], dtype=np.bool_)
+    row_of = np.full(len(stacks.trie.frame), -1)
+    row_of[function] = np.arange(len(function))
+    ends = np.flatnonzero(row_of >= 0)
+    calls = np.zeros(len(row_of), dtype=np.bool_)
+    calls[ends] = [bool(name) for name in stacks.calls(process[row_of[ends]], stack[row_of[ends]])]
+    own = calls[function]
     parent = shown_parents(stacks)
     function = np.where(own, np.maximum(parent[function], 0), function)
     rows = launches.select(

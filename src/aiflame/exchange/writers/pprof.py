@@ -79,17 +79,18 @@ def _samples(of: Labelled, strings: Strings) -> Iterator[bytes]:
 
 def _places(of: Labelled, program: str, strings: Strings) -> bytes:
     """Functions, locations and the modules that they lie in."""
-    # The first module is the program itself, to pprof.
+    # The first module is the program itself, to pprof; a place whose module is not known has none.
     mappings = {program: 1}
     functions: dict[tuple[str, str, str, int], int] = {}
     parts = []
     for row, (name, full_name, path, begin, line, module) in enumerate(
         of.places.select("name", "full_name", "file", "begin", "line", "module").rows(), 1
     ):
-        mapping = mappings.setdefault(module or program, len(mappings) + 1)
+        mapping = mappings.setdefault(module, len(mappings) + 1) if module else 0
         function = functions.setdefault((name, full_name, path, begin), len(functions) + 1)
         inner = text(_Field.LOCATION_LINE, number(_Field.LINE_FUNCTION, function) + number(_Field.LINE_NUMBER, line))
-        parts.append(_message(_Profile.LOCATION, number(_Field.LOCATION_ID, row), number(_Field.LOCATION_MAPPING, mapping), inner))
+        lies_in = number(_Field.LOCATION_MAPPING, mapping)
+        parts.append(_message(_Profile.LOCATION, number(_Field.LOCATION_ID, row), lies_in, inner))
     for (name, full_name, path, begin), row in functions.items():
         parts.append(
             _message(

@@ -13,6 +13,7 @@ from aiflame.resolve.names.cpp_names import shorten
 from aiflame.resolve.names.long_names import outline
 from aiflame.resolve.names.rust_names import demangle_rust
 
+_MANGLED = ("_Z", "__Z")
 LONGEST_MANGLED = 1 << 15
 """Longer names are not demangled: time and memory may explode on a text that no compiler made."""
 LONGEST_FULL = 4096
@@ -39,7 +40,7 @@ def readable(raw: str) -> Name:
     """The readable name of a symbol."""
     stub = "@plt" if raw.endswith("@plt") else ""
     symbol = raw.removesuffix("@plt")
-    if symbol.startswith(("_Z", "__Z", "_R")) and (full := demangle(symbol)) != symbol:
+    if symbol.startswith((*_MANGLED, "_R")) and (full := demangle(symbol)) != symbol:
         name = readable_cpp(full)
         return Name(name.short + stub, name.full + stub, Kind.CPP)
     full = clean(symbol)
@@ -61,7 +62,8 @@ def demangle(symbol: str) -> str:
     if (rust := demangle_rust(symbol)) is not None:
         return rust
     function = _demangler()
-    if function is None or len(symbol) > LONGEST_MANGLED:
+    # The runtime takes texts without the mark for types: `a` is `signed char`.
+    if function is None or len(symbol) > LONGEST_MANGLED or not symbol.startswith(_MANGLED):
         return symbol
     text = function(symbol)
     if text is None and (base := _CLONE.sub("", symbol)) != symbol:

@@ -42,30 +42,30 @@ BANDWIDTH = LIMITS.memory
 
 def story(steps: int, *, slower: float = 1.0, more: str = "", layers: tuple[str, ...] = ("norm", "mlp")) -> Counted:
     """Steps of 1 ms: in each layer `copying` for 200 µs and `multiplying` for 100 µs, `slower` times as long where stalls are sampled."""
-    made = Counted()
+    program = Counted()
     for number in range(steps):
         at = 1000.0 * (number + 1)
         for place, layer in enumerate(layers):
             for name, took in (("copying", 200), ("multiplying", 100)):
-                made.layer_work(at - 10 + place, at, at + took * slower, "model", f"model/{layer}", name=name)
-                made.count(MEMORY[name][place % 2], 0.5 if name == "multiplying" else 0.0)
+                program.layer_work(at - 10 + place, at, at + took * slower, "model", f"model/{layer}", name=name)
+                program.count(MEMORY[name][place % 2], 0.5 if name == "multiplying" else 0.0)
                 at += took * slower
         if more:
-            made.layer_work(at, at, at + 50, "model", "model/head", name=more)
-            made.count(0.5)
-        made.during("optimizer", 1000.0 * (number + 1) + 980, 1000.0 * (number + 1) + 985)
-    return made
+            program.layer_work(at, at, at + 50, "model", "model/head", name=more)
+            program.count(0.5)
+        program.during("optimizer", 1000.0 * (number + 1) + 980, 1000.0 * (number + 1) + 985)
+    return program
 
 
-def stalls(path: Path, made: Counted, meta: Meta = COMMAND, **more: list[Row]) -> Profile:
+def stalls(path: Path, program: Counted, meta: Meta = COMMAND, **more: list[Row]) -> Profile:
     for name in ("copying", "multiplying"):
-        made.sampled(name, {"long_scoreboard": 30, "barrier": 10})
-    made.tables["gpu_counters"] = []
-    return made.profile(path / "stalls", meta, **more)
+        program.sampled(name, {"long_scoreboard": 30, "barrier": 10})
+    program.tables["gpu_counters"] = []
+    return program.profile(path / "stalls", meta, **more)
 
 
-def counters(path: Path, made: Counted, meta: Meta = COMMAND, **more: list[Row]) -> Profile:
-    return made.profile(path / "counters", meta, **more)
+def counters(path: Path, program: Counted, meta: Meta = COMMAND, **more: list[Row]) -> Profile:
+    return program.profile(path / "counters", meta, **more)
 
 
 def merged(path: Path, sampled: Profile, counted: Profile, *, force: bool = False) -> tuple[Profile, AnotherRun]:
@@ -83,12 +83,12 @@ def total(profile: Profile, *metrics: str) -> int:
 def by_kernel_and_layer(profile: Profile, metric: str = "dram-bytes") -> dict[tuple[str, str], int]:
     values = counts(Analysis(profile)).values
     kernels = [row["name"] for row in _kernels(profile)]
-    found: dict[tuple[str, str], int] = {}
+    totals: dict[tuple[str, str], int] = {}
     each = values["dram-read-bytes"] + values["dram-write-bytes"] if metric == "dram-bytes" else values[metric]
     for number, name in enumerate(kernels):
         layer = ("norm", "mlp")[number // 2 % 2]
-        found[name, layer] = found.get((name, layer), 0) + int(each[number])
-    return found
+        totals[name, layer] = totals.get((name, layer), 0) + int(each[number])
+    return totals
 
 
 def _kernels(profile: Profile) -> list[dict[str, Any]]:
@@ -144,8 +144,8 @@ def test_a_run_with_fewer_steps_has_the_mean_of_each_launch(tmp_path: Path) -> N
 
 def test_counts_of_no_kernel_here_stand_in_a_frame_of_their_own(tmp_path: Path) -> None:
     idle = [{"device": DEVICE, "metric": "dram-read-bytes", "begin_ns": 20_000 * US, "end_ns": 20_010 * US, "value": 1_000_000}]
-    made = story(8, more="other")
-    counted = counters(tmp_path, made, gpu_counters=[*made.tables["gpu_counters"], *idle])
+    program = story(8, more="other")
+    counted = counters(tmp_path, program, gpu_counters=[*program.tables["gpu_counters"], *idle])
     profile, run = merged(tmp_path, stalls(tmp_path, story(8)), counted)
     whole = tree(profile, "dram-bytes")
     frames = dict(zip(whole.frames["name"].gather(whole.frame), whole.values["dram-bytes"].tolist(), strict=True))
@@ -182,18 +182,18 @@ def test_a_layer_that_was_not_there_has_the_rate_of_its_kernels(tmp_path: Path) 
 
 def test_launches_that_were_not_counted_have_no_part_in_the_mean(tmp_path: Path) -> None:
     """Counters that begin when half of the steps are over: each launch still has the bytes of one."""
-    made = story(8)
-    late = [row for row in made.tables["gpu_counters"] if row["begin_ns"] > 4900 * US]
+    program = story(8)
+    late = [row for row in program.tables["gpu_counters"] if row["begin_ns"] > 4900 * US]
     whole = counters(tmp_path / "whole", story(8))
-    profile, run = merged(tmp_path, stalls(tmp_path, story(8)), counters(tmp_path, made, gpu_counters=late))
+    profile, run = merged(tmp_path, stalls(tmp_path, story(8)), counters(tmp_path, program, gpu_counters=late))
     assert by_kernel_and_layer(profile) == pytest.approx(by_kernel_and_layer(whole), rel=1e-6)
     assert (run.matched["place"], run.alone, run.scale) == (32, 0, 2)
 
 
 def test_launches_of_one_place_share_equally_whatever_they_took(tmp_path: Path) -> None:
-    made = story(4)
-    made.kernels[0]["end_ns"] -= 100 * US  # the first launch of `copying` in `norm`
-    profile, _ = merged(tmp_path, stalls(tmp_path, made), counters(tmp_path, story(4)))
+    program = story(4)
+    program.kernels[0]["end_ns"] -= 100 * US  # the first launch of `copying` in `norm`
+    profile, _ = merged(tmp_path, stalls(tmp_path, program), counters(tmp_path, story(4)))
     values = counts(Analysis(profile)).values["dram-read-bytes"]
     assert values[0] == pytest.approx(values[4], abs=2)
 
@@ -230,10 +230,10 @@ def test_recordings_that_differ_are_merged_only_by_force(tmp_path: Path, what: s
         "sources": [{"path": "/app/a.py", "text": "go"}],
     }
     first, second = story(4), story(4)
-    for made, own in ((first, same), (second, {**same, **more})):
+    for program, own in ((first, same), (second, {**same, **more})):
         # The codes of the story come first: stacks name them by their row.
-        made.tables["codes"] += own["codes"]
-        made.tables |= {name: rows for name, rows in own.items() if name != "codes"}
+        program.tables["codes"] += own["codes"]
+        program.tables |= {name: rows for name, rows in own.items() if name != "codes"}
     sampled, counted = stalls(tmp_path, first), counters(tmp_path, second, meta)
     with pytest.raises(AiflameError, match=r"were recorded of different programs: .*: --force merges them nevertheless") as refused:
         merged(tmp_path, sampled, counted)
@@ -245,10 +245,10 @@ def test_recordings_that_differ_are_merged_only_by_force(tmp_path: Path, what: s
 
 
 def test_other_devices_are_refused(tmp_path: Path) -> None:
-    made = story(4)
-    for row in [*made.kernels, *made.tables["gpu_counters"]]:
+    program = story(4)
+    for row in [*program.kernels, *program.tables["gpu_counters"]]:
         row["device"] = "NVIDIA H100 80GB HBM3"
-    sampled, counted = stalls(tmp_path, story(4)), counters(tmp_path, made)
+    sampled, counted = stalls(tmp_path, story(4)), counters(tmp_path, program)
     with pytest.raises(AiflameError, match=r"their devices differ \(NVIDIA H200; NVIDIA H100 80GB HBM3\)"):
         merged(tmp_path, sampled, counted)
     profile, _ = merged(tmp_path, sampled, counted, force=True)
@@ -291,11 +291,11 @@ def test_what_cannot_be_merged_is_refused_with_one_line(tmp_path: Path) -> None:
 
 
 def test_programs_without_a_kernel_in_common_are_refused(tmp_path: Path) -> None:
-    made = story(4)
-    for row in made.kernels:
+    program = story(4)
+    for row in program.kernels:
         row["name"] = f"another_{row['name']}"
     with pytest.raises(AiflameError, match="no kernel of the one ran in the other"):
-        merged(tmp_path, stalls(tmp_path, story(4)), counters(tmp_path, made))
+        merged(tmp_path, stalls(tmp_path, story(4)), counters(tmp_path, program))
     assert not (tmp_path / "m.aiflame").exists()
 
 
@@ -320,10 +320,10 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "160")
     monkeypatch.chdir(tmp_path)
     sampled, counted = stalls(tmp_path, story(8)), counters(tmp_path, story(8))
-    done = run_aiflame("merge", str(counted.path), str(sampled.path))
-    assert "32 of 32 kernels and copies have counts (32 by kernel, layer, phase and place in the step)" in done.out
+    said = run_aiflame("merge", str(counted.path), str(sampled.path))
+    assert "32 of 32 kernels and copies have counts (32 by kernel, layer, phase and place in the step)" in said.out
     output = "p-merged.aiflame"
-    assert f"-> {output}; next: aiflame top {output}" in done.out
+    assert f"-> {output}; next: aiflame top {output}" in said.out
     listed = run_aiflame("top", output).out
     assert "% limit" in listed
     assert "counted in another run" in listed

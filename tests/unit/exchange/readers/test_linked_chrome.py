@@ -1,4 +1,4 @@
-"""Chrome JSON of Intel's unitrace and of Proton: arrows lead from calls to what they launched."""
+"""Chrome JSON of Intel's unitrace and of Proton: an arrow leads from each launch to its kernel."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def launched(number: int, call: str, at: float, name: str, begin: float, took: float) -> list[dict[str, Any]]:
-    """As unitrace's chromelogger.h writes a call, what it launched, and the arrow between them."""
+    """As unitrace's chromelogger.h writes a call, its kernel, and the arrow between them."""
     arrow = {"name": "dep", "cat": f"Flow_H2D_{number}_0", "id": number}
     return [
         {"ph": "X", "tid": HOST, "pid": HOST, "name": call, "cat": "cpu_op", "ts": EPOCH + at, "dur": 5.25},
@@ -76,11 +76,11 @@ def opened(tmp_path: Path, events: list[dict[str, Any]]) -> aiflame.Profile:
 def stack(profile: aiflame.Profile, row: int) -> list[str]:
     names = dict(profile.table("named_frames").select("id", "name").rows())
     above = {number: (parent, frame) for number, parent, frame in profile.table("stacks").select("id", "parent", "frame").rows()}
-    found: list[str] = []
+    callers: list[str] = []
     while row:
         row, frame = above[row]
-        found.insert(0, names[frame & 0xFFFFFFFF])
-    return found
+        callers.insert(0, names[frame & 0xFFFFFFFF])
+    return callers
 
 
 def test_unitrace_has_kernels_below_the_calls_that_launched_them(tmp_path: Path) -> None:

@@ -28,8 +28,8 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]
 def opened(tmp_path: Path, text: str) -> Profile:
     file = tmp_path / "out.txt"
     file.write_text(text)
-    found = format_of(text.encode())
-    assert found is not None and found.name == "perf script"
+    recognized = format_of(text.encode())
+    assert recognized is not None and recognized.name == "perf script"
     return aiflame.open(file)
 
 

@@ -9,10 +9,10 @@ import random
 import struct
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 import pytest
+from proton_trees import MADE, kernel, node
 
 import aiflame
 from aiflame.errors import AiflameError
@@ -23,25 +23,6 @@ REAL = sorted(
     file for file in Path(os.environ.get("AIFLAME_TRACES", "/nowhere"), "proton").glob("*") if file.suffix in (".hatchet", ".json")
 )
 OF_KERNELS = ("time (ns)", "count", "device_id", "device_type")
-
-
-def node(name: str, *children: dict[str, Any], **metrics: Any) -> dict[str, Any]:
-    return {"frame": {"name": name, "type": "function"}, "metrics": metrics, "children": list(children)}
-
-
-def kernel(name: str, took: int, count: int, device: str = "0", **more: Any) -> dict[str, Any]:
-    return node(name, **{"time (ns)": took, "count": count, "device_id": device, "device_type": "HIP", **more})
-
-
-MADE = [
-    node(
-        "ROOT",
-        node("/home/u/run.py:12@train", kernel("matmul [M=16]", 1_000, 3, flops16=64.0), kernel("relu", 7, 2, "1")),
-        node("scope", kernel("relu", 5, 1), bytes=100, **{"cpu_time (ns)": 12_345}),
-        **{"time (ns)": 0, "count": 0},
-    ),
-    {"HIP": {"0": {"arch": "gfx942", "num_sms": 304}}},
-]
 
 
 @pytest.fixture(autouse=True)
@@ -111,28 +92,6 @@ def test_a_deep_tree_is_read(tmp_path: Path) -> None:
     for depth in range(300):
         tree = node(f"f{depth}", tree)
     assert aiflame.open(written(tmp_path / "a.hatchet", [tree])).table("kernels").height == 1
-
-
-def test_damaged_copies_give_a_profile_or_a_sentence(tmp_path: Path) -> None:
-    data = written(tmp_path / "whole.hatchet", MADE).read_bytes()
-    odds = random.Random(1)
-    for number in range(200):
-        copy = bytearray(data)
-        place = odds.randrange(len(copy))
-        kind = odds.randrange(3)
-        if kind == 0:
-            copy[place] = odds.randrange(256)
-        elif kind == 1:
-            del copy[place : place + odds.choice([1, 20, len(copy)])]
-        else:
-            copy[place:place] = copy[place : place + odds.randrange(300)]
-        file = tmp_path / f"{number}.hatchet"
-        file.write_bytes(copy)
-        try:
-            imported(file)
-        except AiflameError as error:
-            assert str(error).strip()
-            assert "\n" not in str(error)
 
 
 def packed(value: object) -> bytes:

@@ -63,23 +63,23 @@ class Made:
 
 def example(kinds: Sequence[tuple[str, str]], default: str = "") -> Made:
     """main calls step, in which inner is inlined; the kernel's part has no function."""
-    made = Made(kinds, default)
-    made.mapping(1, "/app/prog")
-    made.mapping(2, "[kernel.kallsyms]")
-    made.function(1, "main", "main.go", 3)
-    made.function(2, "step", "step.py", 10)
-    made.function(3, "inner", "inner.go")
-    made.location(1, (1, 5), mapping=1)
-    made.location(2, (3, 21), (2, 12), mapping=1)
-    made.location(3, mapping=2, address=0xFFFF1234)
-    return made
+    file_of_pprof = Made(kinds, default)
+    file_of_pprof.mapping(1, "/app/prog")
+    file_of_pprof.mapping(2, "[kernel.kallsyms]")
+    file_of_pprof.function(1, "main", "main.go", 3)
+    file_of_pprof.function(2, "step", "step.py", 10)
+    file_of_pprof.function(3, "inner", "inner.go")
+    file_of_pprof.location(1, (1, 5), mapping=1)
+    file_of_pprof.location(2, (3, 21), (2, 12), mapping=1)
+    file_of_pprof.location(3, mapping=2, address=0xFFFF1234)
+    return file_of_pprof
 
 
 def test_every_kind_is_a_metric_and_time_on_cpus_is_time(tmp_path: Path) -> None:
-    made = example([("samples", "count"), ("cpu", "microseconds"), ("alloc_space", "bytes"), ("alloc_objects", "count")])
-    made.sample([2, 1], [3, 30, 7, 1], "request")
-    made.sample([3, 2, 1], [1, 10, 0, -2], packed=False)
-    profile = made.opened(tmp_path)
+    file_of_pprof = example([("samples", "count"), ("cpu", "microseconds"), ("alloc_space", "bytes"), ("alloc_objects", "count")])
+    file_of_pprof.sample([2, 1], [3, 30, 7, 1], "request")
+    file_of_pprof.sample([3, 2, 1], [1, 10, 0, -2], packed=False)
+    profile = file_of_pprof.opened(tmp_path)
     step = ("prog", "main", "step", "inner")
     assert metrics(profile.store) == ["cpu-time", "alloc_objects", "samples", "alloc_space"]
     assert paths(profile.tree("cpu-time"), "cpu-time") == {step: 30_000, (*step, "0xffff1234"): 10_000}
@@ -96,32 +96,32 @@ def test_every_kind_is_a_metric_and_time_on_cpus_is_time(tmp_path: Path) -> None
 
 
 def test_the_default_kind_is_the_profiles_own(tmp_path: Path) -> None:
-    made = example([("inuse_space", "bytes"), ("delay", "nanoseconds"), ("contentions", "count")], "delay")
-    made.sample([1], [1, 2, 3])
-    assert made.opened(tmp_path).tree().metrics[0].name == "delay"
+    file_of_pprof = example([("inuse_space", "bytes"), ("delay", "nanoseconds"), ("contentions", "count")], "delay")
+    file_of_pprof.sample([1], [1, 2, 3])
+    assert file_of_pprof.opened(tmp_path).tree().metrics[0].name == "delay"
 
 
 def test_a_difference_of_two_profiles_has_no_time(tmp_path: Path) -> None:
-    made = example([("cpu", "nanoseconds")])
-    made.sample([1], [-5])
-    made.sample([2, 1], [9])
-    profile = made.opened(tmp_path)
+    file_of_pprof = example([("cpu", "nanoseconds")])
+    file_of_pprof.sample([1], [-5])
+    file_of_pprof.sample([2, 1], [9])
+    profile = file_of_pprof.opened(tmp_path)
     assert metrics(profile.store) == ["cpu"]
     assert profile.tree().total("cpu") == 4
 
 
 @pytest.mark.parametrize(("places", "values", "says"), [([1], [1, 2], "2 values of 1 kinds"), ([1] * 20_000, [1], "20,000 frames")])
 def test_damage_is_an_error(tmp_path: Path, places: list[int], values: list[int], says: str) -> None:
-    made = example([("samples", "count")])
-    made.sample(places, values)
+    file_of_pprof = example([("samples", "count")])
+    file_of_pprof.sample(places, values)
     with pytest.raises(AiflameError, match=says):
-        made.opened(tmp_path)
+        file_of_pprof.opened(tmp_path)
 
 
 def test_places_that_are_not_there_are_unknown(tmp_path: Path) -> None:
-    made = example([("samples", "count")])
-    made.sample([99, 1], [1])
-    profile = made.opened(tmp_path)
+    file_of_pprof = example([("samples", "count")])
+    file_of_pprof.sample([99, 1], [1])
+    profile = file_of_pprof.opened(tmp_path)
     assert next(iter(paths(profile.tree(), "samples")))[-1] == "[unknown]"
     assert any("1 frames of the file refer" in note for note in profile.store.meta.degraded)
 

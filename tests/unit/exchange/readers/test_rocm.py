@@ -5,8 +5,6 @@ from __future__ import annotations
 import gzip
 import json
 import os
-import random
-import shutil
 import sqlite3
 from collections import Counter
 from collections.abc import Callable
@@ -17,7 +15,6 @@ import pytest
 import rocm_files as made
 
 import aiflame
-from aiflame.errors import AiflameError
 from aiflame.exchange.readers.door import imported
 from aiflame.exchange.readers.making import FIRST_NS
 from aiflame.profile.schema.enums import CallBackend, CopyKind, GpuApi, RegionKind, SyncKind
@@ -70,8 +67,8 @@ def test_a_run_has_the_same_answers_in_each_format(write: Writer, tmp_path: Path
     assert (region["name"], region["domain"], region["kind"]) == ("train", "roctx", RegionKind.NESTED)
     assert set(profile.table("call_names")["backend"]) == {CallBackend.HIP}
     assert profile.table("syncs").select("kind", "api").rows() == [(SyncKind.CONTEXT, GpuApi.HIP)]
-    taken = profile.table("cpu_samples").filter(pl.col("clock") == 1)["period_ns"].sum()
-    assert taken == 950 - 50
+    wall_time = profile.table("cpu_samples").filter(pl.col("clock") == 1)["period_ns"].sum()
+    assert wall_time == 950 - 50
 
 
 @EACH
@@ -123,34 +120,6 @@ def test_nesting_without_end_is_damage(text: bytes, tmp_path: Path) -> None:
     file = tmp_path / "x.json"
     file.write_bytes(text if b"rocprofiler" in text else b'{"rocprofiler-sdk-tool": [{"strings": ' + text)
     assert "damaged" in " ".join(aiflame.open(file).meta.degraded)
-
-
-@EACH
-def test_damaged_copies_give_a_profile_or_a_sentence(write: Writer, tmp_path: Path) -> None:
-    data = write(tmp_path).read_bytes()
-    suffix = write(tmp_path).suffix if write is not made.write_rocpd else ".db"
-    odds = random.Random(suffix)
-    for number in range(70):
-        copy = bytearray(data)
-        kind = odds.randrange(3)
-        place = odds.randrange(len(copy))
-        if kind == 0:
-            for _ in range(odds.choice([1, 8, 64])):
-                copy[odds.randrange(len(copy))] = odds.randrange(256)
-        elif kind == 1:
-            del copy[place : place + odds.choice([1, 100, len(copy)])]
-        else:
-            copy[place:place] = copy[place : place + odds.randrange(3000)]
-        folder = tmp_path / f"{number}"
-        folder.mkdir()
-        file = folder / f"{number}_kernel_trace{suffix}"
-        file.write_bytes(copy)
-        try:
-            imported(file)
-        except AiflameError as error:
-            assert str(error).strip()
-            assert "\n" not in str(error)
-        shutil.rmtree(folder)
 
 
 @pytest.mark.parametrize("file", REAL_JSON, ids=lambda file: file.name)

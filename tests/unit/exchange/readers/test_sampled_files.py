@@ -35,8 +35,8 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 def of(kind: str, *patterns: str, most: int = 300_000) -> list[Path]:
-    found = {file for folder in (FOLDER, MORE) for pattern in patterns for file in (folder / kind).glob(pattern)}
-    return sorted(file for file in found if 0 < file.stat().st_size < most)
+    files = {file for folder in (FOLDER, MORE) for pattern in patterns for file in (folder / kind).glob(pattern)}
+    return sorted(file for file in files if 0 < file.stat().st_size < most)
 
 
 def innermost(tree: Tree, metric: str) -> Counter[str]:
@@ -148,11 +148,11 @@ def austin(data: bytes) -> Sums:
             frames = stack.split(";")[2:]
             name = frames[-1].split(":")[-2] if frames and frames[-1].count(":") >= 2 else "[unattributed: no stack]"
             numbers = [int(one) for one in last.split(",")]
-            found = {"cpu": {"cpu-time": numbers[0] * 1000}, "wall": {"wall-time": numbers[0] * 1000}, "memory": {"memory": numbers[0]}}
+            expected = {"cpu": {"cpu-time": numbers[0] * 1000}, "wall": {"wall-time": numbers[0] * 1000}, "memory": {"memory": numbers[0]}}
             if mode == "full":
                 spent = numbers[0] * 1000
-                found["full"] = {"wall-time": spent, "cpu-time": 0 if numbers[1] else spent, "memory": numbers[2]}
-            for metric, value in found[mode].items():
+                expected["full"] = {"wall-time": spent, "cpu-time": 0 if numbers[1] else spent, "memory": numbers[2]}
+            for metric, value in expected[mode].items():
                 sums.setdefault(metric, Counter())[name] += value
     return {metric: Counter({name: value for name, value in own.items() if value}) for metric, own in sums.items()}
 
@@ -162,8 +162,8 @@ def collapsed(data: bytes) -> Sums:
     for line in data.decode().splitlines():
         stack, _, count = line.rpartition(" ")
         name = stack.split(";")[-1]
-        found = re.match(r"^(.*) \([^()]*(:\d+|\.so[.\d]*)\)$", name)
-        name = re.sub(r"_\[[jki]\]$", "", found[1] if found else name)
+        placed = re.match(r"^(.*) \([^()]*(:\d+|\.so[.\d]*)\)$", name)
+        name = re.sub(r"_\[[jki]\]$", "", placed[1] if placed else name)
         sums[name] += int(count)
     return {"samples": sums}
 

@@ -55,7 +55,7 @@ def read(data: bytes) -> Read:
     for row in several(message, 4):
         (line,) = several(row, 4)
         function = functions[one(line, 1)]
-        assert one(row, 2) in mappings
+        assert one(row, 2) in mappings | {0}, "0: the module is not known"
         places[int(one(row, 1))] = name = strings[int(one(function, 2))]
         lines.add((name, strings[int(one(function, 4))], int(one(line, 2))))
     assert 0 not in functions and 0 not in places and 0 not in mappings, "0 is no id"

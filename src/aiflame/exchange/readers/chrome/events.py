@@ -220,6 +220,8 @@ class _Parts:
 
     def _texts_of(self, column: pl.Series) -> pl.Series:
         """The text of each row of a column with few different ones."""
+        if column.is_empty():
+            return pl.Series(dtype=pl.String)  # polars would keep the type of the column
         rows = column.unique()
         texts = pl.Series([self._rows.text(row) or "" for row in rows.to_list()], dtype=pl.String)
         named: pl.Series = column.replace_strict(rows, texts, return_dtype=pl.String)

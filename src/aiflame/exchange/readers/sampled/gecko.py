@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from aiflame.errors import AiflameError
-from aiflame.exchange.readers.frames import AnyFrame, NamedFrame
+from aiflame.exchange.readers.frames import AnyFrame, NamedFrame, PythonFrame
 from aiflame.exchange.readers.json_document import begins_object, document, file_of, item, mapping, number, scaled, sequence, text, whole
 from aiflame.exchange.readers.making import Making
 from aiflame.exchange.readers.sampled.samples import CPU, DEEPEST, NO_TIME, WALL, Sampled, native_kind
@@ -128,6 +128,9 @@ class _Reading:
         calls, depths = [-1] * stacks.length, [0] * stacks.length
         for row in range(stacks.length):
             above, frame = stacks.at("prefix", row), stacks.at("frame", row)
+            back = stacks.at("prefixOffset", row)  # since version 66: rows to go back, 0 for none
+            if isinstance(back, int) and not isinstance(back, bool) and back:
+                above = row - back
             if isinstance(above, int) and not isinstance(above, bool) and 0 <= above < row:
                 depths[row] = depths[above] + 1
                 if depths[row] > DEEPEST:
@@ -169,7 +172,7 @@ class _Reading:
             if stack is None:
                 self.making.unused["samples without a stack"] += 1
                 continue
-            took = scaled(weight, _MS) if weight_type == "tracing-ms" else weight * self.interval
+            took = scaled(samples.at("weight", row), _MS) if weight_type == "tracing-ms" else weight * self.interval
             rested = deltas and factor is not None and samples.at("threadCPUDelta", row) == 0
             self.rows.time(self._process, self._thread, call, WALL, took, at, waits=rested)
 
@@ -224,6 +227,8 @@ class _Names:
         script = functions.at("isJS", of) is True
         module = "" if script else self._library(functions.at("resource", of))
         line = line or min(max(whole(functions.at("lineNumber", of)), 0), _MOST_LINE)
+        if file.endswith((".py", ".pyx")):
+            return PythonFrame(name, file_of(file), 0, line)
         kind = Kind.OS_KERNEL if kernel else Kind.C if script else native_kind(name)
         return NamedFrame(name, kind, module, file_of(file), line if file else 0)
 

@@ -8,15 +8,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from aiflame.attribute.tree import CPU_TIME, WALL_TIME
 from aiflame.errors import AiflameError
 from aiflame.exchange.readers.frames import AnyFrame, NamedFrame, PythonFrame
 from aiflame.exchange.readers.json_document import begins_object, document, item, mapping, number, scaled, sequence, text, whole
 from aiflame.exchange.readers.making import Making
-from aiflame.exchange.readers.sampled.samples import DEEPEST, NO_TIME, WALL, Sampled, native_kind
+from aiflame.exchange.readers.sampled.samples import CPU, DEEPEST, NO_TIME, WALL, Sampled, native_kind
 from aiflame.exchange.readers.source import Source
 
 _SCHEMA = b"speedscope.app/file-format-schema"
 _TO_NS = {"nanoseconds": 1, "microseconds": 10**3, "milliseconds": 10**6, "seconds": 10**9}
+_CLOCKS = {CPU_TIME.label: CPU, WALL_TIME.label: WALL}
+"""aiflame's labels of metrics of time that threads spent; time of other kinds is a metric of its own."""
 _MOST_LINE = (1 << 31) - 1
 
 
@@ -27,7 +30,8 @@ def is_one(head: bytes) -> bool:
 def read(source: Source, making: Making, progress: Callable[[float], None]) -> None:
     whole_file = document(source)
     progress(0.3)
-    reading = _Reading(making, [_frame(mapping(one)) for one in sequence(mapping(whole_file.get("shared")).get("frames"))])
+    by_aiflame = text(whole_file.get("exporter")).startswith("aiflame ")
+    reading = _Reading(making, by_aiflame, [_frame(mapping(one)) for one in sequence(mapping(whole_file.get("shared")).get("frames"))])
     profiles = sequence(whole_file.get("profiles"))
     for at, profile in enumerate(profiles):
         reading.profile(mapping(profile), at)
@@ -44,8 +48,10 @@ def _frame(given: dict[str, Any]) -> AnyFrame:
 
 
 class _Reading:
-    def __init__(self, making: Making, frames: list[AnyFrame]) -> None:
+    def __init__(self, making: Making, by_aiflame: bool, frames: list[AnyFrame]) -> None:
+        """`by_aiflame`: names of profiles are labels of metrics."""
         self.making = making
+        self._by_aiflame = by_aiflame
         self.rows = Sampled(making)
         self.process = self.rows.process()
         self._frames = [self.rows.frames.number(frame) for frame in frames]
@@ -57,9 +63,12 @@ class _Reading:
         self._thread = self.rows.thread(self.process, at + 1, text(profile.get("name")))
         unit = text(profile.get("unit"))
         self._factor = _TO_NS.get(unit, 1)
-        self._timed = unit in _TO_NS
+        named = text(profile.get("name")) if self._by_aiflame else ""
+        self._clock = _CLOCKS.get(named, WALL)
+        self._timed = unit in _TO_NS and (not named or named in _CLOCKS)
         name = "bytes" if unit == "bytes" else "samples"
-        self._kind = -1 if self._timed else self.rows.kind(name, name)
+        if not self._timed:
+            self._kind = self.rows.kind(named or name, "ns" if unit in _TO_NS else name)
         kind = text(profile.get("type"))
         if kind == "sampled":
             self._sampled(profile)
@@ -140,6 +149,6 @@ class _Reading:
         """`idle`: nothing ran."""
         if amount and not idle:
             if self._timed:
-                self.rows.time(self.process, self._thread, call, WALL, amount, at)
+                self.rows.time(self.process, self._thread, call, self._clock, amount, at)
             else:
                 self.rows.value(self.process, self._thread, call, self._kind, amount, NO_TIME)

@@ -1,0 +1,59 @@
+"""Damaged files of every format: each is a profile that every view can read, or an error in one sentence. `make fuzz` does more."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from damage import damaged
+from whole_traces import ARCHIVE, FOLDER, Whole, look_at, whole_traces
+
+from aiflame.exchange.readers.formats import FORMATS
+
+COPIES, LOOKED_AT = 200, 8
+NAMES = [*(one.name for one in FORMATS), FOLDER, ARCHIVE]
+
+
+@pytest.fixture(scope="module")
+def wholes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Whole]]:
+    return whole_traces(tmp_path_factory.mktemp("wholes"))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_damaged_file_is_a_profile_or_an_error_in_a_sentence(name: str, wholes: dict[str, list[Whole]], tmp_path: Path) -> None:
+    assert wholes.get(name), f"{name} has no whole file: add one to tests/data/traces, or to whole_traces.py"
+    looked_at = 0
+    for number in range(COPIES):
+        whole = wholes[name][number % len(wholes[name])]
+        profile = whole.survives(damaged(whole.data, number), tmp_path / str(number))
+        if profile is not None and number % 5 == 3 and looked_at < LOOKED_AT and name != ARCHIVE:
+            looked_at += 1
+            look_at(profile)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_file_that_is_whole_is_read(name: str, wholes: dict[str, list[Whole]], tmp_path: Path) -> None:
+    for at, whole in enumerate(wholes[name]):
+        assert whole.survives(whole.data, tmp_path / str(at)) is not None, whole
+
+
+DEEP: dict[str, Callable[[], str]] = {
+    "speedscope": lambda: '{"$schema":"https://www.speedscope.app/file-format-schema.json","x":' + "[" * 100_000,
+    ".cpuprofile": lambda: '{"head":{"callFrame":{},"id":1,"children":' + '[{"id":2,"children":' * 50_000,
+    "Firefox": lambda: '{"meta":{},"stackTable":' + '{"a":' * 100_000,
+    "pyinstrument": lambda: '{"sample_count":1,"root_frame":' + '{"children":[' * 50_000,
+    "Proton": lambda: '[{"frame":{"name":"a","type":"function"},"metrics":{},"children":' + "[" * 100_000,
+}
+
+
+@pytest.mark.parametrize("name", DEEP)
+def test_a_file_that_is_nested_too_deep_is_refused(name: str, tmp_path: Path) -> None:
+    assert Whole(name, "deep", b"").survives(DEEP[name]().encode(), tmp_path / "deep") is None
+
+
+def test_a_node_that_calls_itself_is_refused(tmp_path: Path) -> None:
+    nodes = [{"id": 1, "children": [2], "callFrame": {"functionName": "a"}}, {"id": 2, "children": [1], "callFrame": {"functionName": "b"}}]
+    data = json.dumps({"nodes": nodes, "samples": [1], "timeDeltas": [1], "startTime": 0, "endTime": 2}).encode()
+    assert Whole(".cpuprofile", "circle", b"").survives(data, tmp_path / "circle") is None
