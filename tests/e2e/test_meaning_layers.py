@@ -8,6 +8,7 @@ from functools import cache
 from math import sqrt
 
 import numpy as np
+import polars as pl
 import pytest
 from recording import PYTHON, recorder
 from torch_programs import needs_torch, program
@@ -105,7 +106,7 @@ def train(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Seen]:
         assert recording.status == 0, recording.stderr
         profile = recording.profile().store
         of_layers, of_ops, items = layers(profile), ops(profile), sample_items(profile, 0)
-        ticks = items[VALUE].to_numpy() // int(profile.table("cpu_samples")["period_ns"].min())
+        ticks = items[VALUE].to_numpy() // int(profile.table("cpu_samples").select(pl.col("period_ns").min()).item())
         return Seen(ticks, origins(profile, items, of_layers, of_ops), of_layers, of_ops)
 
     return run

@@ -8,7 +8,11 @@ from rich.text import Text
 from aiflame.render.terminal.columns import table_of
 from aiflame.render.terminal.console import Terminal
 
-NUMBERS = {"Before": ["115 µs", "0 ns"], "Difference": ["−115 µs", "+98.7 µs"], "": [Text("gone"), Text("×12.3")]}
+NUMBERS: dict[str, list[str | Text]] = {
+    "Before": ["115 µs", "0 ns"],
+    "Difference": ["−115 µs", "+98.7 µs"],
+    "": [Text("gone"), Text("×12.3")],
+}
 
 
 def lines(width: int, *names: str, keep_ends: bool = False) -> list[str]:

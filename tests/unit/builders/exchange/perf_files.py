@@ -87,3 +87,26 @@ class PerfFile:
         data = value.encode() + b"\0"
         data += bytes(-len(data) % 64)
         return struct.pack("<I", len(data)) + data
+
+
+CODE = 0x55AA_0000_0000
+HIGH = 0xFFFF_FFFF_8110_0000
+
+
+def story() -> PerfFile:
+    file = PerfFile(events=(CPU_CLOCK, PAGE_FAULTS))
+    file.name(10, 10, "work", exec=True)
+    file.map(10, CODE, 0x1000, 0x2000, "/usr/bin/work")
+    file.map(-1, HIGH, 0x10_0000, HIGH, "[kernel.kallsyms]_text")
+    file.sample(10, 10, 1_000_000, [USER, CODE + 0x30, CODE + 0x40])
+    file.sample(10, 10, 2_000_000, [KERNEL, HIGH + 5, USER, CODE + 0x30, CODE + 0x40])
+    file.sample(10, 10, 2_500_000, [USER, CODE + 0x10], 3, event=2)
+    file.fork(10, 11, 10, 10, 3_000_000)
+    file.name(10, 11, "helper", 3_100_000)
+    file.sample(10, 11, 4_000_000, [USER, CODE + 0x50, 0x1234])
+    file.fork(20, 20, 10, 10, 5_000_000)
+    file.sample(20, 20, 6_000_000, [USER, CODE + 0x60])
+    file.name(20, 20, "child", 7_000_000, exec=True)
+    file.sample(20, 20, 8_000_000, [USER, CODE + 0x60])
+    file.sample(0, 0, 9_000_000, [KERNEL, HIGH + 9])
+    return file

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import zlib
 
 
 def varint(number: int) -> bytes:
@@ -51,3 +52,33 @@ def end(at: int, uuid: int, sequence: int = 1) -> bytes:
 
 def fact(name: str, value: int | str) -> bytes:
     return sub(4, sub(10, name), sub(6, value) if isinstance(value, str) else num(3, value))
+
+
+CLEARED = num(13, 1)
+EVERYTHING = b"".join(
+    [
+        packet(sub(6, sub(1, num(1, 6), num(2, 100)), sub(1, num(1, 1), num(2, 1 << 60))), CLEARED),
+        packet(sub(60, num(1, 1), sub(3, num(1, 42), sub(6, "app")))),
+        thread_track(2, 42, 43, "worker"),
+        track(3, "requests", 1),
+        track(4, "queue", 1, sub(8, num(4, 10))),
+        packet(sub(12, sub(1, num(1, 1), sub(2, "cat")), sub(2, num(1, 1), sub(2, "interned")), sub(1000, num(1, 5), sub(2, "_Z3addv")))),
+        *(
+            begin(1000 + 100 * at, f"call {at}", 2 + at % 2, fact("key", at), fixed(47, at)) + end(1050 + 100 * at, 2 + at % 2)
+            for at in range(20)
+        ),
+        packet(sub(53, num(1, 8), num(2, 500), num(13, 3), num(5, 1), num(19, 5)), at=100),
+        packet(sub(135, sub(1, num(2, 7), num(3, 8)), sub(5, sub(1, sub(1, "main"))), num(11, 2_000)), at=10_000),
+        packet(
+            sub(
+                37,
+                sub(1, num(1, 1), sub(2, "f")),
+                sub(2, num(1, 1), num(2, 1)),
+                sub(3, num(1, 1), num(2, 1)),
+                sub(5, sub(2, num(1, 1), num(2, 9))),
+            )
+        ),
+        packet(sub(11, num(9, 4), num(11, 4), num(30, 4)), at=100),
+        sub(1, sub(50, zlib.compress(begin(5000, "packed", 2) + end(5100, 2)))),
+    ]
+)

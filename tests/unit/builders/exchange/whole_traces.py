@@ -14,14 +14,20 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import memory_snapshots
 import nsys_files
 import polars as pl
 import rocm_files
 from calling import run_aiflame
 from damage import content, says_one_sentence
 from exported_profiles import training
+from memory_tables import ROWS, TABLE
+from perf_files import story
+from perfetto_packets import EVERYTHING
 from proton_trees import MADE as PROTON
+from proton_trees import packed
 from sampled_examples import GECKO
+from v8_chunks import CHUNKS
 
 import aiflame
 from aiflame.analyze.device.profile_analysis import profile_analysis
@@ -118,6 +124,8 @@ def _written(folder: Path) -> list[Path]:
     for to, suffix in _WRITTEN.items():
         said = run_aiflame("export", str(profile.path), "--to", to, "-o", str(room / f"{to}.{suffix}"))
         assert said.status == 0, said.err
+    said = run_aiflame("timeline", str(profile.path), "-o", str(room / "timeline.pftrace"))
+    assert said.status == 0, said.err
     return sorted(room.iterdir())
 
 
@@ -126,7 +134,15 @@ def _made(folder: Path) -> list[Path]:
     room.mkdir()
     (room / "gecko.json").write_text(json.dumps(GECKO))
     (room / "proton.hatchet").write_text(json.dumps(PROTON, indent=2))
-    nsys_files.write(room / "nsys.sqlite")
+    (room / "proton.hatchet_msgpack").write_bytes(packed(PROTON))
+    (room / "v8.json").write_text(json.dumps({"traceEvents": CHUNKS}))
+    (room / "snapshot.pickle").write_bytes(memory_snapshots.written(memory_snapshots.busy(8, devices=2, actions=150)))
+    (room / "memory_timeline.json").write_text(json.dumps(ROWS * 9))
+    (room / "memray.csv").write_text(TABLE * 5)
+    (room / "trace.pftrace").write_bytes(EVERYTHING)
+    (room / "perf.data").write_bytes(story().as_file())
+    (room / "perf.pipe.data").write_bytes(story().as_pipe())
+    nsys_files.write_lines(nsys_files.write(room / "nsys.sqlite"), room / "nsys.jsonl", False)
     rocm_files.write_json(room)
     rocm_files.write_rocpd(room)
     rocm_files.write_csv(room)

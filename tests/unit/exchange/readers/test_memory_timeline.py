@@ -11,7 +11,7 @@ from itertools import accumulate
 from pathlib import Path
 
 import pytest
-from damage import damaged_copies, survives
+from memory_tables import ROWS
 
 import aiflame
 from aiflame.exchange.readers.formats import FORMATS
@@ -19,16 +19,6 @@ from aiflame.exchange.readers.formats import FORMATS
 REAL = sorted((Path(os.environ.get("AIFLAME_TRACES", "/nowhere")) / "memory-snapshot").glob("*.raw.gz"))
 NAMES = ("parameters", "optimizer state", "inputs", "temporaries", "activations", "gradients", "autograd detail", "other memory")
 FORMAT = next(one for one in FORMATS if one.name == "torch memory timeline")
-NOW = 1_750_000_000_000_000_000
-ROWS = [
-    [-1, 1, 1000, 0],
-    [NOW, 2, 400, 4],
-    [NOW + 10, 3, -400, 4],  # a tensor changes in place, and its category with it
-    [NOW + 10, 3, 400, 5],
-    [NOW + 20, 2, 50, 3],
-    [NOW + 30, 4, -50, 3],
-    [NOW + 40, 4, -400, 5],
-]
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -71,8 +61,3 @@ def test_rows_that_are_no_changes_are_counted(tmp_path: Path) -> None:
     file = tmp_path / "timeline.json"
     file.write_text(json.dumps([*ROWS, [1, 2], "x", [1, 9, 1, 1], [1, 2, 1 << 70, 0], [True, 1, 1, 1]]))
     assert "5 rows of the timeline are no changes of memory" in " ".join(aiflame.open(file).store.meta.degraded)
-
-
-def test_a_damaged_timeline_is_a_profile_or_an_error_in_a_sentence(tmp_path: Path) -> None:
-    for number, copy in enumerate(damaged_copies(json.dumps(ROWS * 9).encode(), 200, 3)):
-        survives(FORMAT, copy, tmp_path / str(number))

@@ -13,7 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from damage import damaged_copies, survives
+from damage import damaged_copies
+from memory_tables import TABLE
+from whole_traces import Whole
 
 import aiflame
 from aiflame.attribute.tree import Tree
@@ -33,12 +35,6 @@ def churn():
         bytearray(64 << 10)
 keep()
 churn()
-"""
-TABLE = """allocator,num_allocations,size,tid,thread_name,stack_trace
-MALLOC,64,67108864,1,main,keep;work.py;5|<module>;work.py;9
-MALLOC,2,700,1,main,churn;/a;b/work.py;8|<module>;work.py;10
-MMAP,1,4096,2,other,
-MALLOC,x,1,1,main,f;g.py;1
 """
 
 
@@ -138,8 +134,8 @@ def test_a_file_of_another_version_is_an_error_with_its_format(on_the_path: Path
 def test_damaged_capture_files_are_errors_in_a_sentence(on_the_path: Path, tmp_path: Path) -> None:
     """Few: each starts a process."""
     data = captured(tmp_path).read_bytes()
-    for number, copy in enumerate(damaged_copies(data, 6, 5)):
-        survives(FORMAT, copy, tmp_path / str(number))
+    for number, copy in enumerate(damaged_copies(data, 6)):
+        Whole("memray", "run.bin", b"").survives(copy, tmp_path / str(number))
 
 
 def table(text: str, folder: Path) -> Any:
@@ -154,8 +150,3 @@ def test_a_table_has_sums_by_stack_and_thread(tmp_path: Path) -> None:
     assert by_function(profile.tree("allocations"), "allocations") == {"keep": 64, "churn": 2, "-": 1}
     assert "1 lines of the table are damaged" in " ".join(profile.store.meta.degraded)
     assert "/a;b/work.py" in profile.tree("size").frames["file"].to_list()
-
-
-def test_a_damaged_table_is_a_profile_or_an_error_in_a_sentence(tmp_path: Path) -> None:
-    for number, copy in enumerate(damaged_copies((TABLE * 5).encode(), 200, 4)):
-        survives(FORMAT, copy, tmp_path / str(number))

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from damage import damaged_copies, survives
-from perf_files import CPU_CLOCK, KERNEL, PAGE_FAULTS, USER, PerfFile, record
+from perf_files import CODE, HIGH, record, story
 
 import aiflame
 from aiflame.attribute.tree import Tree
@@ -31,8 +30,6 @@ REAL = [
 FORMAT = next(one for one in FORMATS if one.name == "perf.data")
 OURS = (Kind.ROOT, Kind.PROCESS, Kind.THREAD, Kind.WAIT)
 Stacks = Counter[tuple[str, ...]]
-CODE = 0x55AA_0000_0000
-HIGH = 0xFFFF_FFFF_8110_0000
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -95,25 +92,6 @@ def test_samples_are_those_that_perf_prints(file: Path, text: Path) -> None:
     assert {key: count for key, count in threads.items() if key[1]} == {key: count for key, count in ours.items() if key[1]}
 
 
-def story() -> PerfFile:
-    file = PerfFile(events=(CPU_CLOCK, PAGE_FAULTS))
-    file.name(10, 10, "work", exec=True)
-    file.map(10, CODE, 0x1000, 0x2000, "/usr/bin/work")
-    file.map(-1, HIGH, 0x10_0000, HIGH, "[kernel.kallsyms]_text")
-    file.sample(10, 10, 1_000_000, [USER, CODE + 0x30, CODE + 0x40])
-    file.sample(10, 10, 2_000_000, [KERNEL, HIGH + 5, USER, CODE + 0x30, CODE + 0x40])
-    file.sample(10, 10, 2_500_000, [USER, CODE + 0x10], 3, event=2)
-    file.fork(10, 11, 10, 10, 3_000_000)
-    file.name(10, 11, "helper", 3_100_000)
-    file.sample(10, 11, 4_000_000, [USER, CODE + 0x50, 0x1234])
-    file.fork(20, 20, 10, 10, 5_000_000)
-    file.sample(20, 20, 6_000_000, [USER, CODE + 0x60])
-    file.name(20, 20, "child", 7_000_000, exec=True)
-    file.sample(20, 20, 8_000_000, [USER, CODE + 0x60])
-    file.sample(0, 0, 9_000_000, [KERNEL, HIGH + 9])
-    return file
-
-
 EXPECTED = {
     ("work+0x2030", "work+0x2040"): 10_000_000,
     (f"0x{HIGH + 5:x}", "work+0x2030", "work+0x2040"): 10_000_000,
@@ -172,10 +150,3 @@ def test_a_file_that_breaks_off_has_what_comes_before(tmp_path: Path) -> None:
     profile = opened(data[: len(data) - 20], tmp_path)
     assert profile.tree("cpu-time").total("cpu-time") == 50_000_000
     assert "breaks off" in " ".join(profile.store.meta.degraded)
-
-
-@pytest.mark.parametrize("shape", ["file", "pipe"])
-def test_a_damaged_file_is_a_profile_or_an_error_in_a_sentence(shape: str, tmp_path: Path) -> None:
-    data = story().as_file() if shape == "file" else story().as_pipe()
-    for number, copy in enumerate(damaged_copies(data, 150, 9)):
-        survives(FORMAT, copy, tmp_path / str(number))

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import gzip
 import os
-import zlib
 from collections import Counter, defaultdict
 from pathlib import Path
 
 import numpy as np
 import pytest
-from damage import content, damaged_copies, survives
+from damage import content
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from perfetto_packets import begin, end, fact, fixed, num, packet, sub, thread_track, track
+from perfetto_packets import fixed, num, sub
 from perfetto_read import own_time, read
 from protobuf_fields import fields
 
@@ -24,7 +23,6 @@ from aiflame.exchange.readers.perfetto.many_messages import Batch, split
 MORE = Path(os.environ.get("AIFLAME_TRACES", "/nonexistent"), "perfetto")
 REAL = sorted(file for file in MORE.glob("*") if file.name.startswith(("atrium", "made-chromium", "litSink")))
 SMALL = sorted(file for file in MORE.glob("perfetto-*") if file.stat().st_size < 2000)
-CLEARED = num(13, 1)
 
 
 MESSAGE = st.lists(
@@ -132,40 +130,6 @@ def test_perfettos_own_examples_are_profiles(file: Path, tmp_path: Path) -> None
 
 
 HEAP = sub(5, sub(2, num(1, 1), num(2, 9)))
-EVERYTHING = b"".join(
-    [
-        packet(sub(6, sub(1, num(1, 6), num(2, 100)), sub(1, num(1, 1), num(2, 1 << 60))), CLEARED),
-        packet(sub(60, num(1, 1), sub(3, num(1, 42), sub(6, "app")))),
-        thread_track(2, 42, 43, "worker"),
-        track(3, "requests", 1),
-        track(4, "queue", 1, sub(8, num(4, 10))),
-        packet(sub(12, sub(1, num(1, 1), sub(2, "cat")), sub(2, num(1, 1), sub(2, "interned")), sub(1000, num(1, 5), sub(2, "_Z3addv")))),
-        *(
-            begin(1000 + 100 * at, f"call {at}", 2 + at % 2, fact("key", at), fixed(47, at)) + end(1050 + 100 * at, 2 + at % 2)
-            for at in range(20)
-        ),
-        packet(sub(53, num(1, 8), num(2, 500), num(13, 3), num(5, 1), num(19, 5)), at=100),
-        packet(sub(135, sub(1, num(2, 7), num(3, 8)), sub(5, sub(1, sub(1, "main"))), num(11, 2_000)), at=10_000),
-        packet(
-            sub(
-                37,
-                sub(1, num(1, 1), sub(2, "f")),
-                sub(2, num(1, 1), num(2, 1)),
-                sub(3, num(1, 1), num(2, 1)),
-                sub(5, sub(2, num(1, 1), num(2, 9))),
-            )
-        ),
-        packet(sub(11, num(9, 4), num(11, 4), num(30, 4)), at=100),
-        sub(1, sub(50, zlib.compress(begin(5000, "packed", 2) + end(5100, 2)))),
-    ]
-)
-
-
-def test_a_damaged_trace_is_a_profile_or_an_error_in_a_sentence(tmp_path: Path) -> None:
-    of = format_of(EVERYTHING)
-    assert of is not None and of.name == "Perfetto"
-    outcomes = [survives(of, copy, tmp_path / str(number)) for number, copy in enumerate(damaged_copies(EVERYTHING, 200, 11))]
-    assert sum(outcomes) > 100
 
 
 def test_other_files_of_protobuf_are_not_taken_for_a_trace() -> None:

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from damage import damaged_copies, survives
 from exported_profiles import META, figures, training
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
@@ -184,14 +183,3 @@ def test_any_program_is_read_as_it_was_written(
     assert after == before
     assert facts_by_kernel(timeline(again)) == facts_by_kernel(timeline(profile))
     assert figures(again, "gpu-time", "kernel") == figures(profile, "gpu-time", "kernel")
-
-
-def test_a_damaged_timeline_is_a_profile_or_an_error_in_a_sentence(both: tuple[Tables, Tables], tmp_path: Path) -> None:
-    file = tmp_path / "timeline.pftrace"
-    with file.open("wb") as out:
-        perfetto.write_profile(both[0], META.started, out)
-    data = file.read_bytes()
-    of = format_of(data)
-    assert of is not None
-    outcomes = [survives(of, copy, tmp_path / str(number)) for number, copy in enumerate(damaged_copies(data, 100, 3))]
-    assert any(outcomes)

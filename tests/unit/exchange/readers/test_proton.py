@@ -5,14 +5,12 @@ from __future__ import annotations
 import json
 import math
 import os
-import random
-import struct
 from collections import Counter
 from pathlib import Path
 
 import polars as pl
 import pytest
-from proton_trees import MADE, kernel, node
+from proton_trees import MADE, kernel, node, packed
 
 import aiflame
 from aiflame.errors import AiflameError
@@ -94,38 +92,6 @@ def test_a_deep_tree_is_read(tmp_path: Path) -> None:
     assert aiflame.open(written(tmp_path / "a.hatchet", [tree])).table("kernels").height == 1
 
 
-def packed(value: object) -> bytes:
-    """As Proton's MsgPackWriter writes it."""
-    if isinstance(value, bool) or value is None:
-        return {None: b"\xc0", False: b"\xc2", True: b"\xc3"}[value]
-    if isinstance(value, float):
-        return b"\xcb" + struct.pack(">d", value)
-    if isinstance(value, int):
-        if 0 <= value < 0x80 or -32 <= value < 0:
-            return struct.pack(">b", value)
-        sizes = ((0xCC, ">B", 8), (0xCD, ">H", 16), (0xCE, ">I", 32), (0xCF, ">Q", 64))
-        signed = ((0xD0, ">b", 7), (0xD1, ">h", 15), (0xD2, ">i", 31), (0xD3, ">q", 63))
-        tag, form, _ = next(one for one in (sizes if value >= 0 else signed) if abs(value) < 1 << one[2] or value == -1 << one[2])
-        return bytes([tag]) + struct.pack(form, value)
-    if isinstance(value, str):
-        content = value.encode()
-        return _head(len(content), 0xA0, 31, (0xD9, 0xDA, 0xDB)) + content
-    if isinstance(value, list):
-        return _head(len(value), 0x90, 15, (None, 0xDC, 0xDD)) + b"".join(map(packed, value))
-    assert isinstance(value, dict)
-    keys = sorted(value, key=lambda key: ("frame", "metrics", "children").index(key) if key in ("frame", "metrics", "children") else 0)
-    return _head(len(value), 0x80, 15, (None, 0xDE, 0xDF)) + b"".join(packed(key) + packed(value[key]) for key in keys)
-
-
-def _head(size: int, tag: int, short: int, tags: tuple[int | None, ...]) -> bytes:
-    if size <= short:
-        return bytes([tag | size])
-    form = next(
-        (own, form) for own, form, most in zip(tags, [">B", ">H", ">I"], (0xFF, 0xFFFF, 1 << 32), strict=True) if own and size <= most
-    )
-    return bytes([form[0]]) + struct.pack(form[1], size)
-
-
 @pytest.mark.parametrize("name", ["short", "long" * 20, "longer" * 20_000])
 def test_msgpack_is_read_as_json(name: str, tmp_path: Path) -> None:
     content = [
@@ -138,23 +104,6 @@ def test_msgpack_is_read_as_json(name: str, tmp_path: Path) -> None:
     for table in ("kernels", "kernel_shapes", "stacks", "named_frames", "codes", "launches", "stack_values", "value_kinds"):
         assert first.table(table).equals(second.table(table)), table
     assert second.table("kernels").height == 306
-
-
-def test_damaged_msgpack_gives_a_profile_or_a_sentence(tmp_path: Path) -> None:
-    data, odds = packed(MADE), random.Random(2)
-    for number in range(200):
-        copy = bytearray(data)
-        place = odds.randrange(20, len(copy))
-        if number % 2:
-            copy[place] = odds.randrange(256)
-        else:
-            del copy[place : place + odds.choice([1, 20, len(copy)])]
-        file = tmp_path / f"{number}.hatchet_msgpack"
-        file.write_bytes(copy)
-        try:
-            imported(file)
-        except AiflameError as error:
-            assert "\n" not in str(error)
 
 
 def test_deep_and_endless_msgpack_does_no_harm(tmp_path: Path) -> None:

@@ -6,15 +6,14 @@ import json
 import os
 from collections import Counter, defaultdict
 from pathlib import Path
-from typing import Any
 
 import pytest
-from damage import content, damaged_copies, survives
+from damage import content
+from v8_chunks import CHUNKS, Event, event, node
 
 import aiflame
 from aiflame.analyze.top import top
 from aiflame.attribute.trees.build import metrics, tree
-from aiflame.exchange.readers.formats import format_of
 from aiflame.profile.tables.interface import Tables
 
 TRACES = Path(os.environ.get("AIFLAME_TRACES", "/nonexistent"))
@@ -23,7 +22,6 @@ REAL = [
     for file in sorted([*TRACES.glob("chrome-trace/fxprof-*"), *TRACES.glob("cpuprofile/speedscope-Chrome-*.json")])
     if b"CpuProfile" in content(file) or b"ProfileChunk" in content(file)
 ]
-Event = dict[str, Any]
 
 
 @pytest.fixture(autouse=True)
@@ -32,31 +30,6 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
 
-def node(number: int, name: str, parent: int | None = None, url: str = "file:///app.js", line: int = 9) -> Event:
-    own = {} if parent is None else {"parent": parent}
-    return {"id": number, "callFrame": {"functionName": name, "url": url, "lineNumber": line, "columnNumber": 0}, **own}
-
-
-def event(name: str, tid: int, ts: int, data: Event, number: str = "0x1", phase: str = "P") -> Event:
-    return {"ph": phase, "name": name, "pid": 7, "tid": tid, "ts": ts, "id": number, "cat": "v8", "args": {"data": data}}
-
-
-CHUNKS = [
-    {"ph": "X", "name": "RunTask", "cat": "toplevel", "pid": 7, "tid": 8, "ts": 1000, "dur": 500},
-    {"ph": "M", "name": "thread_name", "pid": 7, "tid": 8, "args": {"name": "main"}},
-    event("Profile", 8, 1001, {"startTime": 1000}),
-    event(
-        "ProfileChunk",
-        9,
-        1300,
-        {
-            "cpuProfile": {"nodes": [node(1, "(root)"), node(2, "work", 1), node(3, "inner", 2)], "samples": [2, 3, 3]},
-            "timeDeltas": [10, 100, 100],
-        },
-    ),
-    event("ProfileChunk", 9, 1400, {"cpuProfile": {"nodes": [node(4, "(idle)", 1)], "samples": [2, 4]}, "timeDeltas": [50, 30]}),
-    event("ProfileChunk", 9, 1500, {"endTime": 1400}),
-]
 OWN = {"work": (100 + 30) * 1000, "inner": (100 + 50) * 1000, "(idle)": 110 * 1000}
 
 
@@ -122,14 +95,6 @@ def test_absurd_profiles_are_told(data: Event, tmp_path: Path) -> None:
         assert "\n" not in str(error)
     else:
         assert own_time(profile, "wall-time") == {"RunTask": 500_000}
-
-
-def test_a_damaged_trace_is_a_profile_or_an_error_in_a_sentence(tmp_path: Path) -> None:
-    data = json.dumps({"traceEvents": CHUNKS}).encode()
-    of = format_of(data)
-    assert of is not None
-    outcomes = [survives(of, copy, tmp_path / str(number)) for number, copy in enumerate(damaged_copies(data, 200, 5))]
-    assert sum(outcomes) > 100
 
 
 def reckoned(events: list[Event]) -> dict[str, int]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import gzip
-import random
 from collections import Counter
 from pathlib import Path
 
 import polars as pl
 import pytest
+from damage import damaged_copies
+from whole_traces import Whole
 from xplanes import Event, Line, Plane, space
 
 import aiflame
@@ -24,7 +25,10 @@ DOT, ADD = "jit(f)/jvp(Net)/dense/dot_general", "jit(f)/transpose(jvp(Net))/dens
 
 
 def kernel(name: str, at: int, correlation: int, op: str = "") -> Event:
-    stats = {"correlation_id": correlation, "kernel_details": "regs:32 static_shared:7 dynamic_shared:9 grid:4,2,1 block:64,1,1 occ_pct:50"}
+    stats: dict[str, str | int | float] = {
+        "correlation_id": correlation,
+        "kernel_details": "regs:32 static_shared:7 dynamic_shared:9 grid:4,2,1 block:64,1,1 occ_pct:50",
+    }
     return Event(name, at * US, 10 * US, {**stats, **({"name": op, "hlo_op": "fusion", "hlo_module": "jit_f"} if op else {})})
 
 
@@ -263,25 +267,10 @@ def test_absurd_times_and_unknown_names_do_no_harm(tmp_path: Path) -> None:
 
 
 def test_damaged_copies_give_a_profile_or_a_sentence(tmp_path: Path) -> None:
-    odds = random.Random(1)
-    datas = [space(GPU, HOST, ENVIRONMENT), space(TPU, HOST), (OWN / "jax0.10.2-cpu.xplane.pb").read_bytes()]
-    for number in range(200):
-        copy = bytearray(datas[number % 3])
-        place = odds.randrange(len(copy))
-        kind = odds.randrange(3)
-        if kind == 0:
-            copy[place] = odds.randrange(256)
-        elif kind == 1:
-            del copy[place : place + odds.choice([1, 20, len(copy)])]
-        else:
-            copy[place:place] = copy[place : place + odds.randrange(300)]
-        file = tmp_path / f"{number}.xplane.pb"
-        file.write_bytes(copy)
-        try:
-            imported(file)
-        except AiflameError as error:
-            assert str(error).strip()
-            assert "\n" not in str(error)
+    for number, copy in enumerate(damaged_copies(space(GPU, HOST, ENVIRONMENT), 100)):
+        Whole("XPlane of JAX, XLA or TensorFlow", "gpu.xplane.pb", b"").survives(copy, tmp_path / f"gpu{number}")
+    for number, copy in enumerate(damaged_copies(space(TPU, HOST), 100)):
+        Whole("XPlane of JAX, XLA or TensorFlow", "tpu.xplane.pb", b"").survives(copy, tmp_path / f"tpu{number}")
 
 
 def test_a_file_that_was_saved_as_text_is_refused(tmp_path: Path) -> None:
