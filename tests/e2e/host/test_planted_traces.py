@@ -13,7 +13,7 @@ import aiflame
 from aiflame.analyze.findings.listing import listing
 
 CAUSES = PROGRAMS / "planted_causes.py"
-TRAINING = PROGRAMS / "planted_training.py"
+TRAINING = Path(__file__).parent / "programs/planted_training.py"
 SEEN = {
     "list-front": "front",
     "json": "encoding",

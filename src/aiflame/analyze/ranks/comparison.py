@@ -40,7 +40,7 @@ class InPhase:
 class Ranks:
     rows: list[Row]
     phases: list[InPhase]
-    met: int
+    collectives: int
     """The number of collectives that were recorded in several ranks."""
     stragglers: list[Straggler]
     lates: list[Late]

@@ -116,7 +116,7 @@ def _lates(comparison: Ranks) -> TableOf:
         text("group", "Group"),
         number("begin_ns", "Came at", "ns"),
     )
-    return _table("lates", "Who came last", columns, rows)
+    return _table("lates", "Last arrivals", columns, rows)
 
 
 def _late(late: Late) -> tuple[object, ...]:

@@ -1,4 +1,4 @@
-"""What a format that can be imported is described by."""
+"""The description of a format that can be imported."""
 
 from __future__ import annotations
 

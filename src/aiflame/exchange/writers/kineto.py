@@ -6,6 +6,7 @@ Kernels, copies and launches are exact. Functions and ops come from launches and
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TextIO
@@ -255,8 +256,7 @@ class _Names:
         of_node = [frames[row] for row in trie.frame.tolist()]
         of_layer, of_op = (forest.frames["name"].gather(forest.frame).to_list() for forest in (forests["layer"], forests["op"]))
         models = (forests["layer"].parent == 0) & np.isin(of_layer, classes)
-        # Torch numbers the modules of a class; a model is the first of its class.
-        of_layer = [f"{name}_0" if model else name for name, model in zip(of_layer, models.tolist(), strict=True)]
+        of_layer = _numbered(of_layer, models.tolist())
         of_layer[0] = f"{classes[0] if len(classes) == 1 else _MODEL}_0"
         process, stack = (launches[name].to_numpy().astype(np.int64) for name in ("process", "stack"))
         key = process << 32 | stack
@@ -272,6 +272,17 @@ class _Names:
             [next((runtime for runtime, pattern in _RUNTIME_OF_CALL if pattern.search(name)), "cuda_runtime") for name in calls],
             which.astype(np.uint32),
         )
+
+
+def _numbered(layers: Sequence[str], models: Sequence[bool]) -> list[str]:
+    """The layers with numbers, as torch numbers the modules of a class: readers take two of one name and number for the same module. A
+    model is the first of its class."""
+    used = Counter(name for name, model in zip(layers, models, strict=True) if model)
+    numbered = []
+    for name, model in zip(layers, models, strict=True):
+        numbered.append(f"{name}_{0 if model else used[name]}")
+        used[name] += not model
+    return numbered
 
 
 def _function(name: str, kind: int, file: str, line: int, module: str) -> tuple[str, str]:

@@ -251,7 +251,7 @@ IMPORTED = (
         columns(
             ("correlation", T.U64, "as in launches; the API is CUDA's"),
             ("op", T.U32, "number of the call of the op, unique in the process: launches with one number share its work"),
-            ("type", T.STR, "of what it multiplies: bf16, fp16, fp32, fp64, fp8; empty: another, or nothing"),
+            ("type", T.STR, "type of the factors: bf16, fp16, fp32, fp64, fp8; empty: another, or no products"),
             ("flops", T.U64, "operations of the whole call: a multiplication and an addition are two"),
             ("bytes", T.U64, "that the whole call must at least read and write"),
         ),

@@ -199,7 +199,7 @@ def _tracks(tracks: pl.DataFrame, pids: dict[int, int], sampled: str) -> bytes:
         else:
             body += (number(_Track.PARENT, row["parent"] + 1) if row["parent"] >= 0 else b"") + text(_Track.NAME, name)
         if kind == TrackKind.SAMPLES and row["number"]:
-            # Two tracks cannot be of one thread: the viewer would make one of them. So only the text says whose samples these are.
+            # One thread cannot have two tracks: the viewer would make one of them. So only the text says whose samples these are.
             body += text(_Track.DESCRIPTION, f"thread {row['number']}" + (f", {sampled}" if sampled else ""))
         if kind == TrackKind.COUNTER:
             unit = number(_Track.COUNTER_UNIT, _BYTES) if row["unit"] == "bytes" else b""

@@ -28,7 +28,7 @@ def ranks_block(page: RankPage, started_ns: int = 0) -> bytes:
         "findings": [dataclasses.asdict(one) for one in comparison.findings],
         "notes": comparison.notes,
         "ranks": [row.rank for row in comparison.rows],
-        "met": comparison.met,
+        "met": comparison.collectives,
         "late": {"all": len(comparison.lates), "own": sum(one.why is not None for one in comparison.lates)},
         "rules": sorted({row.rule for row in comparison.rows}),
         "map": _map(page.steps, columns) if page.steps is not None else None,

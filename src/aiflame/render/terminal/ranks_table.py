@@ -45,7 +45,7 @@ def print_ranks(comparison: Ranks, rows: int, console: Console | None = None) ->
         console.print(_lates(lates, max(rows // 2, 1), console.width))
         console.print(
             Text(
-                f"Some rank was late to {len(comparison.lates):,} of {comparison.met:,} collectives, "
+                f"Some rank was late to {len(comparison.lates):,} of {comparison.collectives:,} collectives, "
                 f"to {len(lates):,} of them by its own work",
                 "dim",
             )

@@ -21,7 +21,7 @@ _PACKAGES = (
     "|torchao|torchaudio|torchdata|torchrec|torchtext|torchtune|torchvision|tornado|tqdm|transformer_engine|transformers|triton|trl"
     "|typing_extensions|urllib3|uvicorn|vllm|wandb|xformers|yaml|zmq"
 )
-"""Packages by which a path begins that another tool has cut to what lies below the folders of sys.path."""
+"""Packages with which a path begins if another tool has left out the folder of sys.path."""
 _OFTEN_SCRIPTS = frozenset({"cmd", "code", "profile", "test", "this", "trace"})
 """Modules of the standard library whose names people give their own programs."""
 _CUT = rf"^({_PACKAGES})(?:[/\\].*)?\.pyc?$"

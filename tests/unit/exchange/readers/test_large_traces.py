@@ -58,6 +58,7 @@ def test_work_belongs_to_the_process_whose_call_launched_it(tmp_path: Path) -> N
     profile = imported(
         tmp_path,
         call(11, "cudaLaunchKernel", 1000, correlation=1),
+        call(11, "cudaEventRecord", 1005, correlation=4),
         call(22, "cudaLaunchKernel", 1010, correlation=2),
         call(22, "aten::mm", 1020, "cpu_op", **{"External id": 3}),
         kernel(1100, correlation=1),
@@ -67,7 +68,7 @@ def test_work_belongs_to_the_process_whose_call_launched_it(tmp_path: Path) -> N
     )
     pids = dict(profile.table("processes").select("process", "pid").iter_rows())
     kernels = profile.table("kernels").sort("start_ns")
-    assert [pids[process] for process in kernels["process"].to_list()] == [11, 22, 22, 11]
+    assert [pids[process] for process in kernels["process"].to_list()] == [11, 22, 22, 11]  # the last one: the process with most launches
     launches = profile.table("launches").sort("correlation")
     assert [(pids[process], number) for process, number in launches.select("process", "correlation").iter_rows()] == [
         (11, 1),

@@ -20,7 +20,7 @@ from aiflame.profile.schema.enums import RegionApi, RegionKind
 from aiflame.profile.tables.interface import OpenedProfile
 from aiflame.recorder.library import collector
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 HOSTILE = ("</script><script>alert(1)</script>", "nul\0inside", "right\u202eto left", "x" * 100_000, "\U0001f525'; drop table slice; --")
 
 STEPS = """
