@@ -81,8 +81,8 @@ class Spans:
         return np.maximum(place, 0) - 1
 
     def add_samples(self, making: Making, stack: Whole, waits: Mask, columns: Mapping[str, Whole] = MappingProxyType({})) -> None:
-        """Writes samples of wall-clock time. `stack`: of each span. `waits`: for each frame, whether it only waits. `columns`: more columns of samples,
-        with a value for each span."""
+        """Writes samples of wall-clock time. `stack`: of each span. `waits`: for each frame, whether it only waits. `columns`: more columns
+        of samples, with a value for each span."""
         for row, begin, end in self.own_time():
             making.add(
                 "cpu_samples",
