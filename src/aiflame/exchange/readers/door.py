@@ -17,7 +17,7 @@ from aiflame.exchange.readers.format import Progress
 from aiflame.exchange.readers.formats import FORMATS, format_of, sisters
 from aiflame.exchange.readers.many_files import HERE, Trace, Where, each_trace
 from aiflame.exchange.readers.source import Source, plain
-from aiflame.exchange.readers.sources import is_archive
+from aiflame.exchange.readers.sources import folders_of, is_archive
 from aiflame.exchange.readers.xla.run_folder import newest_run
 from aiflame.profile.folder.door import Folder
 from aiflame.profile.folder.meta import FILE_NAME as META_FILE
@@ -150,9 +150,10 @@ def _digest(path: Path) -> str:
     digest = hashlib.blake2b(VERSION.encode(), digest_size=16)
     try:
         if path.is_dir():
-            for entry in sorted(os.scandir(path), key=lambda entry: entry.name):
+            for entry in sorted((one for folder in folders_of(path) for one in os.scandir(folder)), key=lambda entry: entry.path):
                 status = entry.stat(follow_symlinks=False)
-                digest.update(repr((entry.name, status.st_size, status.st_mtime_ns, status.st_ino)).encode())
+                name = str(Path(entry.path).relative_to(path))
+                digest.update(repr((name, status.st_size, status.st_mtime_ns, status.st_ino)).encode())
         else:
             with plain(path) as file:
                 while block := file.read(_BLOCK):

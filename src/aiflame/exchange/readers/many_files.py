@@ -1,4 +1,4 @@
-"""Imports files, each into a folder of its own: those of a folder several at once, in processes here or on a Dask cluster."""
+"""Imports files, each into a profile of its own: those of a folder several at once, in processes here or on a Dask cluster."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import NamedTuple
 
 from aiflame import fan_out
 from aiflame.errors import AiflameError
-from aiflame.exchange.readers.format import Format, Progress
+from aiflame.exchange.readers.format import FolderFormat, Format, Progress
 from aiflame.exchange.readers.formats import FOLDERS, format_of
 from aiflame.exchange.readers.making import Making
 from aiflame.exchange.readers.source import Source
-from aiflame.exchange.readers.sources import each_source, files_of
+from aiflame.exchange.readers.sources import each_source, files_of, folders_of
 from aiflame.profile.folder.door import Folder
 from aiflame.profile.folder.meta import Meta
 from aiflame.version import VERSION
@@ -47,47 +47,58 @@ class Trace(NamedTuple):
     meta: Meta
 
 
-class _File(NamedTuple):
+class _Part(NamedTuple):
+    """A file, or a folder whose files are one trace together."""
+
     path: Path
     into: Path
     number: int
 
 
 def each_trace(path: Path, new: Folder, progress: Progress, where: Where) -> Iterator[Trace]:
-    """Imports the file, or the files of the folder or archive, into folders of `new`. Files of other formats are passed over."""
+    """Imports the file, or all traces of the folder or archive, into folders of `new`. Files of other formats are passed over."""
     if not path.is_dir():
         for number, source in enumerate(each_source(path)):
             trace = _import(source, format_of(source.head), new, str(number), progress, alone=source.path == path)
             if trace is not None:
                 yield trace
         return
-    for whole in FOLDERS:
-        if whole.is_one(path):
-            making = Making(new.new_folder("0"))
-            whole.read(path, making, progress)
-            making.finish(whole.name, (path.name,), VERSION)
-            yield Trace("0", path.name, Meta.read(new.folder("0")))
-            return
-    files = [_File(file, new.path, number) for number, file in enumerate(files_of(path))]
-    yield from sorted(filter(None, _all_of(files, progress, where)), key=lambda trace: int(trace.folder))
+    paths = [part for folder in folders_of(path) for part in ([folder] if _whole(folder) else files_of(folder))]
+    parts = [_Part(part, new.path, number) for number, part in enumerate(paths)]
+    if len(parts) == 1:
+        traces: Iterator[Trace | None] = iter([_import_part(parts[0], progress)])
+    else:
+        traces = _all_of(parts, progress, where)
+    yield from sorted(filter(None, traces), key=lambda trace: int(trace.folder))
 
 
-def _all_of(files: list[_File], progress: Progress, where: Where) -> Iterator[Trace | None]:
+def _whole(folder: Path) -> FolderFormat | None:
+    """The format of a folder whose files are one trace together."""
+    return next((whole for whole in FOLDERS if whole.is_one(folder)), None)
+
+
+def _all_of(parts: list[_Part], progress: Progress, where: Where) -> Iterator[Trace | None]:
     """In the order in which they end."""
-    sizes = [file.path.stat().st_size * (_UNPACKED if file.path.suffix in (".gz", ".zst") else 1) for file in files]
     try:
         if where.dask:
-            results: Iterator[Trace | fan_out.Failure | None] = fan_out.on_dask(_import_file, files, where.dask)
+            results: Iterator[Trace | fan_out.Failure | None] = fan_out.on_dask(_import_part, parts, where.dask)
         else:
-            results = fan_out.in_processes(_import_file, files, at_once(sizes, where.memory))
+            results = fan_out.in_processes(_import_part, parts, at_once([_size(part.path) for part in parts], where.memory))
         for many, result in enumerate(results, 1):
             if isinstance(result, fan_out.Failure):
-                raise AiflameError(f"{files[result.item].path} could not be imported on the cluster: {result.message}")
-            progress(many / len(files))
+                raise AiflameError(f"{parts[result.item].path} could not be imported on the cluster: {result.message}")
+            progress(many / len(parts))
             yield result
     except BrokenProcessPool:
         why = "a process that imported a file was ended, most likely for want of memory: ask for less with --memory"
         raise AiflameError(why) from None
+
+
+def _size(path: Path) -> int:
+    """Bytes of a file, unpacked as far as its name tells; of a folder those of its files."""
+    if path.is_dir():
+        return sum(map(_size, files_of(path)))
+    return path.stat().st_size * (_UNPACKED if path.suffix in (".gz", ".zst") else 1)
 
 
 def at_once(sizes: Sequence[int], memory: int) -> int:
@@ -97,10 +108,23 @@ def at_once(sizes: Sequence[int], memory: int) -> int:
     return max(1, min(fan_out.cpus(), len(sizes), memory // (_AT_LEAST + max(sizes))))
 
 
-def _import_file(file: _File) -> Trace | None:
-    """Called in a process of its own."""
-    source = Source.open(file.path)
-    return _import(source, format_of(source.head), Folder.open(file.into), str(file.number), lambda share: None, alone=False)
+def _no_progress(share: float) -> None:
+    pass
+
+
+def _import_part(part: _Part, progress: Progress = _no_progress) -> Trace | None:
+    """Called in a process of its own, if there are several."""
+    new, name = Folder.open(part.into), str(part.number)
+    if not part.path.is_dir():
+        source = Source.open(part.path)
+        return _import(source, format_of(source.head), new, name, progress, alone=False)
+    whole = _whole(part.path)
+    if whole is None:
+        return None
+    making = Making(new.new_folder(name))
+    whole.read(part.path, making, progress)
+    making.finish(whole.name, (part.path.name,), VERSION)
+    return Trace(name, part.path.name, Meta.read(new.folder(name)))
 
 
 def _import(source: Source, format: Format | None, new: Folder, name: str, progress: Progress, *, alone: bool) -> Trace | None:

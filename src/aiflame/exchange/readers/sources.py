@@ -25,6 +25,15 @@ _DAMAGED = (EOFError, NotImplementedError, ValueError, IndexError, OverflowError
 """Damaged archives raise these in the standard library, besides its own errors."""
 
 
+def folders_of(folder: Path) -> list[Path]:
+    """The folder itself; or the folders in it, if it has no file of its own: profilers make one for each rank, or for each host."""
+    entries = [entry for entry in os.scandir(folder) if not entry.name.startswith(".")]
+    inner = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
+    if not inner or len(inner) > _MOST_FILES or any(entry.is_file(follow_symlinks=False) for entry in entries):
+        return [folder]
+    return [folder / name for name in sorted(inner, key=_natural)]
+
+
 def files_of(folder: Path) -> list[Path]:
     """In the natural order of names."""
     names = [file.name for file in traces(folder)]

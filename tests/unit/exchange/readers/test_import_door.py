@@ -93,6 +93,20 @@ def test_files_of_a_folder_are_imported_at_once(tmp_path: Path, monkeypatch: pyt
     assert figures(tmp_path / "many.aiflame") == figures(tmp_path / "one.aiflame") != []
 
 
+def test_a_folder_of_folders_has_a_rank_in_each(tmp_path: Path) -> None:
+    flat, deep = as_folder(tmp_path / "flat"), tmp_path / "deep"
+    for rank in (0, 1):
+        (deep / f"host{rank}").mkdir(parents=True)
+        (deep / f"host{rank}/trace.json").write_bytes(trace(rank))
+    (deep / ".cache").write_text("hidden")
+    import_to(flat, tmp_path / "flat.aiflame")
+    import_to(deep, tmp_path / "deep.aiflame")
+    assert figures(tmp_path / "deep.aiflame") == figures(tmp_path / "flat.aiflame")
+    assert figures(deep) == figures(flat)
+    (deep / "host1/trace.json").write_bytes(trace(1).replace(b"aten::mm", b"aten::bmm"))
+    assert figures(deep) != figures(flat)
+
+
 def test_as_many_files_at_once_as_memory_allows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fan_out, "cpus", lambda: 8)
     megabyte = 1 << 20
