@@ -60,7 +60,7 @@ def test_the_straggler_is_the_first_finding(slept: Ranks) -> None:
 
 
 def test_ranks_that_are_alike_have_no_straggler_and_nothing_is_found(alike: Ranks) -> None:
-    assert alike.met == Made().steps * len(LAYERS)
+    assert alike.collectives == Made().steps * len(LAYERS)
     assert (alike.stragglers, alike.lates, alike.findings) == ([], [], [])
 
 
@@ -153,7 +153,7 @@ def test_clocks_may_be_given(tmp_path: Path) -> None:
 def test_a_rank_alone_has_its_times(tmp_path: Path) -> None:
     write(tmp_path / "alone.aiflame", Made(ranks=1), 0)
     job_answer = ranks(facts(tmp_path / "alone.aiflame"))
-    assert (job_answer.met, job_answer.stragglers, job_answer.rows[0].steps) == (0, [], Made().steps)
+    assert (job_answer.collectives, job_answer.stragglers, job_answer.rows[0].steps) == (0, [], Made().steps)
 
 
 def test_a_rank_without_collectives_is_noted(tmp_path: Path) -> None:
