@@ -6,11 +6,13 @@ import threading
 from pathlib import Path
 
 import pytest
+from calling import run_aiflame
 from profiles import sealed
 from report_profiles import HOSTILE, SLOWEST, STEPS, hostile, training
 from report_visits import Opener, Visit
 
 import aiflame
+from aiflame.exchange.readers.door import import_to
 from aiflame.profile.tables.store import Profile
 from aiflame.render.report.document import Report, write
 from aiflame.render.report.server import Server
@@ -28,6 +30,23 @@ def profile(tmp_path_factory: pytest.TempPathFactory) -> Profile:
 def report(profile: Profile, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("report") / "my report.html"
     write(profile, path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def imported(profile: Profile, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The report of the same training, from a trace that torch.profiler would have written."""
+    folder = tmp_path_factory.mktemp("imported")
+    said = run_aiflame("export", str(profile.path), "--to", "kineto", "-o", str(folder / "trace.json"))
+    assert said.status == 0, said.err
+    import_to(folder / "trace.json", folder / "p.aiflame")
+    write(aiflame.open(folder / "p.aiflame").store, folder / "r.html")
+    return folder / "r.html"
+
+
+@pytest.fixture(params=["recorded", "imported"])
+def either(request: pytest.FixtureRequest) -> Path:
+    path: Path = request.getfixturevalue({"recorded": "report", "imported": "imported"}[request.param])
     return path
 
 
@@ -58,9 +77,9 @@ def test_the_first_screen_says_what_ran(visit: Opener, report: Path) -> None:
     assert seen.page.locator(".degraded").count() == 0
 
 
-def test_it_says_how_busy_the_device_was(visit: Opener, report: Path) -> None:
+def test_it_says_how_busy_the_device_was(visit: Opener, either: Path) -> None:
     """70 µs of each step, of 100 or 300; the last ends with its kernels, after 75. In steps without the first one, then in all."""
-    seen = visit(report)
+    seen = visit(either)
     in_steps, whole = 70 * (STEPS - 1) / (100 * (STEPS - 3) + 300 + 75), 70 * STEPS / (100 * (STEPS - 2) + 300 + 75)
     for place, busy in enumerate((in_steps, whole)):
         bar = f".device >> nth={place} >> .stack"
@@ -69,8 +88,8 @@ def test_it_says_how_busy_the_device_was(visit: Opener, report: Path) -> None:
         assert f"busy {100 * busy:.1f}%" in seen.page.locator(".device .shares").nth(place).inner_text()
 
 
-def test_steps_are_drawn_and_the_slowest_is_marked(visit: Opener, report: Path) -> None:
-    seen = visit(report)
+def test_steps_are_drawn_and_the_slowest_is_marked(visit: Opener, either: Path) -> None:
+    seen = visit(either)
     assert seen.page.locator(".step").count() == STEPS
     assert seen.page.locator(".step").nth(SLOWEST).get_attribute("class") == "step slowest"
     assert f"Step {SLOWEST}, " in seen.text(".mark")
@@ -78,8 +97,8 @@ def test_steps_are_drawn_and_the_slowest_is_marked(visit: Opener, report: Path) 
     assert seen.state() == {"view": "flame", "by": "step", "search": f"^Step\\.{SLOWEST}$"}
 
 
-def test_each_finding_leads_to_its_evidence(visit: Opener, report: Path) -> None:
-    seen = visit(report)
+def test_each_finding_leads_to_its_evidence(visit: Opener, either: Path) -> None:
+    seen = visit(either)
     findings = seen.page.evaluate("JSON.parse(document.getElementById('summary').textContent).findings")
     assert 1 <= len(findings) <= 3
     for number, finding in enumerate(findings):
@@ -93,9 +112,9 @@ def test_each_finding_leads_to_its_evidence(visit: Opener, report: Path) -> None
         assert seen.state()["view"] == view
 
 
-def test_a_finding_about_a_step_leads_to_its_moment_in_the_timeline(visit: Opener, report: Path) -> None:
+def test_a_finding_about_a_step_leads_to_its_moment_in_the_timeline(visit: Opener, either: Path) -> None:
     """The slow one lasts from the first kernel of it to the first of the next."""
-    seen = visit(report)
+    seen = visit(either)
     seen.page.locator(".finding", has_text=f"Step {SLOWEST} took 300 µs").locator(".button").click()
     seen.wait("location.hash.includes('&time=')")
     begin, end = map(int, seen.state()["time"].split("-"))
@@ -103,8 +122,8 @@ def test_a_finding_about_a_step_leads_to_its_moment_in_the_timeline(visit: Opene
     assert "clock" not in seen.state()
 
 
-def test_bars_of_phases_and_layers_lead_to_the_flame_graph_grouped_so(visit: Opener, report: Path) -> None:
-    seen = visit(report)
+def test_bars_of_phases_and_layers_lead_to_the_flame_graph_grouped_so(visit: Opener, either: Path) -> None:
+    seen = visit(either)
     assert seen.texts(".panel h2") == ["By phase GPU time", "By layer GPU time", "By kernel GPU time"]
     row = seen.page.locator(".panel", has_text="By layer").locator(".bar-row").first
     assert row.inner_text().split() == ["layers.*.attn", "100.0%", "350", "µs"]
@@ -145,8 +164,8 @@ def test_a_key_shows_each_view(visit: Opener, report: Path, key: str, name: str)
     assert seen.view() == ("tables" if name != "tables" else "overview")
 
 
-def test_a_link_to_a_view_opens_it(visit: Opener, report: Path) -> None:
-    seen = visit(report, "#view=tables&table=phases")
+def test_a_link_to_a_view_opens_it(visit: Opener, either: Path) -> None:
+    seen = visit(either, "#view=tables&table=phases")
     assert seen.text(".table-name[aria-current]").startswith("Phases")
 
 
@@ -160,15 +179,15 @@ def test_keys_are_listed_and_those_of_the_view(visit: Opener, report: Path) -> N
     assert seen.page.locator("dialog[open]").count() == 0
 
 
-def test_keys_do_not_act_while_typing(visit: Opener, report: Path) -> None:
-    seen = visit(report, "#view=tables")
+def test_keys_do_not_act_while_typing(visit: Opener, either: Path) -> None:
+    seen = visit(either, "#view=tables")
     seen.page.fill(".filter", "")
     seen.page.type(".filter", "1t?")
     assert (seen.view(), seen.page.input_value(".filter")) == ("tables", "1t?")
 
 
-def test_light_and_dark_follow_the_system_until_chosen(visit: Opener, report: Path) -> None:
-    seen = visit(report, color_scheme="dark")
+def test_light_and_dark_follow_the_system_until_chosen(visit: Opener, either: Path) -> None:
+    seen = visit(either, color_scheme="dark")
     dark = seen.style("html", "backgroundColor")
     seen.page.emulate_media(color_scheme="light")
     light = seen.style("html", "backgroundColor")
@@ -182,9 +201,9 @@ def test_light_and_dark_follow_the_system_until_chosen(visit: Opener, report: Pa
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_text_can_be_read(visit: Opener, report: Path, theme: str) -> None:
+def test_text_can_be_read(visit: Opener, either: Path, theme: str) -> None:
     """WCAG AA: 4.5 to 1, for text on its background."""
-    seen = visit(report, color_scheme=theme)
+    seen = visit(either, color_scheme=theme)
     low = seen.page.evaluate(
         """() => {
           const parse = (text) => text.match(/[\\d.]+/g).map(Number);
@@ -219,8 +238,8 @@ def test_nothing_is_wider_than_the_window(visit: Opener, report: Path, width: in
     assert seen.page.eval_on_selector(".view:not([hidden])", "view => view.scrollWidth - view.clientWidth") <= 0
 
 
-def test_printed_the_first_screen_is_whole(visit: Opener, report: Path) -> None:
-    seen = visit(report, viewport={"width": 800, "height": 400})
+def test_printed_the_first_screen_is_whole(visit: Opener, either: Path) -> None:
+    seen = visit(either, viewport={"width": 800, "height": 400})
     seen.page.emulate_media(media="print")
     assert seen.style("nav", "display") == "none"
     assert seen.page.eval_on_selector(".overview", "view => view.scrollHeight - view.clientHeight") <= 0
