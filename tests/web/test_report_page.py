@@ -6,13 +6,12 @@ import threading
 from pathlib import Path
 
 import pytest
-from calling import run_aiflame
+from exported_profiles import through_kineto
 from profiles import sealed
 from report_profiles import HOSTILE, SLOWEST, STEPS, hostile, training
 from report_visits import Opener, Visit
 
 import aiflame
-from aiflame.exchange.readers.door import import_to
 from aiflame.profile.tables.store import Profile
 from aiflame.render.report.document import Report, write
 from aiflame.render.report.server import Server
@@ -35,12 +34,9 @@ def report(profile: Profile, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def imported(profile: Profile, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The report of the same training, from a trace that torch.profiler would have written."""
+    """The report of the same training, imported."""
     folder = tmp_path_factory.mktemp("imported")
-    said = run_aiflame("export", str(profile.path), "--to", "kineto", "-o", str(folder / "trace.json"))
-    assert said.status == 0, said.err
-    import_to(folder / "trace.json", folder / "p.aiflame")
-    write(aiflame.open(folder / "p.aiflame").store, folder / "r.html")
+    write(through_kineto(profile, folder), folder / "r.html")
     return folder / "r.html"
 
 

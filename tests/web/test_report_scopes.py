@@ -6,12 +6,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from exported_profiles import through_kineto
 from report_profiles import META, SLOWEST, STEPS, training
 from report_visits import Opener, Visit
 from stories import MAIN, US, Story
 
 from aiflame.analyze.overview.scoped_tree import scoped_tree
-from aiflame.profile.tables.store import Profile
+from aiflame.attribute.trees.build import metrics
+from aiflame.profile.tables.interface import OpenedProfile
 from aiflame.render.report.document import write
 
 STEADY, WHOLE = "Steps 1 to 5: ", "Whole run: "
@@ -19,13 +21,15 @@ FLAME = "document.querySelector('.flame').flame"
 PRESSED = '#scopes button[aria-pressed="true"]'
 
 
-@pytest.fixture(scope="module")
-def profile(tmp_path_factory: pytest.TempPathFactory) -> Profile:
-    return training(tmp_path_factory.mktemp("training"))
+@pytest.fixture(scope="module", params=["recorded", "imported"])
+def profile(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> OpenedProfile:
+    folder = tmp_path_factory.mktemp("training")
+    recorded = training(folder)
+    return recorded if request.param == "recorded" else through_kineto(recorded, folder)
 
 
 @pytest.fixture(scope="module")
-def report(profile: Profile, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def report(profile: OpenedProfile, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("report") / "r.html"
     write(profile, path)
     return path
@@ -43,7 +47,7 @@ def total(visit: Visit) -> float:
     return value
 
 
-def of_tree(profile: Profile, metric: str, *, whole_run: bool) -> int:
+def of_tree(profile: OpenedProfile, metric: str, *, whole_run: bool) -> int:
     return scoped_tree(profile, metric, "code", whole_run=whole_run).tree.total(metric)
 
 
@@ -102,10 +106,12 @@ def test_tables_follow(visit: Opener, report: Path) -> None:
 
 
 @pytest.mark.parametrize("metric", ["gpu-time", "cpu-time"])
-def test_the_flame_graph_follows_and_has_the_sums_of_the_terminal(visit: Opener, report: Path, profile: Profile, metric: str) -> None:
+def test_the_flame_graph_follows_and_has_the_sums_of_the_terminal(visit: Opener, report: Path, profile: OpenedProfile, metric: str) -> None:
     idle = "&idle=0"
     for scope, whole_run in (("", False), ("&scope=run", True)):
-        seen = visit(report, f"#view=flame&metric={metric}{idle}{scope}")
+        if metric not in metrics(profile):  # a trace has no CPU time
+        metric = "wall-time"
+    seen = visit(report, f"#view=flame&metric={metric}{idle}{scope}")
         assert total(seen) == pytest.approx(of_tree(profile, metric, whole_run=whole_run))
 
 
@@ -141,7 +147,7 @@ def test_chosen_steps_are_shown_in_either_scope(visit: Opener, report: Path) -> 
     assert total(seen) == pytest.approx(70 * US)
 
 
-def test_a_report_of_the_whole_run_begins_with_it(visit: Opener, profile: Profile, tmp_path: Path) -> None:
+def test_a_report_of_the_whole_run_begins_with_it(visit: Opener, profile: OpenedProfile, tmp_path: Path) -> None:
     write(profile, tmp_path / "r.html", whole_run=True)
     seen = visit(tmp_path / "r.html")
     says(seen, WHOLE)

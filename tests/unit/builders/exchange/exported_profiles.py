@@ -5,15 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from calling import run_aiflame
 from stories import LOOP, MAIN, Story
 
+import aiflame
 from aiflame.analyze.top import top
 from aiflame.attribute.groupings import LISTS
 from aiflame.attribute.trees.build import tree
 from aiflame.errors import AiflameError
+from aiflame.exchange.readers.door import import_to
 from aiflame.profile.folder.meta import Clocks, Host, Meta
 from aiflame.profile.schema.enums import CopyKind
-from aiflame.profile.tables.interface import Tables
+from aiflame.profile.tables.interface import OpenedProfile, Tables
 from aiflame.profile.tables.store import Profile
 
 META = Meta(
@@ -68,3 +71,11 @@ def _listed(profile: Tables, metric: str, by: str) -> object:
         return listed(profile, metric, by) or None
     except AiflameError:
         return None
+
+
+def through_kineto(profile: Profile, folder: Path) -> OpenedProfile:
+    """The same profile, from a trace that torch.profiler would have written."""
+    said = run_aiflame("export", str(profile.path), "--to", "kineto", "-o", str(folder / "trace.json"))
+    assert said.status == 0, said.err
+    import_to(folder / "trace.json", folder / "imported.aiflame")
+    return aiflame.open(folder / "imported.aiflame").store
