@@ -1,7 +1,6 @@
 #include "trace_reader/sqlite_table.hpp"
 #include "trace_reader/numbers.hpp"
 
-#include <sys/stat.h>
 #include <unistd.h>
 
 namespace aiflame::trace_reader {
@@ -43,13 +42,13 @@ class Table {
 
   bool read(uint32_t root) noexcept {
     uint8_t header[kFileHeader];
-    struct stat status;
-    if (pread(file_, header, sizeof header, 0) != sizeof header || fstat(file_, &status)) return false;
+    off_t size = lseek(file_, 0, SEEK_END);
+    if (size < 0 || pread(file_, header, sizeof header, 0) != sizeof header) return false;
     page_size_ = big_endian(header + 16, 2);
     if (page_size_ == 1) page_size_ = 65536;
     if (page_size_ < 512 || page_size_ & (page_size_ - 1) || header[20] > page_size_ - 480) return false;
     usable_ = page_size_ - header[20];
-    pages_left_ = static_cast<uint64_t>(status.st_size) / page_size_;
+    pages_left_ = static_cast<uint64_t>(size) / page_size_;
     for (uint32_t at = 0; at < count_; at++) {
       if (wanted_[at].place >= static_cast<int32_t>(kMostPlaces)) return false;
       if (wanted_[at].place >= 0 && static_cast<uint32_t>(wanted_[at].place) >= places_) places_ = static_cast<uint32_t>(wanted_[at].place) + 1;

@@ -69,7 +69,8 @@ def test_named_layers_are_not_asked_for_again(python: str, tmp_path: Path) -> No
 def test_unnamed_layers_are_asked_for_ever_more_rarely(python: str, tmp_path: Path) -> None:
     calls, _ = asked(python, tmp_path, then="calls[-1] = time.monotonic()", wanted=4)
     first, second, third, fourth = calls
-    assert second - first >= 0.1 and third - second >= 0.2 and fourth - third >= 0.4
+    # 0.1, 0.2 and 0.4 s lie between the requests; a call may come some milliseconds after its request.
+    assert second - first >= 0.075 and third - second >= 0.15 and fourth - third >= 0.3
 
 
 @pytest.mark.parametrize(("error", "note"), [("ValueError('x')", True), ("KeyboardInterrupt", False)])

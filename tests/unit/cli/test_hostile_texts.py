@@ -69,6 +69,18 @@ COMMANDS: Mapping[str, list[list[str]]] = {
         ["merge", "{kernels}", "{kernels}"],
         ["merge", "{torn}", "/nowhere" + FILE_NAME],
     ],
+    "stats": [
+        ["stats"],
+        *(
+            ["stats", report, "{training}"]
+            for report in ("hta.kernel-breakdown", "hta.launches", "nsys.cuda-gpu-trace", "tracelens.kernel-launchers")
+        ),
+        ["stats", "torch.key-averages-by-stack", "{training}"],
+        ["stats", "hta.kernel-breakdown", "{training}", "--json"],
+        ["stats", "nsys.nvtx-sum", "{training}", "--csv"],
+        ["stats", "none" + FILE_NAME],
+        ["stats", "hta.launches", "/nowhere" + FILE_NAME],
+    ],
     "timeline": [["timeline", "{training}", "-o", "{place}/t.pftrace"], ["timeline", "{kernels}", "-o", "{place}/k.pftrace"]],
     "ranks": [["ranks", "{ranks}"], ["ranks", "{ranks}", "--json"], ["ranks", "{training}"]],
     "export": [
@@ -152,7 +164,7 @@ def test_json_gives_each_text_back_as_it_was(written: dict[str, bytes]) -> None:
     answers = {run: text for run, text in written.items() if "--json" in run and not run.startswith(("doctor", "intra"))}
     documents = {run: json.loads(OUR_OWN.sub(b"\n", text).decode().split("\n\n")[-1]) for run, text in answers.items()}
     assert [run for run, document in documents.items() if not any(_has(document))] == []
-    assert len(documents) == 9
+    assert len(documents) == 10
 
 
 def _has(value: object) -> list[bool]:

@@ -135,6 +135,7 @@ def _list(numbers: list[int]) -> str:
 def to_json(comparison: Ranks, rows: int) -> dict[str, Any]:
     """Plain values; at most `rows` of the collectives with a late rank, and only the paths of the median and the longest step."""
     plain = asdict(replace(comparison, lates=comparison.lates[:rows], paths=[]))
+    plain["met"] = plain.pop("collectives")
     for row, one in zip(plain["rows"], comparison.rows, strict=True):
         row["overlap"] = one.overlap
     for straggler, named in zip(plain["stragglers"], comparison.stragglers, strict=True):

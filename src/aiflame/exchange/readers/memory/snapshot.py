@@ -162,7 +162,7 @@ def _when(trace: list[Row], event: int) -> str:
     if event < 0:
         return "when the trace begins"
     began, at = whole(trace[0].get("time_us")), whole(trace[event].get("time_us"))
-    after = f", {(at - began) / 1e6:,.3f} s after the trace begins" if 0 < began <= at < 1 << 60 else ""
+    after = f", {(at - began) / 1e6:,.3f} s after the trace begins" if 0 < began <= at < 10**18 else ""
     return f"after event {event + 1:,} of {len(trace):,}{after}"
 
 

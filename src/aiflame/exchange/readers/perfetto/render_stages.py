@@ -46,7 +46,7 @@ def add(meaning: Meaning) -> None:
         **_names(meaning, batch, parsed, kept),
     }
     rows = pl.DataFrame(columns).with_columns(
-        end=pl.col("begin") + pl.col("duration").clip(0, 1 << 60),
+        end=pl.col("begin") + pl.col("duration").clip(0, 10**18),
         correlation=pl.when(pl.col("event_id") >= 0).then(pl.col("event_id") + 1).otherwise(0),
         begin=pl.when(pl.col("begin") != NONE).then("begin"),
     )
