@@ -103,13 +103,15 @@ class Spans:
 
     def add_counts(self, making: Making, stack: Whole, counted: Mask) -> None:
         """Writes how often each stack was called. `stack`: of each span; `counted`: by frame, those whose calls count."""
-        rows = pl.DataFrame({"process": self.process, "thread": self.thread, "stack": stack}).filter(pl.Series(counted[self.frame]))
-        if rows.is_empty():
+        row = np.flatnonzero(counted[self.frame])
+        if not len(row):
             return
-        processes = rows["process"].unique().sort()
+        distinct, count = np.unique(self.track_row[row].astype(np.int64) << 32 | stack[row], return_counts=True)
+        track = self.tracks[distinct >> 32]
+        counts = pl.DataFrame({"process": track >> 32, "thread": track & 0xFFFFFFFF, "stack": distinct & 0xFFFFFFFF, "value": count})
+        processes = counts["process"].unique().sort()
         kinds = making.numbered("value_kinds", pl.DataFrame({"process": processes, "name": CALL_COUNTS, "unit": "calls"}))
         making.add("value_kinds", kinds)
-        counts = rows.group_by("process", "thread", "stack", maintain_order=True).agg(value=pl.len().cast(pl.Int64))
         kind = kinds.select("process", kind="id")
         making.add("stack_values", counts.join(kind, on="process", how="left", maintain_order="left"))
 

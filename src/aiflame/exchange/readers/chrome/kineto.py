@@ -58,7 +58,8 @@ def read(source: Source, making: Making, progress: Callable[[float], None]) -> N
     work = threads.work(events, (calls, annotated))
     add_regions(making, events, annotated)
     add_work(making, events, work)
-    work = work.select("process", "external", "correlation", "end")
+    last_ns = int(work["end"].max() or 0)  # type: ignore[arg-type]
+    work = work.select("process", "external", "correlation")
 
     frames = Frames()
     kinds = frames_of(events, calls, frames)
@@ -74,16 +75,19 @@ def read(source: Source, making: Making, progress: Callable[[float], None]) -> N
     add_layers(making, kinds, spans)
     autograd = Autograd.of(calls, spans, kinds.innermost_layer(spans))
     autograd.add_layer_calls(making)
+    waits, named = kinds.waits, kinds.named
+    calls = calls.drop("sequence", "forward_thread")
+    del kinds
     progress(0.8)
     profiles = v8_profiles.read(source, events, threads, frames, making)
     stack = _add_stacks(making, frames, spans, profiles, shift)
-    spans.add_samples(making, stack, kinds.waits, autograd.columns())
-    spans.add_counts(making, stack, kinds.named)
+    spans.add_samples(making, stack, waits, autograd.columns())
+    spans.add_counts(making, stack, named)
     progress(0.9)
     launches = add_launches(making, events, calls, spans, stack, autograd.columns(), work)
     add_op_work(making, events, calls, spans, launches)
     add_collectives(making, events, calls, spans, stack)
-    making.last_ns = max([making.last_ns, *(int(column.max()) for column in (spans.end, work["end"].to_numpy()) if len(column))])
+    making.last_ns = max(making.last_ns, last_ns, int(spans.end.max(initial=0)))
 
 
 def _add_stacks(making: Making, frames: Frames, spans: Spans, profiles: v8_profiles.Profiles, shift: int) -> Whole:

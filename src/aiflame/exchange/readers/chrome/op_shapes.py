@@ -23,8 +23,7 @@ def add_op_work(making: Making, events: Events, calls: pl.DataFrame, spans: Span
     """Writes the work of the innermost op with a model around each launch. `launches`: process, correlation, row (of `calls`)."""
     if launches.is_empty() or events.shapes.is_empty():
         return
-    shapes = events.shapes.with_columns(pl.col("call").cast(pl.UInt32))
-    described = calls.select("call", "name").with_row_index("row").join(shapes, on="call")
+    described = _placed(events.shapes, calls)
     key = ["name", "dims", "types", "values"]
     distinct = described.select(key).unique(maintain_order=True)
     if len(distinct) > _MOST:
@@ -45,6 +44,16 @@ def add_op_work(making: Making, events: Events, calls: pl.DataFrame, spans: Span
     rows = launches.select("process", "correlation", op=pl.Series(op)).filter(pl.col("op") >= 0)
     launched = rows.join(ops.with_columns(op=pl.col("row").cast(pl.Int64)), on="op", maintain_order="left")
     making.add("op_work", launched.with_columns(pl.col("op") + 1))
+
+
+def _placed(shapes: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
+    """The shapes with the row of their call in `calls`, and its name. There are millions: a place for each number needs less memory than a
+    join."""
+    call, described = calls["call"].to_numpy(), shapes["call"].to_numpy()
+    row_of_call = np.full(max(int(call.max(initial=0)), int(described.max(initial=0))) + 1, -1, dtype=np.int32)
+    row_of_call[call] = np.arange(len(call), dtype=np.int32)
+    placed = shapes.drop("call").with_columns(row=pl.Series(row_of_call[described])).filter(pl.col("row") >= 0)
+    return placed.with_columns(name=calls["name"].gather(placed["row"]), row=pl.col("row").cast(pl.UInt32))
 
 
 def _innermost(spans: Spans, ops: pl.DataFrame) -> Mask:
