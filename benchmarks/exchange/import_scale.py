@@ -2,8 +2,8 @@
 
 For each number of events, writes a trace of a training step that repeats, as Kineto lays it out, and imports it in a process of its own.
 With `--peers`, an interpreter that has HolisticTraceAnalysis and TraceLens, these read the same file one after another: HTA parses it to a
-frame, TraceLens builds its tree of calls (without Python functions). A peer gets 18 GB of address space and 15 minutes. Prints a row of JSON
-each, with seconds of the clock and of CPU and the peak of memory. `json_rows.py` measures parsers of JSON.
+frame, TraceLens builds its tree of calls (without Python functions). A peer gets 18 GB of address space and 15 minutes. Prints a row of
+JSON each, with seconds of the clock and of CPU and the peak of memory. `json_rows.py` measures parsers of JSON.
 """
 
 from __future__ import annotations
