@@ -95,7 +95,7 @@ def _all_of(parts: list[_Part], progress: Progress, where: Where) -> Iterator[Tr
 
 
 def _size(path: Path) -> int:
-    """Bytes of a file, unpacked as far as its name tells; of a folder those of its files."""
+    """The bytes of a file, or of the files of a folder. A packed file counts as many times its size as traces usually unpack to."""
     if path.is_dir():
         return sum(map(_size, files_of(path)))
     return path.stat().st_size * (_UNPACKED if path.suffix in (".gz", ".zst") else 1)
