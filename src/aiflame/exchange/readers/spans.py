@@ -18,7 +18,7 @@ from aiflame.profile.schema.enums import SampleState
 from aiflame.profile.schema.kinds import CALL_COUNTS
 
 _AT_ONCE = 1 << 17
-_MOST_PIECES = 50_000_000
+_MOST_PIECES = 8_000_000
 _LONGEST_NS = 4_000_000_000
 """A sample's period is a number of 32 bits: longer times become several samples."""
 
