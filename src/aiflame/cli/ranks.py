@@ -18,6 +18,7 @@ from aiflame.cli.support.parser import Parser
 from aiflame.cli.support.say import say_json
 from aiflame.errors import AiflameError
 from aiflame.exchange.readers.door import as_profile
+from aiflame.exchange.readers.many_files import Where
 from aiflame.json_text import json_text
 from aiflame.profile.opening import newest
 from aiflame.profile.ranks.rank_numbers import parse_ranks
@@ -48,7 +49,7 @@ def add_arguments(parser: Parser) -> None:
 
 def run(options: Namespace) -> None:
     bound = memory_of(options)
-    chosen, notes = sources([as_profile(path) for path in options.profiles] or [newest(Path())])
+    chosen, notes = sources([as_profile(path, Where(bound)) for path in options.profiles] or [newest(Path())])
     if options.ranks:
         wanted = parse_ranks(options.ranks)
         chosen = [source for source in chosen if source.rank in wanted]

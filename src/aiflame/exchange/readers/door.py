@@ -42,7 +42,7 @@ def imported(path: Path, progress: Progress | None = None) -> Folder:
     return _kept(path, progress or _no_progress).called(path)
 
 
-def as_profile(path: Path) -> Path:
+def as_profile(path: Path, where: Where = HERE) -> Path:
     """The path of a profile: of one that is there, else that of the one that a file was imported to."""
     try:
         if looks_like_profile(Folder.open(path)):
@@ -50,10 +50,10 @@ def as_profile(path: Path) -> Path:
     except OSError:
         if not path.is_file():
             return path
-    return _kept(path, _no_progress).path
+    return _kept(path, _no_progress, where).path
 
 
-def _kept(path: Path, progress: Progress) -> Folder:
+def _kept(path: Path, progress: Progress, where: Where = HERE) -> Folder:
     path = newest_run(path)
     if not path.is_dir() and not is_archive(source := Source.open(path)) and format_of(source.head) is None:
         raise AiflameError(f"{path} is neither a profile nor {_wanted(path)}")  # before all of it is read
@@ -61,13 +61,13 @@ def _kept(path: Path, progress: Progress) -> Folder:
     if place is None:
         place = fresh_place()
         atexit.register(remove_place, place)
-        _write(path, place, progress)
+        _write(path, place, progress, where)
     elif not _is_done(place):
         with place.locked(_LOCK):
             if not _is_done(place):
                 for name in set(place.names()) - {_LOCK}:  # somebody was killed here
                     place.remove_tree(name)
-                _write(path, place, progress)
+                _write(path, place, progress, where)
     return place
 
 

@@ -18,8 +18,6 @@ from aiflame.profile.folder.door import Folder
 from aiflame.profile.folder.meta import Meta
 from aiflame.version import VERSION
 
-MEMORY = 2 << 30
-"""Bytes that all processes together may take unless the user allows more."""
 _AT_LEAST = 220 << 20
 """Memory of a process with its libraries."""
 _UNPACKED = 20
@@ -31,7 +29,9 @@ WORTH = 64 << 20
 class Where(NamedTuple):
     """Where files are imported."""
 
-    memory: int = MEMORY
+    memory: int = 0
+    """Bytes that all processes together may take; 0: no process is started, and files are imported one after another. New processes of
+    Python run the main module again: only our own commands are sure to allow that."""
     dask: str = ""
     """The address of a Dask scheduler; empty: here."""
 

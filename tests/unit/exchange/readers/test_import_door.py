@@ -85,7 +85,7 @@ def test_files_of_a_folder_are_imported_at_once(tmp_path: Path, monkeypatch: pyt
     if way == "processes":
         monkeypatch.setattr(many_files, "WORTH", 0)
         monkeypatch.setattr(fan_out, "cpus", lambda: 2)
-        import_to(folder, tmp_path / "many.aiflame")
+        import_to(folder, tmp_path / "many.aiflame", where=many_files.Where(1 << 30))
     else:
         distributed = pytest.importorskip("distributed")
         with distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster:
@@ -117,6 +117,17 @@ def test_as_many_files_at_once_as_memory_allows(monkeypatch: pytest.MonkeyPatch)
     assert many_files.at_once([100 * megabyte] * 64, 1) == 1
 
 
+def test_a_script_without_a_guard_opens_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Opening a folder starts no process that would run the script again."""
+
+    def started(*_: object) -> int:
+        raise AssertionError("a process was started")
+
+    monkeypatch.setattr(many_files, "WORTH", 0)
+    monkeypatch.setattr(fan_out, "_pool", started)
+    assert len(figures(as_folder(tmp_path / "job"))) == 2
+
+
 def test_a_damaged_file_among_many_is_an_error_with_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(many_files, "WORTH", 0)
     monkeypatch.setattr(fan_out, "cpus", lambda: 2)
@@ -124,7 +135,7 @@ def test_a_damaged_file_among_many_is_an_error_with_its_name(tmp_path: Path, mon
     whole = (folder / "rank1.json.gz").read_bytes()
     (folder / "rank1.json.gz").write_bytes(whole[:-20])
     with pytest.raises(AiflameError, match=r"cannot unpack .*rank1\.json\.gz"):
-        import_to(folder, tmp_path / "many.aiflame")
+        import_to(folder, tmp_path / "many.aiflame", where=many_files.Where(1 << 30))
     assert not (tmp_path / "many.aiflame").exists()
 
 

@@ -67,7 +67,10 @@ class _Reading:
                 version = row.get("version", version)
                 if "error" in row:
                     raise AiflameError(_refused(source, version, row["error"]))
-                self._line(row, number)
+                try:
+                    self._line(row, number)
+                except (KeyError, TypeError, ValueError, OverflowError):
+                    raise AiflameError(f"memray {version} gave a damaged answer for {source.path}") from None
             if status:
                 ended = f"was ended by signal {-status}" if status < 0 else f"ended with status {status}"
                 raise AiflameError(f"memray {version} {ended} when it read {source.path}: the file is damaged or too large for its limits")
