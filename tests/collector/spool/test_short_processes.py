@@ -197,10 +197,14 @@ int main(int count, char **words) {
 
 @pytest.mark.parametrize(("program", "most"), [([], 8), (["/bin/true"], 19)], ids=["fork", "exec"])
 def test_a_short_process_touches_few_pages_for_us(tmp_path: Path, program: list[str], most: int) -> None:
-    """More page faults than with an empty library: each takes 2 to 5 µs. They were 12 and 24 once."""
+    """More page faults than with an empty library: each takes 2 to 5 µs. They were 12 and 24 once.
+
+    Where the kernel places a program decides on one or two of them: the least of five runs counts.
+    """
     empty, forks = tmp_path / "empty.so", tmp_path / "forks"
     subprocess.run(["cc", "-shared", "-fPIC", "-x", "c", "-", "-o", empty], input="int nothing;\n", text=True, check=True)
     subprocess.run(["cc", "-x", "c", "-", "-o", forks], input=FAULTS, text=True, check=True)
     command = [str(forks), *program]
-    alone = subprocess.run(command, env={**os.environ, "LD_PRELOAD": str(empty)}, stdout=subprocess.PIPE, text=True, check=True)
-    assert 0 < int(recorded(command, tmp_path / "p", cpu_rate=199).stdout) - int(alone.stdout) <= most
+    environment = {**os.environ, "LD_PRELOAD": str(empty)}
+    alone = min(int(subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True).stdout) for _ in range(5))
+    assert 0 < min(int(recorded(command, tmp_path / f"p{run}", cpu_rate=199).stdout) for run in range(5)) - alone <= most

@@ -149,6 +149,45 @@ def test_each_of_many_threads_has_its_turn(record: Recorder, tmp_path: Path) -> 
     assert (others["over_ns"] - others["off_ns"]).abs().max() < 100_000
 
 
+SLEEPS_AND_RUNS = """
+import pathlib, sys, time
+began, seen, slept, over = map(pathlib.Path, sys.argv[1:])
+began.touch()
+while not seen.exists(): time.sleep(0.01)
+time.sleep(0.5)
+slept.touch()
+while not over.exists(): sum(range(10000))
+"""
+
+
+def test_the_last_waits_of_a_thread_that_runs_at_all_later_looks_count(record: Recorder, tmp_path: Path) -> None:
+    began, seen, slept, over = files = [tmp_path / name for name in ("began", "seen", "slept", "over")]
+
+    def look() -> None:
+        while not began.exists():
+            time.sleep(0.01)
+        folder = Folder.open(tmp_path / "run0.aiflame")
+        with ControlPage.open(folder) as page:
+            waits = Waits(folder.folder("spool"), page)
+            while not waits.seen:
+                waits.look()
+            seen.touch()
+            while not slept.exists():
+                time.sleep(0.01)
+            for _ in range(3):
+                waits.look()
+            waits.finish()
+        over.touch()
+
+    looker = threading.Thread(target=look, daemon=True)
+    looker.start()
+    run = record(PYTHON, "-c", SLEEPS_AND_RUNS, *files, options=("--no-waits",))
+    assert run.status == 0, run.stderr
+    waits = run.profile().table("waits")
+    assert waits["off_us"].sum() > 500_000
+    assert waits["stack"].n_unique() == 1
+
+
 @pytest.mark.parametrize("options", [("--no-waits",), ("--wall",), ("--cpu-rate", "0")])
 def test_nothing_is_looked_at_with_wall_clock_samples_or_when_not_wanted(record: Recorder, options: tuple[str, ...]) -> None:
     program = "import time; time.sleep(1); sum(range(10**6))"

@@ -21,6 +21,8 @@ OFTEN_S, MANY, SELDOM_S = 0.1, 40, 0.33
 FIRST_SHARE, SHARE = 0.01, 0.0015
 """The share of a core that looks may take, for the first MANY and after them: expensive looks are made less often. The median of `_JUDGED`
 looks counts, since the first look at a process costs more."""
+MOST_PART = 0.05
+"""A pause is no longer than this part of the recording so far: the time after the last look counts for no wait."""
 _JUDGED = 9
 _PROCESSES, _OTHERS, _TRIED = 3, 1, 4
 """The most in a look: processes, sleeping threads of each besides its main thread, and threads that are tried to find these. Each thread is
@@ -47,6 +49,21 @@ class _Seen:
     """Its times and its system call."""
     stack: int = 0
     """The stack in that call."""
+    call: int = 0
+    """The number of that system call."""
+
+
+def _leave_thread(process: Process | None, tid: int, seen: _Seen) -> None:
+    """Where it ran at the last looks, the time for which it waited between them counts for its last wait."""
+    seen.thread.close()
+    if process is not None and seen.stack and seen.off_ns:
+        process.writer.add("waits", tid, seen.stack, seen.time_ns, min(seen.off_ns // 1000, _MOST_US), seen.call)
+
+
+def pause(looks: int, cost_s: float, elapsed_s: float) -> float:
+    """Mean seconds until the next look, where one takes `cost_s` of CPU time."""
+    least_s, share = (OFTEN_S, FIRST_SHARE) if looks < MANY else (SELDOM_S, SHARE)
+    return min(max(least_s, cost_s / share), max(least_s, MOST_PART * elapsed_s))
 
 
 class Waits:
@@ -79,16 +96,14 @@ class Waits:
         return [REFUSED] if self._refused and not self.seen else []
 
     def _run(self) -> None:
-        pause_s, costs = OFTEN_S, list[int]()
-        while not self._over.wait(pause_s):
+        began, pause_s, costs = time.monotonic(), OFTEN_S, list[int]()
+        while not self._over.wait(self._random.uniform(0.5, 1.5) * pause_s):
             before_ns = self.cpu_ns
             with contextlib.suppress(Exception):
                 self.look()
             self.cpu_ns = time.thread_time_ns()
             costs = [*costs[1 - _JUDGED :], self.cpu_ns - before_ns]
-            often = self.looks < MANY
-            least_s = sorted(costs)[len(costs) // 2] / 1e9 / (FIRST_SHARE if often else SHARE)
-            pause_s = self._random.uniform(0.5, 1.5) * max(OFTEN_S if often else SELDOM_S, least_s)
+            pause_s = pause(self.looks, sorted(costs)[len(costs) // 2] / 1e9, time.monotonic() - began)
         self._leave_all()
 
     def look(self) -> None:
@@ -137,12 +152,12 @@ class Waits:
 
     def _leave(self, pid: int) -> None:
         process = self._open.pop(pid, None)
+        for key in [key for key in self._seen if key[0] == pid]:
+            _leave_thread(process, key[1], self._seen.pop(key))
         if process is not None:
             with contextlib.suppress(OSError):
                 process.writer.write()
             process.close()
-        for key in [key for key in self._seen if key[0] == pid]:
-            self._seen.pop(key).thread.close()
 
     def _look_at(self, process: Process) -> None:
         with os.scandir(f"/proc/{process.pid}/task") as tasks:
@@ -165,7 +180,7 @@ class Waits:
             self._refused = True
         except (OSError, ValueError):  # the thread has ended
             if (seen := self._seen.pop((process.pid, tid), None)) is not None:
-                seen.thread.close()
+                _leave_thread(process, tid, seen)
         return False
 
     def _saw_asleep(self, process: Process, tid: int) -> bool:
@@ -195,7 +210,7 @@ class Waits:
                 stack = 0
             if (thread.times(), thread.call()) != (times, line):
                 return False  # it has run meanwhile: its stack may belong to two moments
-            seen.place, seen.stack = (times, line), stack
+            seen.place, seen.stack, seen.call = (times, line), stack, call.number
         off_us = min(seen.off_ns // 1000, _MOST_US)
         seen.off_ns = 0  # also if its stack cannot be read: that time must not count for other waits
         if seen.stack:

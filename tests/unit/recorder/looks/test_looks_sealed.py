@@ -17,7 +17,7 @@ from aiflame.profile.schema.frame_packing import address_word, mark_word, native
 from aiflame.profile.spool.looks import OwnRows, looked_at, looks
 from aiflame.profile.spool.process_spool import empty_frame, read
 from aiflame.recorder.looks import waits as waits_module
-from aiflame.recorder.looks.waits import REFUSED, Waits
+from aiflame.recorder.looks.waits import FIRST_SHARE, MANY, MOST_PART, OFTEN_S, REFUSED, SELDOM_S, SHARE, Waits, pause
 from aiflame.recorder.looks.writer import Writer
 
 
@@ -151,3 +151,13 @@ def test_an_error_in_a_look_ends_nothing(profile: Folder, monkeypatch: pytest.Mo
         waits.start()
         assert all(calls.acquire(timeout=10) for _ in range(5))
         assert waits.finish() == []
+
+
+def test_dear_looks_are_rare_but_never_leave_out_a_large_part_of_the_recording() -> None:
+    assert pause(0, 0.0001, 0) == pause(MANY - 1, 0.0001, 1000) == OFTEN_S
+    assert pause(MANY, 0.0001, 1000) == SELDOM_S
+    assert pause(5, 0.01, 1000) == 0.01 / FIRST_SHARE
+    assert pause(MANY, 0.01, 1000) == 0.01 / SHARE
+    assert pause(MANY, 0.01, 20) == MOST_PART * 20
+    assert pause(MANY, 0.01, 0) == SELDOM_S
+    assert pause(5, 0.01, 0) == OFTEN_S
