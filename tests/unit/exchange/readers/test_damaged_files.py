@@ -33,6 +33,23 @@ def test_a_damaged_file_is_a_profile_or_an_error_in_a_sentence(name: str, wholes
             look_at(profile)
 
 
+FAILED = [
+    ("perf.data", "perf.pipe.data", 389),
+    ("Perfetto", "timeline.pftrace", 1150),
+    ("rocprofv3 CSV", "4711_hip_api_trace.csv", 3556),
+    ("torch memory timeline", "memory_timeline.json", 1405),
+]
+"""Copies that ended in a traceback once."""
+
+
+@pytest.mark.parametrize(("name", "file", "number"), FAILED)
+def test_a_copy_that_ended_in_a_traceback(name: str, file: str, number: int, wholes: dict[str, list[Whole]], tmp_path: Path) -> None:
+    (whole,) = (one for one in wholes[name] if one.name == file)
+    profile = whole.survives(damaged(whole.data, number), tmp_path / "copy")
+    if profile is not None:
+        look_at(profile)
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_a_file_that_is_whole_is_read(name: str, wholes: dict[str, list[Whole]], tmp_path: Path) -> None:
     for at, whole in enumerate(wholes[name]):

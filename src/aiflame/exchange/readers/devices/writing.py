@@ -39,7 +39,11 @@ def write(trace: DeviceTrace, making: Making) -> None:
     _add_regions(making, placed["regions"])
     _add_counters(trace, making, process)
     placed_calls = calls.with_columns(
-        pl.Series("stack", stack), pl.Series("begin_ns", spans.begin), pl.Series("end_ns", spans.end), pl.Series("process", spans.process)
+        pl.Series("stack", stack),
+        pl.Series("begin_ns", spans.begin),
+        pl.Series("end_ns", spans.end),
+        pl.Series("process", spans.process),
+        pl.col("correlation").clip(0),
     )
     _add_calls(trace, making, placed_calls)
     work = add_kernels_and_copies(trace, making, process)

@@ -42,6 +42,8 @@ def read(source: Source, making: Making, progress: Callable[[float], None]) -> N
         content = json.loads(source.whole(_MOST))
     except (ValueError, RecursionError) as error:
         raise AiflameError(f"{source.path} is no whole JSON document: {str(error)[:100] or 'it is nested too deeply'}") from None
+    if not isinstance(content, list):
+        raise AiflameError(f"{source.path} is no list of changes of memory")
     changes = list(_changes(content))
     if len(changes) < len(content):
         making.note(f"{len(content) - len(changes):,} rows of the timeline are no changes of memory: they are left out")

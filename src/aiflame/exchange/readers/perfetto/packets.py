@@ -140,9 +140,9 @@ class PacketReader:
         batch = Batch(packed)
         unpacking = zlib.decompressobj()
         try:
-            (_, begin, end), *_ = each_field(batch, 0, len(packed))
+            _, begin, end = next(each_field(batch, 0, len(packed)))
             data = unpacking.decompress(packed[begin:end], _LARGEST_UNPACKED)
-        except (zlib.error, DamagedError):
+        except (zlib.error, DamagedError, StopIteration):
             self.damaged += 1
             return b""
         self._unpacked += len(data)

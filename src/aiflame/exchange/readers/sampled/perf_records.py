@@ -236,6 +236,7 @@ class PerfFile:
             if count > len(body) // 8:
                 raise DamagedError(f"a stack claims {count:,} frames")
             chain = body[at + 8 : at + 8 + 8 * count]
+            chain = chain[: len(chain) // 8 * 8]
         if not chain and _IP in values:
             chain = struct.pack("<Q", values[_IP])
         self.user_stacks += bool(kinds & _STACK_USER)
