@@ -45,6 +45,26 @@ def test_categories_at_the_peak_and_at_the_end(tmp_path: Path) -> None:
     assert sums(file, "allocations") == {"activations": 1, "temporaries": 1}
 
 
+def test_sizes_after_each_change(tmp_path: Path) -> None:
+    """The file that torch names `.json`: it has the same bytes at the peak and at the end, and no allocations."""
+    file = tmp_path / "curve.json"
+    live, sizes = [0] * len(NAMES), []
+    for _, _, size, category in ROWS:
+        live[category] += size
+        sizes.append([0, *live])
+    file.write_text(json.dumps([[1795750806987573 + number for number in range(len(ROWS))], sizes]))
+    assert sums(file, "live-at-peak") == {"parameters": 1000, "gradients": 400, "temporaries": 50}
+    assert sums(file, "live-at-end") == {"parameters": 1000}
+    assert aiflame.open(file).store.meta.imported.lacks == ("stacks", "allocations")
+
+
+@pytest.mark.parametrize("rows", [[[0, 1]], [[0] * 8 + ["x"]], [[0] * 8 + [-1]], [[0] * 9, 7]])
+def test_rows_that_are_no_sizes_are_counted(tmp_path: Path, rows: list[object]) -> None:
+    file = tmp_path / "curve.json"
+    file.write_text(json.dumps([[1795750806987573] * 5, rows]))
+    assert "1 rows of the timeline are no sizes" in " ".join(aiflame.open(file).store.meta.degraded)
+
+
 @pytest.mark.parametrize("file", REAL, ids=lambda file: file.name)
 def test_sums_of_a_real_timeline(file: Path) -> None:
     rows = json.loads(gzip.decompress(file.read_bytes()))

@@ -7,7 +7,7 @@ them by their correlation ids, else to ops by their external ids. Large traces a
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import numpy as np
 import polars as pl
@@ -30,6 +30,11 @@ from aiflame.profile.ranks.job import MOST_RANKS
 
 _NO_THREADS = ("Trace", "gpu_user_annotation", "overhead", "Overhead", "cuda_sync", "cuda_event")
 """Categories of calls that no thread of the program made."""
+_OVERHEAD = ("overhead", "Overhead")
+"""Categories of the profiler's own work: a trace names no thread for it."""
+_OPS = ("cpu_op", "Operator")
+_MOST_OVERHEADS = 50
+"""So many of them, the longest ones, are placed."""
 _LINES = "lines of calls (a place is where its function begins)"
 _FIRST_EVENT = re.compile(rb'\[\s*\{[^{}]*"(ph|ts|pid)"\s*:')
 
@@ -48,7 +53,7 @@ def read(source: Source, making: Making, progress: Callable[[float], None]) -> N
     if linked.is_linked(events):
         linked.read(events, making)
         return
-    pieces = list(_calls_of_threads(events, making))
+    pieces = _calls_of_threads(events, making)
     shift = _shift(events, pieces, making)
     making.rank = _rank(events)
     sampled = events.profiles.select("pid", "tid", "begin", correlation=pl.lit(-1, dtype=pl.Int32))
@@ -104,17 +109,39 @@ def _add_stacks(making: Making, frames: Frames, spans: Spans, profiles: v8_profi
     return stack[:before]
 
 
-def _calls_of_threads(events: Events, making: Making) -> Iterator[pl.DataFrame]:
+def _calls_of_threads(events: Events, making: Making) -> list[pl.DataFrame]:
     """The calls that threads made, in pieces, with their number (`call`); the others are counted."""
-    number = 0
+    number, foreign = 0, list[pl.DataFrame]()
+    pieces = list[pl.DataFrame]()
     for rows in events.take_calls():
         calls = rows.with_row_index("call", offset=number)
         number += len(rows)
-        category = events.texts_of(rows["cat"])
-        foreign = category.is_in(_NO_THREADS)
-        for name, count in category.filter(foreign).value_counts().iter_rows():
+        without_thread = events.texts_of(rows["cat"]).is_in(_NO_THREADS)
+        foreign.append(calls.filter(without_thread))
+        pieces.append(calls.filter(~without_thread))
+    others = pl.concat(foreign) if foreign else pl.DataFrame()
+    if len(others):
+        placed = _with_threads(events, others, pieces)
+        unused = events.texts_of(others.filter(~pl.col("call").is_in(placed["call"].implode()))["cat"])
+        for name, count in unused.value_counts().iter_rows():
             making.unused[f"events of category {name}"] += count
-        yield calls.filter(~foreign)
+        pieces.append(placed)
+    return pieces
+
+
+def _with_threads(events: Events, foreign: pl.DataFrame, pieces: list[pl.DataFrame]) -> pl.DataFrame:
+    """The profiler's own work that lies within an op, where one thread alone had an op all the while: as a call of that thread."""
+    overhead = events.texts_of(foreign["cat"]).is_in(_OVERHEAD)
+    longest = foreign.filter(overhead).sort(pl.col("begin") - pl.col("end"), maintain_order=True).head(_MOST_OVERHEADS)
+    placed = []
+    for row in longest.iter_slices(1):
+        begin, end = row["begin"][0], row["end"][0]
+        around = [piece.filter(pl.col("begin") <= begin, pl.col("end") >= end) for piece in pieces]
+        ops = pl.concat(rows.filter(events.texts_of(rows["cat"]).is_in(_OPS)) for rows in around)
+        owners = ops.select("pid", "tid").unique()
+        if len(owners) == 1:
+            placed.append(row.with_columns(pid=owners["pid"].item(), tid=owners["tid"].item()).cast(dict(row.schema)))
+    return pl.concat(placed) if placed else foreign.clear()
 
 
 def _placed(events: Events, pieces: list[pl.DataFrame], threads: Threads) -> tuple[pl.DataFrame, pl.DataFrame]:
