@@ -16,7 +16,7 @@ from aiflame.analyze.step_times import step_times
 from aiflame.attribute.meaning.compiling import AUTOTUNING, COMPILING
 from aiflame.attribute.meaning.events import LATEST
 from aiflame.attribute.meaning.ops import ops
-from aiflame.profile.folder.meta import Meta
+from aiflame.profile.folder.meta import MOMENTS, Meta
 
 WORTH_NAMING = 0.005
 """Smallest share of the whole run that the line names."""
@@ -101,7 +101,8 @@ def scope_line(analysis: ProfileAnalysis, meta: Meta) -> ScopeLine:
     profile, duration_ns = analysis.profile, duration(meta, analysis)
     times = step_times(host_steps(analysis), analysis.per_step)
     scope, repeating = steady_scope(profile), steady_steps(profile).first
-    idle, devices = _idle(analysis)
+    timed = meta.imported is None or MOMENTS not in meta.imported.lacks
+    idle, devices = _idle(analysis) if timed else (0, 0)
     infers = inference(host_steps(analysis), times, repeating)
     if scope is None:
         why = ""

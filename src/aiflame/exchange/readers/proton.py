@@ -23,6 +23,7 @@ from aiflame.exchange.readers.making import Making
 from aiflame.exchange.readers.msgpack import unpacked
 from aiflame.exchange.readers.protobuf import DamagedError
 from aiflame.exchange.readers.source import Source
+from aiflame.profile.folder.meta import MOMENTS
 from aiflame.profile.schema.enums import GpuApi
 from aiflame.profile.schema.kinds import Kind
 
@@ -75,7 +76,7 @@ class _Tree:
         self._odd = 0
 
     def read(self, trees: list[dict[str, Any]], facts: dict[str, Any]) -> None:
-        self._making.lacks = ("moments", "CPU time", "shapes of kernels", "copies")
+        self._making.lacks = (MOMENTS, "CPU time", "shapes of kernels", "copies")
         api = GpuApi.CUDA
         trace = DeviceTrace(api, processes={_PID: "Proton"})
         for row, metrics, name in self._walk(trace, trees):

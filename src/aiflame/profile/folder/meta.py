@@ -17,6 +17,8 @@ from aiflame.profile.schema.control_schema import FORMAT
 from aiflame.values import asdict, dataclass, field, replace
 
 FILE_NAME = "meta.json"
+MOMENTS = "moments"
+"""A format that lacks them has sums alone: nothing says how long a device was idle."""
 DAMAGED = "meta.json is missing or damaged: command, host and options are unknown"
 
 _LARGEST = 16 << 20
