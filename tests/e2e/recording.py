@@ -14,7 +14,12 @@ import numpy as np
 import polars as pl
 
 import aiflame
+from aiflame.analyze.finding import Finding
+from aiflame.analyze.findings.advice import GENERAL, fix
+from aiflame.analyze.findings.biggest import findings
+from aiflame.analyze.overview.summary import Summary, summarize
 from aiflame.api import Profile
+from aiflame.attribute.analysis import Analysis
 from aiflame.attribute.tree import Tree
 
 PROGRAMS = Path(__file__).parent / "programs"
@@ -63,6 +68,19 @@ def recorder(folder: Path) -> Recorder:
         return Run(result.returncode, result.stdout, result.stderr, path)
 
     return run
+
+
+def summary_and_findings(profile: Profile) -> tuple[Summary, list[Finding]]:
+    """All findings, each with an advice of its own. They share what the summary has computed, as in our commands."""
+    analysis = Analysis(profile.store)
+    summary = summarize(analysis, profile.meta)
+    listed = findings(analysis, summary, limit=99)
+    assert all(fix(one) != GENERAL for one in listed)
+    return summary, listed
+
+
+def all_findings(profile: Profile) -> list[Finding]:
+    return summary_and_findings(profile)[1]
 
 
 def under(tree: Tree, name: str) -> np.ndarray:

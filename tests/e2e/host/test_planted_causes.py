@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from recording import PROGRAMS, PYTHON, UNSEALED, Recorder
+from recording import PROGRAMS, PYTHON, UNSEALED, Recorder, all_findings
 
-from aiflame.analyze.findings.advice import GENERAL, fix
-from aiflame.analyze.findings.biggest import findings
 from aiflame.analyze.findings.host_causes import BY_KIND
-from aiflame.analyze.overview.summary import summarize
 
 PROGRAM = PROGRAMS / "planted_causes.py"
 RATE = ("--cpu-rate", "499", *UNSEALED)
@@ -33,9 +30,7 @@ def causes(record: Recorder, *program: object) -> dict[str, tuple[int, float, st
     """By kind: the place in the list of findings, the share, and the line."""
     run = record(PYTHON, *program, options=RATE)
     assert run.status == 0, run.stderr
-    profile = run.profile()
-    listed = findings(profile.store, summarize(profile.store, profile.meta), limit=99)
-    assert all(fix(one) != GENERAL for one in listed)
+    listed = all_findings(run.profile())
     return {one.kind: (number, one.share, one.view.place) for number, one in enumerate(listed)}
 
 
@@ -89,8 +84,7 @@ for batch in DataLoader(Items(), batch_size=64):
 def test_a_program_that_python_runs_as_a_module_is_no_import(record: Recorder) -> None:
     run = record("env", f"PYTHONPATH={PROGRAMS}", PYTHON, "-m", PROGRAM.stem, "0.7", "encoding", options=RATE)
     assert run.status == 0, run.stderr
-    profile = run.profile()
-    kinds = {one.kind for one in findings(profile.store, summarize(profile.store, profile.meta), limit=99)}
+    kinds = {one.kind for one in all_findings(run.profile())}
     assert "json" in kinds and "imports" not in kinds
 
 

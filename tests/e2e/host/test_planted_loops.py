@@ -5,12 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from recording import PYTHON, UNSEALED, Recorder
+from recording import PYTHON, UNSEALED, Recorder, all_findings
 
 from aiflame.analyze.finding import Finding
-from aiflame.analyze.findings.advice import GENERAL, fix
-from aiflame.analyze.findings.biggest import findings
-from aiflame.analyze.overview.summary import summarize
 
 pytestmark = pytest.mark.timed
 
@@ -26,9 +23,7 @@ def loops(record: Recorder, function: str, *options: str) -> tuple[float, list[F
     """The share by the program's own account, and the findings."""
     run = record(PYTHON, PROGRAM, function, SELDOM if function == "computing_seldom" else COMPUTES, options=(*options, *UNSEALED))
     assert run.status == 0, run.stderr
-    profile = run.profile()
-    listed = findings(profile.store, summarize(profile.store, profile.meta), limit=99)
-    assert all(fix(one) != GENERAL for one in listed)
+    listed = all_findings(run.profile())
     return float(run.stdout), listed
 
 

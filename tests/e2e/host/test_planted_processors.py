@@ -8,12 +8,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from recording import PYTHON, UNSEALED, Recorder, Run
+from recording import PYTHON, UNSEALED, Recorder, Run, all_findings
 
 from aiflame.analyze.finding import Finding
-from aiflame.analyze.findings.advice import GENERAL, fix
-from aiflame.analyze.findings.biggest import findings
-from aiflame.analyze.overview.summary import summarize
 
 pytestmark = pytest.mark.timed
 
@@ -29,9 +26,7 @@ def of_kernel(record: Recorder, function: str) -> dict[str, tuple[int, Finding]]
 def named(run: Run) -> dict[str, tuple[int, Finding]]:
     """By kind: the place in the list, and the finding."""
     assert run.status == 0, run.stderr
-    profile = run.profile()
-    listed = findings(profile.store, summarize(profile.store, profile.meta), limit=99)
-    assert all(fix(one) != GENERAL for one in listed)
+    listed = all_findings(run.profile())
     return {one.kind: (number, one) for number, one in enumerate(listed) if one.kind.startswith(OF_KERNEL)}
 
 

@@ -10,13 +10,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from recording import PYTHON, UNSEALED, Run, recorder
+from recording import PYTHON, UNSEALED, Run, all_findings, recorder
 
 from aiflame.analyze.finding import Finding
-from aiflame.analyze.findings.advice import GENERAL, fix
-from aiflame.analyze.findings.biggest import findings
 from aiflame.analyze.findings.waiting import LEAST_SHARE
-from aiflame.analyze.overview.summary import summarize
 
 pytestmark = pytest.mark.timed
 
@@ -67,9 +64,7 @@ def waits(tmp_path_factory: pytest.TempPathFactory) -> Waits:
     def found(function: str, way: str) -> tuple[Account, dict[str, tuple[int, Finding]]]:
         run = group(MOSTLY_WAIT if function in MOSTLY_WAIT else (function,), way)[function]
         assert run.status == 0, run.stderr
-        profile = run.profile()
-        listed = findings(profile.store, summarize(profile.store, profile.meta), limit=99)
-        assert all(fix(one) != GENERAL for one in listed)
+        listed = all_findings(run.profile())
         kinds = {one.kind: (number, one) for number, one in enumerate(listed) if one.kind.startswith(("waiting-", "loop-"))}
         return Account(*map(float, run.stdout.split())), kinds
 
