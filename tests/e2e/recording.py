@@ -24,7 +24,7 @@ from aiflame.attribute.tree import Tree
 
 PROGRAMS = Path(__file__).parent / "programs"
 PYTHON = sys.executable
-UNSEALED = ("--no-seal",)
+UNSEALED = "--no-seal"
 """Of `aiflame record`, for tests that open the profile at once: it is sealed in their process, which has imported all that it takes."""
 
 
@@ -44,8 +44,8 @@ class Run:
 Recorder = Callable[..., Run]
 
 
-def recorder(folder: Path) -> Recorder:
-    """Runs a command in this folder under `aiflame record`, as a person does."""
+def recorder(folder: Path, *, sealed: bool = False) -> Recorder:
+    """Runs a command in this folder under `aiflame record`. `sealed`: a process in the background seals the profile, as for a person."""
 
     def run(
         *command: str | Path,
@@ -54,9 +54,10 @@ def recorder(folder: Path) -> Recorder:
         stdin: str | None = None,
         timeout: float = 600,
     ) -> Run:
+        kept = () if sealed else (UNSEALED,)
         path = folder / f"run{len(list(folder.glob('run*.aiflame')))}.aiflame"
         result = subprocess.run(
-            [PYTHON, "-m", "aiflame.cli.main", "record", "-o", str(path), *options, "--", *map(str, command)],
+            [PYTHON, "-m", "aiflame.cli.main", "record", "-o", str(path), *kept, *options, "--", *map(str, command)],
             env={**os.environ, **(env or {})},
             input=stdin,
             capture_output=True,

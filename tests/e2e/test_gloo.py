@@ -14,7 +14,7 @@ from typing import Any
 
 import polars as pl
 import pytest
-from recording import PROGRAMS, PYTHON, Run
+from recording import PROGRAMS, PYTHON, UNSEALED, Run
 
 from aiflame.profile.schema.enums import CallBackend, CallKind
 
@@ -47,7 +47,7 @@ def ranks(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     spawn = ["spawn"] if request.param == "spawn" else []
     command = [PYTHON, *LAUNCHERS[request.param], str(PROGRAMS / "gloo_ranks.py"), str(folder), *spawn]
     result = subprocess.run(
-        [sys.executable, "-m", "aiflame.cli.main", "record", "-o", str(path), "--", *command],
+        [sys.executable, "-m", "aiflame.cli.main", "record", UNSEALED, "-o", str(path), "--", *command],
         env={**os.environ, "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,

@@ -12,7 +12,7 @@ from typing import Any
 import polars as pl
 import pytest
 from guest_python import python_with
-from recording import UNSEALED, recorder
+from recording import recorder
 
 from aiflame.analyze.device.profile_analysis import profile_analysis
 from aiflame.analyze.overview.scope_line import scope_line
@@ -34,7 +34,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
 
     @cache
     def record(name: str) -> tuple[Any, Profile]:
-        run = recorder(tmp_path_factory.mktemp(name))(python_with("jax"), PROGRAM, name, env={"JAX_PLATFORMS": "cpu"}, options=UNSEALED)
+        run = recorder(tmp_path_factory.mktemp(name))(python_with("jax"), PROGRAM, name, env={"JAX_PLATFORMS": "cpu"})
         assert run.status == 0, run.stderr
         return json.loads(run.stdout), run.profile()
 

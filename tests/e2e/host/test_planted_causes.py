@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from recording import PROGRAMS, PYTHON, UNSEALED, Recorder, all_findings
+from recording import PROGRAMS, PYTHON, Recorder, all_findings
 
 from aiflame.analyze.findings.host_causes import BY_KIND
 
 PROGRAM = PROGRAMS / "planted_causes.py"
-RATE = ("--cpu-rate", "499", *UNSEALED)
+RATE = ("--cpu-rate", "499")
 PLANTED = {
     "list-search": "membership",
     "list-front": "front",

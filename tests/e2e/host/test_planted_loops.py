@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from recording import PYTHON, UNSEALED, Recorder, all_findings
+from recording import PYTHON, Recorder, all_findings
 
 from aiflame.analyze.finding import Finding
 
@@ -21,7 +21,7 @@ NEAR_MISSES = ("computing_in_pieces", "computing_seldom", "computing_alone", "co
 
 def loops(record: Recorder, function: str, *options: str) -> tuple[float, list[Finding]]:
     """The share by the program's own account, and the findings."""
-    run = record(PYTHON, PROGRAM, function, SELDOM if function == "computing_seldom" else COMPUTES, options=(*options, *UNSEALED))
+    run = record(PYTHON, PROGRAM, function, SELDOM if function == "computing_seldom" else COMPUTES, options=options)
     assert run.status == 0, run.stderr
     listed = all_findings(run.profile())
     return float(run.stdout), listed

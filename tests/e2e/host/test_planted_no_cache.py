@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from guest_python import python_with
-from recording import UNSEALED, Recorder, summary_and_findings
+from recording import Recorder, summary_and_findings
 
 from aiflame.analyze.finding import Finding
 from aiflame.analyze.findings.advice import fix
@@ -16,7 +16,7 @@ PROGRAM = Path(__file__).parent / "programs/planted_no_cache.py"
 
 def generated(record: Recorder, cache: str) -> tuple[list[Finding], Inference]:
     env = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-    run = record(python_with("transformers", "torch"), PROGRAM, cache, env=env, options=UNSEALED)
+    run = record(python_with("transformers", "torch"), PROGRAM, cache, env=env)
     assert run.status == 0, run.stderr
     summary, listed = summary_and_findings(run.profile())
     assert summary.scope.inference is not None

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from recording import PYTHON, UNSEALED, Recorder, Run, all_findings
+from recording import PYTHON, Recorder, Run, all_findings
 
 from aiflame.analyze.finding import Finding
 
@@ -20,7 +20,7 @@ OF_KERNEL = ("oversubscribed-", "throttled", "page-faults", "swapping")
 
 
 def of_kernel(record: Recorder, function: str) -> dict[str, tuple[int, Finding]]:
-    return named(record(PYTHON, PROGRAM, function, SECONDS, options=UNSEALED))
+    return named(record(PYTHON, PROGRAM, function, SECONDS))
 
 
 def named(run: Run) -> dict[str, tuple[int, Finding]]:
@@ -102,7 +102,7 @@ def _held_up_seconds(group: Path) -> float:
 @pytest.mark.parametrize(("function", "cpus", "held_up"), [("alone", 0.15, True), ("seldom", 0.9, False), ("alone", 8, False)])
 def test_a_quota_is_named_where_it_holds_the_program_up(record: Recorder, function: str, cpus: float, held_up: bool) -> None:
     with quota(cpus) as held_up_seconds:
-        run = record(PYTHON, PROGRAM, function, SECONDS, options=UNSEALED)
+        run = record(PYTHON, PROGRAM, function, SECONDS)
         seconds = held_up_seconds()
     if held_up and seconds < SECONDS / 2:
         pytest.skip(f"the machine is too busy to give the program its quota: it was held up for {seconds:.1f} s")

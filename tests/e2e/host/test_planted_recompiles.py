@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from recording import PYTHON, UNSEALED, Recorder, all_findings
+from recording import PYTHON, Recorder, all_findings
 from torch_programs import needs_torch
 
 from aiflame.analyze.finding import Finding
@@ -17,7 +17,7 @@ PROGRAM = Path(__file__).parent / "programs/planted_recompiles.py"
 
 def recompiles(record: Recorder, function: str) -> tuple[list[Finding], int]:
     """Findings about that, and how often a function was compiled again."""
-    run = record(PYTHON, PROGRAM, function, options=UNSEALED)
+    run = record(PYTHON, PROGRAM, function)
     assert run.status == 0, run.stderr
     profile = run.profile()
     listed = all_findings(profile)

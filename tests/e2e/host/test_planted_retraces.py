@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from guest_python import python_with
-from recording import UNSEALED, Recorder, all_findings
+from recording import Recorder, all_findings
 
 from aiflame.analyze.finding import Finding
 
@@ -15,7 +15,7 @@ PROGRAM = Path(__file__).parent / "programs/planted_retraces.py"
 
 def retraces(record: Recorder, function: str) -> tuple[list[Finding], int]:
     """Findings about that, and how often a function was traced again."""
-    run = record(python_with("jax"), PROGRAM, function, env={"JAX_PLATFORMS": "cpu", "JAX_ENABLE_COMPILATION_CACHE": "0"}, options=UNSEALED)
+    run = record(python_with("jax"), PROGRAM, function, env={"JAX_PLATFORMS": "cpu", "JAX_ENABLE_COMPILATION_CACHE": "0"})
     assert run.status == 0, run.stderr
     profile = run.profile()
     listed = all_findings(profile)

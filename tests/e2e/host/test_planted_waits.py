@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from recording import PYTHON, UNSEALED, Run, all_findings, recorder
+from recording import PYTHON, Run, all_findings, recorder
 
 from aiflame.analyze.finding import Finding
 from aiflame.analyze.findings.waiting import LEAST_SHARE
@@ -52,7 +52,7 @@ def waits(tmp_path_factory: pytest.TempPathFactory) -> Waits:
 
     def record(function: str, way: str, folder: Path) -> Run:
         seconds = SECONDS + 4 if function in LOADING else SECONDS
-        return recorder(folder)(PYTHON, PROGRAM, function, seconds, options=(*WAYS[way], *UNSEALED))
+        return recorder(folder)(PYTHON, PROGRAM, function, seconds, options=WAYS[way])
 
     @cache
     def group(functions: tuple[str, ...], way: str) -> dict[str, Run]:
