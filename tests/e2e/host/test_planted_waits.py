@@ -18,7 +18,8 @@ from aiflame.analyze.findings.waiting import LEAST_SHARE
 pytestmark = pytest.mark.timed
 
 PROGRAM = Path(__file__).parent / "programs/planted_waits.py"
-SECONDS = 8
+SECONDS = 5
+"""Ten looks in each of the first four, then three: twice as many as a finding needs."""
 MOSTLY_WAIT = ("sleeping", "locked", "reading", "blocking", "awaiting")
 """They hardly use a CPU: they are recorded at the same time."""
 PLANTED = {
@@ -30,7 +31,6 @@ PLANTED = {
 }
 NEAR_MISSES = ("sleeping_little", "locked_apart", "reading_what_is_there", "awaiting", "idling", "joining", "child")
 WAYS = {"looks": (), "wall": ("--wall", "99")}
-LOADING = ("loading", "loading_ahead")
 Waits = Callable[..., tuple["Account", dict[str, tuple[int, Finding]]]]
 
 
@@ -51,8 +51,7 @@ def waits(tmp_path_factory: pytest.TempPathFactory) -> Waits:
     """The program's account, and by kind: the place in the list, and the finding. Each program runs once each way."""
 
     def record(function: str, way: str, folder: Path) -> Run:
-        seconds = SECONDS + 4 if function in LOADING else SECONDS
-        return recorder(folder)(PYTHON, PROGRAM, function, seconds, options=WAYS[way])
+        return recorder(folder)(PYTHON, PROGRAM, function, SECONDS, options=WAYS[way])
 
     @cache
     def group(functions: tuple[str, ...], way: str) -> dict[str, Run]:

@@ -228,8 +228,11 @@ class Items:
 
 
 def loads(item_seconds, step_seconds):
+    global SECONDS
     from torch.utils.data import DataLoader
 
+    # On a busy machine, to import torch may take longer than all the time that the other programs run for.
+    SECONDS += time.monotonic() - BEGAN
     batches = iter(DataLoader(Items(item_seconds), num_workers=1))
     next(batches)
     while goes_on():
