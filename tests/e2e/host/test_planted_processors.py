@@ -11,6 +11,7 @@ import pytest
 from recording import PYTHON, Recorder, Run, all_findings
 
 from aiflame.analyze.finding import Finding
+from aiflame.analyze.scheduling import OWN
 
 pytestmark = pytest.mark.timed
 
@@ -22,6 +23,12 @@ OF_KERNEL = ("oversubscribed-", "throttled", "page-faults", "swapping")
 
 def of_kernel(record: Recorder, function: str) -> dict[str, tuple[int, Finding]]:
     return named(record(PYTHON, PROGRAM, function, SECONDS))
+
+
+def with_part(record: Recorder, function: str) -> tuple[dict[str, tuple[int, Finding]], float]:
+    """And which part of its CPUs the program had, by its own account."""
+    run = record(PYTHON, PROGRAM, function, SECONDS)
+    return named(run), float(run.stdout)
 
 
 def named(run: Run) -> dict[str, tuple[int, Finding]]:
@@ -42,9 +49,12 @@ def named(run: Run) -> dict[str, tuple[int, Finding]]:
 def test_more_threads_than_cpus(record: Recorder, function: str, kind: str, whose: str) -> None:
     if function == "openmp_threads":
         pytest.importorskip("torch")
-    kinds = of_kernel(record, function)
+    kinds, part = with_part(record, function)
     # torch's temporaries are new memory each time, too.
-    assert kinds.keys() - {"page-faults"} == {kind}
+    found = kinds.keys() - {"page-faults"}
+    if part < OWN + 0.1 and not found:
+        return  # other programs have the CPUs: that its threads wait is not its own doing
+    assert found == {kind} and part > OWN - 0.1
     at, finding = kinds[kind]
     assert at < 3
     cpus = len(os.sched_getaffinity(0))  # a worker may have one core for timed tests

@@ -1,4 +1,4 @@
-"""`planted_processors.py FUNCTION SECONDS`: wants more of the kernel than there is, or nearly so."""
+"""`planted_processors.py FUNCTION SECONDS`: wants more of the kernel than there is, or nearly so. Prints which part of its CPUs it had."""
 
 import os
 import random
@@ -102,3 +102,4 @@ def calls():
 
 if __name__ == "__main__":
     globals()[sys.argv[1]]()
+    print(sum(os.times()[:4]) / (time.monotonic() - BEGAN) / CPUS)
