@@ -27,8 +27,8 @@ waited = away = seen = 0.0
 
 
 def goes_on():
-    """A planted wait goes on until a recorder that looks ten times a second for four seconds, and then three times, has met it often, whatever part of
-    the time it has a CPU for."""
+    """A planted wait goes on until a recorder that looks ten times a second for four seconds, and then three times, has met it often: on a
+    busy machine, the program waits for a smaller part of its time."""
     took = time.monotonic() - BEGAN
     return took < SECONDS or (sys.argv[1] in PLANTED and seen < ENOUGH and took < AT_MOST_SECONDS)
 
