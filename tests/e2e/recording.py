@@ -72,7 +72,7 @@ def recorder(folder: Path, *, sealed: bool = False) -> Recorder:
 
 
 def summary_and_findings(profile: Profile) -> tuple[Summary, list[Finding]]:
-    """All findings, each with an advice of its own. They share what the summary has computed, as in our commands."""
+    """The summary and all findings. Every finding must have advice of its own. Both use one analysis, as in our commands."""
     analysis = Analysis(profile.store)
     summary = summarize(analysis, profile.meta)
     listed = findings(analysis, summary, limit=99)

@@ -29,7 +29,7 @@ SECONDS = "1.5"
 FOREIGN_SECONDS = "1"
 """Of a run whose times nobody compares."""
 OF_GRAPHS = shutil.ignore_patterns("fxgraph", "aotautograd")
-"""Folders of the cache. The others hold what g++ made of a source of that name: it makes the same of it again, in half a minute."""
+"""Folders of the cache. The others hold the libraries that g++ compiled, by the hash of their source."""
 
 
 def line_of(code: str) -> int:

@@ -51,10 +51,10 @@ def test_more_threads_than_cpus(record: Recorder, function: str, kind: str, whos
         pytest.importorskip("torch")
     kinds, part = with_part(record, function)
     # torch's temporaries are new memory each time, too.
-    found = kinds.keys() - {"page-faults"}
-    if part < OWN + 0.1 and not found:
+    crowds = kinds.keys() - {"page-faults"}
+    if part < OWN + 0.1 and not crowds:
         return  # other programs have the CPUs: that its threads wait is not its own doing
-    assert found == {kind} and part > OWN - 0.1
+    assert crowds == {kind} and part > OWN - 0.1
     at, finding = kinds[kind]
     assert at < 3
     cpus = len(os.sched_getaffinity(0))  # a worker may have one core for timed tests
