@@ -14,12 +14,17 @@ import numpy as np
 import polars as pl
 
 import aiflame
+from aiflame.analyze.finding import Finding
+from aiflame.analyze.findings.advice import GENERAL, fix
+from aiflame.analyze.findings.biggest import findings
+from aiflame.analyze.overview.summary import Summary, summarize
 from aiflame.api import Profile
+from aiflame.attribute.analysis import Analysis
 from aiflame.attribute.tree import Tree
 
 PROGRAMS = Path(__file__).parent / "programs"
 PYTHON = sys.executable
-UNSEALED = ("--no-seal",)
+UNSEALED = "--no-seal"
 """Of `aiflame record`, for tests that open the profile at once: it is sealed in their process, which has imported all that it takes."""
 
 
@@ -39,8 +44,8 @@ class Run:
 Recorder = Callable[..., Run]
 
 
-def recorder(folder: Path) -> Recorder:
-    """Runs a command in this folder under `aiflame record`, as a person does."""
+def recorder(folder: Path, *, sealed: bool = False) -> Recorder:
+    """Runs a command in this folder under `aiflame record`. `sealed`: a process in the background seals the profile, as for a person."""
 
     def run(
         *command: str | Path,
@@ -49,9 +54,10 @@ def recorder(folder: Path) -> Recorder:
         stdin: str | None = None,
         timeout: float = 600,
     ) -> Run:
+        kept = () if sealed else (UNSEALED,)
         path = folder / f"run{len(list(folder.glob('run*.aiflame')))}.aiflame"
         result = subprocess.run(
-            [PYTHON, "-m", "aiflame.cli.main", "record", "-o", str(path), *options, "--", *map(str, command)],
+            [PYTHON, "-m", "aiflame.cli.main", "record", "-o", str(path), *kept, *options, "--", *map(str, command)],
             env={**os.environ, **(env or {})},
             input=stdin,
             capture_output=True,
@@ -63,6 +69,19 @@ def recorder(folder: Path) -> Recorder:
         return Run(result.returncode, result.stdout, result.stderr, path)
 
     return run
+
+
+def summary_and_findings(profile: Profile) -> tuple[Summary, list[Finding]]:
+    """The summary and all findings. Every finding must have advice of its own. Both use one analysis, as in our commands."""
+    analysis = Analysis(profile.store)
+    summary = summarize(analysis, profile.meta)
+    listed = findings(analysis, summary, limit=99)
+    assert all(fix(one) != GENERAL for one in listed)
+    return summary, listed
+
+
+def all_findings(profile: Profile) -> list[Finding]:
+    return summary_and_findings(profile)[1]
 
 
 def under(tree: Tree, name: str) -> np.ndarray:

@@ -6,7 +6,7 @@ import os
 import subprocess
 from pathlib import Path
 
-from recording import PYTHON
+from recording import PYTHON, UNSEALED
 from torch_programs import ONE_COMPILES, needs_torch, program
 
 from aiflame import open as open_profile
@@ -65,7 +65,19 @@ main()
 def test_trials_of_variants_belong_to_no_layer(tmp_path: Path) -> None:
     path = tmp_path / "p.aiflame"
     env = {**os.environ, **ONE_COMPILES, "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "cache")}
-    command = [PYTHON, "-m", "aiflame.cli.main", "record", "-o", str(path), "--", PYTHON, str(program(tmp_path, PROGRAM)), SECONDS]
+    command = [
+        PYTHON,
+        "-m",
+        "aiflame.cli.main",
+        "record",
+        UNSEALED,
+        "-o",
+        str(path),
+        "--",
+        PYTHON,
+        str(program(tmp_path, PROGRAM)),
+        SECONDS,
+    ]
     result = subprocess.run(command, env=env, capture_output=True, text=True, timeout=900, check=False, cwd=tmp_path)
     assert result.returncode == 0, result.stderr
     assert "AUTOTUNE" in result.stderr  # it had something to choose from

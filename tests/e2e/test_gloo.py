@@ -14,7 +14,7 @@ from typing import Any
 
 import polars as pl
 import pytest
-from recording import PROGRAMS, PYTHON, Run
+from recording import PROGRAMS, PYTHON, UNSEALED, Run
 
 from aiflame.profile.schema.enums import CallBackend, CallKind
 
@@ -30,6 +30,8 @@ class Rank:
     calls: pl.DataFrame
     """With `call`, the name."""
     groups: pl.DataFrame
+    layers: pl.DataFrame
+    regions: pl.DataFrame
 
     def operations(self) -> pl.DataFrame:
         """The program's own operations, in their order: without those of the training, which come last, and the one that failed."""
@@ -47,7 +49,7 @@ def ranks(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     spawn = ["spawn"] if request.param == "spawn" else []
     command = [PYTHON, *LAUNCHERS[request.param], str(PROGRAMS / "gloo_ranks.py"), str(folder), *spawn]
     result = subprocess.run(
-        [sys.executable, "-m", "aiflame.cli.main", "record", "-o", str(path), "--", *command],
+        [sys.executable, "-m", "aiflame.cli.main", "record", UNSEALED, "-o", str(path), "--", *command],
         env={**os.environ, "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
@@ -68,6 +70,8 @@ def ranks(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
             json.loads(Path(folder, f"{rank}.json").read_text()),
             calls.filter(pl.col("process") == process[rank]),
             groups.filter(pl.col("process") == process[rank]),
+            profile.table("layer_names").filter(pl.col("process") == process[rank]),
+            profile.table("regions").filter(pl.col("process") == process[rank]),
         )
         for rank in range(4)
     ]
@@ -124,6 +128,12 @@ def test_buckets_of_a_training_are_reduced_where_the_backward_pass_was(ranks: li
         finalized = rank.training().filter(pl.col("call") == "c10d:wait_for_buckets")
         assert finalized.height == rank.facts["steps"]
         assert (finalized["autograd"] >= BACKWARD).all()
+
+
+def test_each_rank_has_its_layers_and_its_steps(ranks: list[Rank]) -> None:
+    for rank in ranks:
+        assert "module.0" in rank.layers["path"].to_list()
+        assert rank.regions.filter(pl.col("name") == "optimizer").height == rank.facts["steps"]
 
 
 def test_groups_have_their_members(ranks: list[Rank]) -> None:

@@ -17,7 +17,7 @@ PROGRAM = PROGRAMS / "intra_without_device.py"
 
 
 def test_some_launches_use_the_instrumented_twin_and_its_records_are_kept(record: Recorder, tmp_path: Path) -> None:
-    run = record(sys.executable, PROGRAM, options=("--no-seal", "--intra", "loads,regions:^add$"), env={"TRITON_CACHE_DIR": str(tmp_path)})
+    run = record(sys.executable, PROGRAM, options=("--intra", "loads,regions:^add$"), env={"TRITON_CACHE_DIR": str(tmp_path)})
     assert run.status == 0, run.stderr
     assert run.stdout.split() == ["twin", "twin", "plain", "twin", "plain"]
     folder = Folder.open(run.path).folder(captures.FOLDER)
@@ -35,7 +35,7 @@ def test_kernels_that_cannot_be_timed_are_noted(record: Recorder, tmp_path: Path
 
 
 def test_without_the_option_kernels_are_unchanged(record: Recorder, tmp_path: Path) -> None:
-    run = record(sys.executable, PROGRAM, options=("--no-seal",), env={"TRITON_CACHE_DIR": str(tmp_path)})
+    run = record(sys.executable, PROGRAM, env={"TRITON_CACHE_DIR": str(tmp_path)})
     assert run.status == 0 and run.stdout.split() == ["plain"] * 5
 
 

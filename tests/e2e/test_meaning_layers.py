@@ -56,7 +56,7 @@ class Net(torch.nn.Module):
 
 net = Net()
 model = WRAP
-for step in range(60):
+for step in range(40):
     model(torch.randn(384, 256, requires_grad=True)).square().mean().backward()
 """
 WAYS = {

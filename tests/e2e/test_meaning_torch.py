@@ -6,12 +6,13 @@ import json
 import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
-from recording import PYTHON, Recorder, Run
+from recording import PYTHON, Recorder, Run, recorder
 from torch_programs import TRAINING, needs_torch, program, record_training
 
 from aiflame.profile.schema.enums import FrameKind
@@ -49,10 +50,13 @@ def innermost_layers(stacks: pl.DataFrame) -> dict[int, int]:
     return layer_of_stack
 
 
-@pytest.fixture
-def train(record: Recorder) -> Callable[..., Training]:
+@pytest.fixture(scope="module")
+def train(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Training]:
+    """Each training is recorded once."""
+
+    @cache
     def run(*arguments: str) -> Training:
-        recording_run = record_training(record, *arguments)
+        recording_run = record_training(recorder(tmp_path_factory.mktemp("training")), *arguments)
         return Training(recording_run, json.loads(recording_run.stdout))
 
     return run
@@ -67,7 +71,6 @@ def layer_of_nodes(training: Training, samples: pl.DataFrame) -> pl.DataFrame:
     return joined.filter(pl.col("sequence") < pl.col("sequence_end"))
 
 
-@pytest.mark.timed
 def test_a_training_of_a_transformer(train: Callable[..., Training]) -> None:
     training = train()
     names = training.table("layer_names").join(
@@ -103,9 +106,8 @@ def test_a_training_of_a_transformer(train: Callable[..., Training]) -> None:
 
 
 def test_results_and_output_are_the_same_as_ever(train: Callable[..., Training]) -> None:
-    arguments = ("--steps", "3")
-    training = train(*arguments)
-    plain = subprocess.run([PYTHON, str(TRAINING), *arguments], capture_output=True, text=True, check=True, env={"OMP_NUM_THREADS": "1"})
+    training = train()
+    plain = subprocess.run([PYTHON, str(TRAINING)], capture_output=True, text=True, check=True, env={"OMP_NUM_THREADS": "1"})
     assert training.report["losses"] == json.loads(plain.stdout)["losses"]
     assert [line for line in training.run.stderr.splitlines() if not line.startswith("aiflame:")] == plain.stderr.splitlines()
     assert not len(training.table("notes")), training.table("notes")["text"].to_list()
@@ -137,8 +139,9 @@ def test_recomputation_in_the_backward_pass_belongs_to_its_layers(train: Callabl
         assert set(nodes_made["maker"]) & names
 
 
-NODE = """
-import json, time, torch
+NODE_AND_THREAD = """
+import threading, time, torch
+torch.set_num_threads(1)
 def spin(seconds):
     end = time.process_time() + seconds
     while time.process_time() < end: pass
@@ -156,22 +159,7 @@ slow = Slow.apply(value)
 spin(0.5)
 (slow * 3).sum().backward()
 print(slow.grad_fn._sequence_nr())
-"""
 
-
-@pytest.mark.timed
-def test_samples_know_the_node_that_runs_and_the_one_that_was_made_last(record: Recorder, tmp_path: Path) -> None:
-    run = record(PYTHON, program(tmp_path, NODE))
-    samples = run.profile().table("cpu_samples").with_columns(ns=pl.col("weight").cast(pl.UInt64) * pl.col("period_ns"))
-    number = int(run.stdout)
-    at = samples.filter(pl.col("sequence") == number).group_by("autograd").agg(pl.col("ns").sum())
-    time = dict(at.iter_rows())
-    assert 0.9e9 < time[BACKWARD | 1] < 1.1e9
-    assert 0.4e9 < time[1] < 0.6e9
-
-
-INFERENCE_ON_A_THREAD = """
-import threading, torch
 class Model(torch.nn.Module):
     def __init__(self):
         super().__init__()
@@ -185,12 +173,30 @@ def serve():
 thread = threading.Thread(target=serve)
 thread.start(); thread.join()
 """
+"""A node of the backward pass that takes long; then a model that no thread but one of its own runs."""
 
 
-def test_a_model_that_only_another_thread_runs_has_names(record: Recorder, tmp_path: Path) -> None:
-    run = record(PYTHON, program(tmp_path, INFERENCE_ON_A_THREAD))
+@pytest.fixture(scope="module")
+def node_and_thread(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    folder = tmp_path_factory.mktemp("node")
+    run = recorder(folder)(PYTHON, program(folder, NODE_AND_THREAD))
     assert run.status == 0, run.stderr
-    names = run.profile().table("layer_names").filter(pl.col("type") != "")
+    return run
+
+
+@pytest.mark.timed
+def test_samples_know_the_node_that_runs_and_the_one_that_was_made_last(node_and_thread: Run) -> None:
+    samples = node_and_thread.profile().table("cpu_samples").with_columns(ns=pl.col("weight").cast(pl.UInt64) * pl.col("period_ns"))
+    number = int(node_and_thread.stdout)
+    at = samples.filter(pl.col("sequence") == number).group_by("autograd").agg(pl.col("ns").sum())
+    time = dict(at.iter_rows())
+    assert 0.9e9 < time[BACKWARD | 1] < 1.1e9
+    assert 0.4e9 < time[1] < 0.6e9
+
+
+@pytest.mark.timed
+def test_a_model_that_only_another_thread_runs_has_names(node_and_thread: Run) -> None:
+    names = node_and_thread.profile().table("layer_names").filter(pl.col("type") != "")
     assert {"", "body", "body.0", "body.1", "body.2"} <= set(names["path"])
 
 
@@ -224,28 +230,3 @@ def test_saving_copying_scripting_and_functional_calls(record: Recorder, tmp_pat
     assert run.status == 0, run.stderr
     assert run.stdout == plain.stdout
     assert not len(run.profile().table("notes")), run.profile().table("notes")["text"].to_list()
-
-
-DDP = """
-import os, sys, torch, torch.distributed as dist, torch.multiprocessing as mp
-def work(rank, store):
-    dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=2)
-    torch.manual_seed(0)
-    model = torch.nn.parallel.DistributedDataParallel(torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.ReLU()))
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    for _ in range(5):
-        model(torch.full((8, 64), float(rank))).sum().backward(); optimizer.step(); optimizer.zero_grad()
-    dist.destroy_process_group()
-if __name__ == "__main__":
-    mp.spawn(work, args=(sys.argv[1],), nprocs=2)
-"""
-
-
-def test_two_processes_that_train_together(record: Recorder, tmp_path: Path) -> None:
-    run = record(PYTHON, program(tmp_path, DDP), tmp_path / "store")
-    assert run.status == 0, run.stderr
-    profile = run.profile()
-    names = profile.table("layer_names").filter(pl.col("path") == "module.0")
-    steps = profile.table("regions").filter(pl.col("name") == "optimizer").group_by("process").len()
-    assert names["process"].n_unique() == 2
-    assert steps["len"].to_list() == [5, 5]

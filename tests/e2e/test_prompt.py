@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from recording import PYTHON, Recorder
+from recording import PYTHON
 
 import aiflame
 from aiflame.profile.folder.meta import start_ticks
@@ -271,7 +271,7 @@ def _wait_for(condition: Callable[[], object]) -> None:
         time.sleep(0.01)
 
 
-def test_ctrl_c_in_the_terminal_does_not_reach_the_sealing_process(tmp_path: Path, held: HeldSealer, record: Recorder) -> None:
+def test_ctrl_c_in_the_terminal_does_not_reach_the_sealing_process(tmp_path: Path, held: HeldSealer) -> None:
     shell = subprocess.Popen(
         ["setsid", "sh", "-c", f"{' '.join(RECORD)} -q -o a.aiflame -- true; kill -INT -$$"], env=held.env, cwd=tmp_path
     )

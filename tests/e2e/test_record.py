@@ -38,6 +38,11 @@ def seconds_in(samples: pl.DataFrame) -> float:
     return float((samples["weight"].cast(pl.UInt64) * samples["period_ns"]).sum()) / 1e9
 
 
+@pytest.fixture
+def record(record_and_seal: Recorder) -> Recorder:
+    return record_and_seal
+
+
 @pytest.mark.parametrize("status", [0, 1, 3, 255])
 def test_the_exit_status_is_the_commands(record: Recorder, status: int) -> None:
     assert record(PYTHON, "-c", f"raise SystemExit({status})").status == status

@@ -37,7 +37,7 @@ def test_folders_and_files_of_a_recording_are_its_owners_alone(record: Recorder,
     (tmp_path / "a.py").write_text(PROGRAM)
     before = os.umask(0)
     try:
-        run = record(sys.executable, "a.py", options=("--no-seal",))
+        run = record(sys.executable, "a.py")
     finally:
         os.umask(before)
     modes = {path: path.lstat() for path in [run.path, *run.path.rglob("*")]}
@@ -52,11 +52,11 @@ def secretive() -> dict[str, str]:
 
 
 def test_a_sealed_profile_has_no_secret_of_a_command_line_or_of_the_environment(
-    record: Recorder, tmp_path: Path, secretive: dict[str, str]
+    record_and_seal: Recorder, tmp_path: Path, secretive: dict[str, str]
 ) -> None:
     (tmp_path / "a.py").write_text(PROGRAM)
     arguments = [f"--token={ARGUMENT}", "--password", PASSWORD, f"https://user:{USER}@example.invalid/x"]
-    run = record(sys.executable, "a.py", *arguments, env=secretive)
+    run = record_and_seal(sys.executable, "a.py", *arguments, env=secretive)
     assert run.status == 0, run.stderr
     profile = aiflame.open(run.path)
     assert profile.table("processes")["command"].str.contains("--token=").any(), "the command lines are there"

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from recording import PROGRAMS, Recorder, Run
+from recording import PROGRAMS, Run, recorder
 from test_cuda_trees import FAKES
 
 from aiflame.profile.schema.kinds import Kind
@@ -19,7 +19,9 @@ pytestmark = [
     pytest.mark.skipif(not (FAKES / "driver").exists(), reason=f"no {FAKES}: `make test` builds it"),
     pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="no triton"),
 ]
-Scene = Callable[..., tuple[dict[str, int], list[dict[str, Any]]]]
+Seen = tuple[dict[str, int], list[dict[str, Any]]]
+Scene = Callable[..., Seen]
+REPLAYED = "vadd_bs256_w8_s2"
 
 
 @pytest.fixture(scope="module")
@@ -28,17 +30,18 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("triton")
 
 
-@pytest.fixture
-def scene(record: Recorder, cache: Path) -> Scene:
-    """Records a scene: how often each kernel ran, and the names in the binaries."""
+@pytest.fixture(scope="module")
+def scene(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> Scene:
+    """Records scenes: how often each kernel ran, and the names in the binaries."""
+    record = recorder(tmp_path_factory.mktemp("scenes"))
 
-    def run(name: str, *options: str) -> tuple[dict[str, int], list[dict[str, Any]]]:
+    def run(names: str, *options: str) -> tuple[dict[str, int], list[dict[str, Any]]]:
         env = {
             "LD_LIBRARY_PATH": f"{FAKES / 'driver'}:{FAKES / 'cupti13'}",
             "AIFLAME_CUPTI": str(FAKES / "cupti13" / "libcupti.so.13"),  # the vendor's may lie beside Triton
             "TRITON_CACHE_DIR": str(cache),
         }
-        recording = record(sys.executable, PROGRAMS / "fake_triton.py", name, options=options, env=env)
+        recording = record(sys.executable, PROGRAMS / "fake_triton.py", *names.split(), options=options, env=env)
         assert recording.status == 0, recording.stderr
         return launches(recording), json.loads(recording.stdout.splitlines()[0])
 
@@ -61,18 +64,30 @@ def test_two_specializations_have_their_names_and_the_binary_when_asked_for(scen
     assert scene("two") == (expected, plain)
 
 
-def test_specializations_with_hidden_differences_get_a_suffix(scene: Scene) -> None:
-    counts, _ = scene("alike")
+@pytest.fixture(scope="module")
+def alike_and_graph(scene: Scene) -> Seen:
+    return scene("alike graph")
+
+
+@pytest.fixture(scope="module")
+def alike_and_own_named(scene: Scene) -> Seen:
+    return scene("alike own", "--triton-names")
+
+
+def test_specializations_with_hidden_differences_get_a_suffix(alike_and_graph: Seen, alike_and_own_named: Seen) -> None:
+    counts = {name: count for name, count in alike_and_graph[0].items() if name != REPLAYED}
     assert counts.pop("vadd_bs128_w4_s2_fp32") == 1
     assert counts.pop("vadd_bs128_w4_s2_fp16") == 2
     assert sorted(counts.values()) == [3, 4] and all(name.startswith("vadd_bs256_w4_s2_") for name in counts)
-    _, binaries = scene("alike", "--triton-names")
-    assert len({one["name"] for one in binaries}) == 4
+    assert len({one["name"] for one in alike_and_own_named[1][:4]}) == 4
 
 
-def test_a_name_of_the_programs_own_wins(scene: Scene) -> None:
-    assert scene("own", "--triton-names") == ({"mine_64": 1}, [{"name": "mine_64", "entry": True}])
+def test_a_name_of_the_programs_own_wins(alike_and_own_named: Seen) -> None:
+    counts, binaries = alike_and_own_named
+    assert [name for name in counts if not name.startswith("vadd_")] == ["mine_64"]
+    assert (counts["mine_64"], binaries[4:]) == (1, [{"name": "mine_64", "entry": True}])
 
 
-def test_a_replayed_kernel_has_the_name_of_the_captured_one(scene: Scene) -> None:
-    assert scene("graph")[0] == {"vadd_bs256_w8_s2": 6}
+def test_a_replayed_kernel_has_the_name_of_the_captured_one(alike_and_graph: Seen) -> None:
+    counts, _ = alike_and_graph
+    assert (counts[REPLAYED], sum(counts.values())) == (6, 6 + 10)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from live import plain, processes, recorded
+from live import Outcome, plain, processes, recorded
 
 from built import built
 
@@ -20,9 +21,11 @@ def program() -> Path:
 @pytest.mark.timed
 @pytest.mark.parametrize("wall_rate", [0, 499])
 @pytest.mark.parametrize("way", ["strict", "filter", "syscall"])
-def test_a_program_lives_on_in_its_sandbox_and_is_recorded_up_to_there(program: Path, tmp_path: Path, way: str, wall_rate: int) -> None:
+def test_a_program_lives_on_in_its_sandbox_and_is_recorded_up_to_there(
+    program: Path, alone: Callable[..., Outcome], tmp_path: Path, way: str, wall_rate: int
+) -> None:
     outcome = recorded([program, way], tmp_path / "p", wall_rate=wall_rate)
-    assert outcome == plain([program, way], tmp_path)
+    assert outcome == alone(program, way)
     assert (outcome.status, outcome.stdout) == (0, "done\n")
     (process,) = processes(tmp_path / "p")
     assert process.table("notes")["text"].to_list() == [NOTE]

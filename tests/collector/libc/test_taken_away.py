@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from live import plain, processes, recorded
+from live import Outcome, processes, recorded
 
 from built import built
 
+Alone = Callable[..., Outcome]
 WORK = """
 import ctypes, os, resource, signal, sys, time
 libc = ctypes.CDLL(None, use_errno=True)
@@ -39,23 +41,22 @@ at_once_or_later = pytest.mark.parametrize("before", [0, 200], ids=["at once", "
 @pytest.mark.parametrize("wall_rate", [0, 999])
 @at_once_or_later
 @pytest.mark.parametrize("way", DESCRIPTORS)
-def test_recording_goes_on_without_descriptors(way: str, before: int, wall_rate: int, tmp_path: Path) -> None:
+def test_recording_goes_on_without_descriptors(way: str, before: int, wall_rate: int, alone: Alone, tmp_path: Path) -> None:
     program = f"{WORK}spin({before / 1000})\n{DESCRIPTORS[way]}spin(0.5)\nprint('done')\nsys.exit(5)"
-    goes_on([sys.executable, "-S", "-c", program], wall_rate, tmp_path)
+    goes_on([sys.executable, "-S", "-c", program], wall_rate, alone, tmp_path)
 
 
 @pytest.mark.timed
 @pytest.mark.parametrize("wall_rate", [0, 999])
 @at_once_or_later
 @pytest.mark.parametrize("way", ["protected", "unmapped"])
-def test_recording_goes_on_without_its_pages(way: str, before: int, wall_rate: int, tmp_path: Path) -> None:
-    goes_on([built("programs/takes_pages"), way, str(before)], wall_rate, tmp_path)
+def test_recording_goes_on_without_its_pages(way: str, before: int, wall_rate: int, alone: Alone, tmp_path: Path) -> None:
+    goes_on([built("programs/takes_pages"), way, str(before)], wall_rate, alone, tmp_path)
 
 
-def goes_on(command: list[str | Path], wall_rate: int, tmp_path: Path) -> None:
-    alone, accompanied = plain(command, tmp_path), recorded(command, tmp_path / "p", cpu_rate=199, wall_rate=wall_rate)
-    assert accompanied == alone
-    assert alone.status == 5, alone.stderr
+def goes_on(command: list[str | Path], wall_rate: int, alone: Alone, tmp_path: Path) -> None:
+    assert recorded(command, tmp_path / "p", cpu_rate=199, wall_rate=wall_rate) == alone(*command)
+    assert alone(*command).status == 5, alone(*command).stderr
     (process,) = processes(tmp_path / "p")
     samples = process.table("cpu_samples")
     seconds = int(samples.filter(samples["clock"] == 0)["weight"].sum()) / 199
@@ -81,12 +82,10 @@ os._exit(5)
 @pytest.mark.timed
 @pytest.mark.parametrize("scene", ["works", "in a handler of SIGSEGV"])
 @pytest.mark.parametrize("wall_rate", [0, 999])
-def test_without_the_instruction_that_reads_the_clock(scene: str, wall_rate: int, tmp_path: Path) -> None:
-    program = built("programs/no_clock_instruction")
-    command: list[str | Path] = [program, scene]
-    alone, accompanied = plain(command, tmp_path), recorded(command, tmp_path / "p", wall_rate=wall_rate)
-    assert accompanied == alone
-    assert alone.status == 3, alone
+def test_without_the_instruction_that_reads_the_clock(scene: str, wall_rate: int, alone: Alone, tmp_path: Path) -> None:
+    command = (built("programs/no_clock_instruction"), scene)
+    assert recorded(command, tmp_path / "p", wall_rate=wall_rate) == alone(*command)
+    assert alone(*command).status == 3, alone(*command)
     (process,) = processes(tmp_path / "p")
     samples = process.table("cpu_samples")
     seconds = int(samples.filter(samples["clock"] == 0)["weight"].sum()) / 999

@@ -11,8 +11,8 @@ from typing import Any
 
 import polars as pl
 import pytest
-from jax_programs import python_with_jax
-from recording import UNSEALED, recorder
+from guest_python import python_with
+from recording import recorder
 
 from aiflame.analyze.device.profile_analysis import profile_analysis
 from aiflame.analyze.overview.scope_line import scope_line
@@ -34,7 +34,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
 
     @cache
     def record(name: str) -> tuple[Any, Profile]:
-        run = recorder(tmp_path_factory.mktemp(name))(python_with_jax(), PROGRAM, name, env={"JAX_PLATFORMS": "cpu"}, options=UNSEALED)
+        run = recorder(tmp_path_factory.mktemp(name))(python_with("jax"), PROGRAM, name, env={"JAX_PLATFORMS": "cpu"})
         assert run.status == 0, run.stderr
         return json.loads(run.stdout), run.profile()
 
@@ -70,5 +70,5 @@ def test_no_step_where_nothing_repeats(recorded: Recorded, name: str) -> None:
 
 def test_jitted_functions_stay_as_they_are(recorded: Recorded) -> None:
     recorded_answers, _ = recorded("unchanged")
-    alone = subprocess.run([python_with_jax(), PROGRAM, "unchanged"], capture_output=True, text=True, check=True)
+    alone = subprocess.run([python_with("jax"), PROGRAM, "unchanged"], capture_output=True, text=True, check=True)
     assert recorded_answers == json.loads(alone.stdout)

@@ -15,7 +15,7 @@ BYTES = 32
 
 
 def test_calls_of_a_model_do_not_fill_the_programs_memory(record: Recorder) -> None:
-    run = record(PYTHON, PROGRAM, str(CALLS), options=("--no-seal",), env={"OMP_NUM_THREADS": "1"})
+    run = record(PYTHON, PROGRAM, str(CALLS), env={"OMP_NUM_THREADS": "1"})
     assert run.status == 0, run.stderr
     (calls,) = run.path.glob("spool/*/model_calls.table")
     assert calls.stat().st_size >= CALLS * BYTES

@@ -2,43 +2,25 @@
 
 from __future__ import annotations
 
-import functools
-import os
-import subprocess
-import sys
 from pathlib import Path
 
-import pytest
-from recording import Recorder
+from guest_python import python_with
+from recording import Recorder, summary_and_findings
 
 from aiflame.analyze.finding import Finding
 from aiflame.analyze.findings.advice import fix
-from aiflame.analyze.findings.biggest import findings
 from aiflame.analyze.overview.inference_line import Inference
-from aiflame.analyze.overview.summary import summarize
 
 PROGRAM = Path(__file__).parent / "programs/planted_no_cache.py"
-GUESTS = Path(os.environ.get("AIFLAME_GUESTS", Path(__file__).resolve().parents[3] / ".guests"))
-
-
-@functools.cache
-def python_with_transformers() -> str:
-    for python in (str(GUESTS / "python/bin/python"), sys.executable):
-        if (
-            Path(python).exists()
-            and subprocess.run([python, "-c", "import transformers, torch"], capture_output=True, check=False).returncode == 0
-        ):
-            return python
-    pytest.skip("transformers is not installed")
 
 
 def generated(record: Recorder, cache: str) -> tuple[list[Finding], Inference]:
-    run = record(python_with_transformers(), PROGRAM, cache, env={"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"})
+    env = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+    run = record(python_with("transformers", "torch"), PROGRAM, cache, env=env)
     assert run.status == 0, run.stderr
-    profile = run.profile()
-    summary = summarize(profile.store, profile.meta)
+    summary, listed = summary_and_findings(run.profile())
     assert summary.scope.inference is not None
-    return [one for one in findings(profile.store, summary, limit=99) if one.kind == "no-kv-cache"], summary.scope.inference
+    return [one for one in listed if one.kind == "no-kv-cache"], summary.scope.inference
 
 
 def test_tokens_that_are_given_again_are_named(record: Recorder) -> None:

@@ -8,30 +8,33 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from recording import PYTHON, UNSEALED, Recorder, Run
+from recording import PYTHON, Recorder, Run, all_findings
 
 from aiflame.analyze.finding import Finding
-from aiflame.analyze.findings.advice import GENERAL, fix
-from aiflame.analyze.findings.biggest import findings
-from aiflame.analyze.overview.summary import summarize
+from aiflame.analyze.scheduling import OWN
 
 pytestmark = pytest.mark.timed
 
 PROGRAM = Path(__file__).parent / "programs/planted_processors.py"
-SECONDS = 7
+SECONDS = 5
+"""Ten looks in each of the first four, then three: twice as many as a finding needs."""
 OF_KERNEL = ("oversubscribed-", "throttled", "page-faults", "swapping")
 
 
 def of_kernel(record: Recorder, function: str) -> dict[str, tuple[int, Finding]]:
-    return named(record(PYTHON, PROGRAM, function, SECONDS, options=UNSEALED))
+    return named(record(PYTHON, PROGRAM, function, SECONDS))
+
+
+def with_part(record: Recorder, function: str) -> tuple[dict[str, tuple[int, Finding]], float]:
+    """And which part of its CPUs the program had, by its own account."""
+    run = record(PYTHON, PROGRAM, function, SECONDS)
+    return named(run), float(run.stdout)
 
 
 def named(run: Run) -> dict[str, tuple[int, Finding]]:
     """By kind: the place in the list, and the finding."""
     assert run.status == 0, run.stderr
-    profile = run.profile()
-    listed = findings(profile.store, summarize(profile.store, profile.meta), limit=99)
-    assert all(fix(one) != GENERAL for one in listed)
+    listed = all_findings(run.profile())
     return {one.kind: (number, one) for number, one in enumerate(listed) if one.kind.startswith(OF_KERNEL)}
 
 
@@ -46,9 +49,12 @@ def named(run: Run) -> dict[str, tuple[int, Finding]]:
 def test_more_threads_than_cpus(record: Recorder, function: str, kind: str, whose: str) -> None:
     if function == "openmp_threads":
         pytest.importorskip("torch")
-    kinds = of_kernel(record, function)
+    kinds, part = with_part(record, function)
     # torch's temporaries are new memory each time, too.
-    assert kinds.keys() - {"page-faults"} == {kind}
+    crowds = kinds.keys() - {"page-faults"}
+    if part < OWN + 0.1 and not crowds:
+        return  # other programs have the CPUs: that its threads wait is not its own doing
+    assert crowds == {kind} and part > OWN - 0.1
     at, finding = kinds[kind]
     assert at < 3
     cpus = len(os.sched_getaffinity(0))  # a worker may have one core for timed tests
@@ -107,7 +113,7 @@ def _held_up_seconds(group: Path) -> float:
 @pytest.mark.parametrize(("function", "cpus", "held_up"), [("alone", 0.15, True), ("seldom", 0.9, False), ("alone", 8, False)])
 def test_a_quota_is_named_where_it_holds_the_program_up(record: Recorder, function: str, cpus: float, held_up: bool) -> None:
     with quota(cpus) as held_up_seconds:
-        run = record(PYTHON, PROGRAM, function, SECONDS, options=UNSEALED)
+        run = record(PYTHON, PROGRAM, function, SECONDS)
         seconds = held_up_seconds()
     if held_up and seconds < SECONDS / 2:
         pytest.skip(f"the machine is too busy to give the program its quota: it was held up for {seconds:.1f} s")

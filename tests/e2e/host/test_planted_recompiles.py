@@ -5,13 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from recording import PYTHON, Recorder
+from recording import PYTHON, Recorder, all_findings
 from torch_programs import needs_torch
 
 from aiflame.analyze.finding import Finding
-from aiflame.analyze.findings.advice import GENERAL, fix
-from aiflame.analyze.findings.biggest import findings
-from aiflame.analyze.overview.summary import summarize
 
 pytestmark = needs_torch
 
@@ -23,8 +20,7 @@ def recompiles(record: Recorder, function: str) -> tuple[list[Finding], int]:
     run = record(PYTHON, PROGRAM, function)
     assert run.status == 0, run.stderr
     profile = run.profile()
-    listed = findings(profile.store, summarize(profile.store, profile.meta), limit=99)
-    assert all(fix(one) != GENERAL for one in listed)
+    listed = all_findings(profile)
     again = profile.table("recompilations").height if profile.store.has("recompilations") else 0
     return [one for one in listed if one.kind.startswith("recompiling")], again
 

@@ -5,24 +5,20 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from jax_programs import python_with_jax
-from recording import UNSEALED, Recorder
+from guest_python import python_with
+from recording import Recorder, all_findings
 
 from aiflame.analyze.finding import Finding
-from aiflame.analyze.findings.advice import GENERAL, fix
-from aiflame.analyze.findings.biggest import findings
-from aiflame.analyze.overview.summary import summarize
 
 PROGRAM = Path(__file__).parent / "programs/planted_retraces.py"
 
 
 def retraces(record: Recorder, function: str) -> tuple[list[Finding], int]:
     """Findings about that, and how often a function was traced again."""
-    run = record(python_with_jax(), PROGRAM, function, env={"JAX_PLATFORMS": "cpu", "JAX_ENABLE_COMPILATION_CACHE": "0"}, options=UNSEALED)
+    run = record(python_with("jax"), PROGRAM, function, env={"JAX_PLATFORMS": "cpu", "JAX_ENABLE_COMPILATION_CACHE": "0"})
     assert run.status == 0, run.stderr
     profile = run.profile()
-    listed = findings(profile.store, summarize(profile.store, profile.meta), limit=99)
-    assert all(fix(one) != GENERAL for one in listed)
+    listed = all_findings(profile)
     again = profile.table("jit_traces").height if profile.store.has("jit_traces") else 0
     return [one for one in listed if one.kind.startswith(("retracing", "recompiling"))], again
 

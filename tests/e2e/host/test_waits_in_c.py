@@ -16,7 +16,8 @@ from aiflame.analyze.findings.listing import listing
 pytestmark = pytest.mark.timed
 
 SOURCE = Path(__file__).parent / "programs/waits_in_c.c"
-SECONDS = 8
+SECONDS = 5
+"""Four times the samples that a finding needs."""
 WAITS = {
     "mutex": ("takes_mutex", "a lock"),
     "rwlock": ("takes_rwlock", "a read-write lock"),

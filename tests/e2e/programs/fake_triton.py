@@ -1,4 +1,4 @@
-"""Triton without a GPU: `python fake_triton.py SCENE` compiles for an H100 and launches through the CUDA driver's own functions.
+"""Triton without a GPU: `python fake_triton.py SCENE...` compiles for an H100 and launches through the CUDA driver's own functions.
 
 The driver is the `libcuda.so.1` of the library path. Prints the name of each compiled kernel in its binary.
 """
@@ -116,7 +116,7 @@ def graph(driver: Driver) -> list[Any]:
 def main() -> None:
     driver = Driver(Gpu())
     triton.runtime.driver.set_active(driver)
-    executables = globals()[sys.argv[1]](driver)
+    executables = [one for name in sys.argv[1:] for one in globals()[name](driver)]
     driver.gpu.wait()
     print(json.dumps([{"name": one.name, "entry": f".entry {one.name}(" in one.asm["ptx"]} for one in executables]))
 

@@ -131,9 +131,12 @@ def train() -> dict[str, Any]:
     """Steps of DistributedDataParallel; the sizes of its buckets, as it says, before and after it has looked at the first step."""
     model = torch.nn.Sequential(*(torch.nn.Linear(64, 64) for _ in range(4)))
     parallel: Any = DistributedDataParallel(model, bucket_cap_mb=0.02)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     begin = time.monotonic_ns()
     for _ in range(STEPS):
         parallel(torch.ones(8, 64)).sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
     said = parallel._get_ddp_logging_data()
     sizes = [[int(size) for size in said[name].split(", ")] for name in ("bucket_sizes", "rebuilt_bucket_sizes")]
     return {"training": begin, "buckets": sizes[0] + (STEPS - 1) * sizes[1], "steps": STEPS}

@@ -98,7 +98,7 @@ int cloned_waits(void* without) {
   if (without) raw(SYS_arch_prctl, ARCH_SET_FS, 0);
   raw(SYS_read, bare_pipe[0], reinterpret_cast<long>(&byte), 1);
   volatile double sink = 0;
-  for (long at = 0; at < 150'000'000; at++) sink = sink + 1;
+  for (long at = 0; at < 50'000'000; at++) sink = sink + 1;
   clone_done = 1;
   raw(SYS_exit);
   return 0;
@@ -108,7 +108,7 @@ int bare_thread(bool without) {
   errno = 77;
   constexpr int kFlags = CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_SYSVSEM | CLONE_THREAD;
   if (clone(cloned_waits, clone_stack + sizeof clone_stack, kFlags, without ? clone_stack : nullptr) < 0) return 1;
-  for (int at = 0; at < 50 && timers() < 2; at++) spin(0.05);  // ticks here find it
+  for (int at = 0; at < 10 && timers() < 2; at++) spin(0.05);  // ticks here find it
   if (write(bare_pipe[1], "x", 1) != 1) return 1;
   long changed = 0;
   while (!clone_done)

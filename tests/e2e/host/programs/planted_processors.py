@@ -1,4 +1,4 @@
-"""`planted_processors.py FUNCTION SECONDS`: wants more of the kernel than there is, or nearly so."""
+"""`planted_processors.py FUNCTION SECONDS`: wants more of the kernel than there is, or nearly so. Prints which part of its CPUs it had."""
 
 import os
 import random
@@ -68,7 +68,7 @@ def openmp_threads():
     matrix = torch.ones(400_000)
     # On a busy machine, to import torch may take longer than all the time that the other programs run for.
     imported = time.monotonic() - BEGAN
-    while time.monotonic() - BEGAN < SECONDS + 4 * imported:
+    while time.monotonic() - BEGAN < SECONDS + 2 * imported:
         (matrix * 2 + 1).exp()
 
 
@@ -102,3 +102,4 @@ def calls():
 
 if __name__ == "__main__":
     globals()[sys.argv[1]]()
+    print(sum(os.times()[:4]) / (time.monotonic() - BEGAN) / CPUS)
