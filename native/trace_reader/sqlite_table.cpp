@@ -38,7 +38,7 @@ struct Bytes {
 
 class Table {
  public:
-  Table(int file, const WantedNumbers* wanted, uint32_t count, int64_t rows) noexcept : file_(file), wanted_(wanted), count_(count), rows_(rows) {}
+  Table(int file, WantedNumbers* wanted, uint32_t count, int64_t rows) noexcept : file_(file), wanted_(wanted), count_(count), rows_(rows) {}
 
   bool read(uint32_t root) noexcept {
     uint8_t header[kFileHeader];
@@ -101,7 +101,7 @@ class Table {
     if (header_size < static_cast<size_t>(record.at - begin)) return false;
     Bytes types{record.at, begin + header_size}, values{begin + header_size, record.end};
     for (uint32_t at = 0; at < count_; at++)
-      if (wanted_[at].place == kRowNumber) wanted_[at].to[row_] = number;
+      if (wanted_[at].place == kRowNumber) keep(&wanted_[at], number);
     for (uint32_t place = 0; place < places_; place++) {
       uint64_t type;
       if (types.at == types.end || !types.varint(&type)) return false;
@@ -111,12 +111,22 @@ class Table {
       if (first_[place] != UINT32_MAX) {
         if (type == 7 || type > 9) return false;
         int64_t value = type == 0 ? kNone : type >= 8 ? static_cast<int64_t>(type) - 8 : whole(values.at, size);
-        for (uint32_t at = first_[place]; at != UINT32_MAX; at = next_[at]) wanted_[at].to[row_] = value;
+        for (uint32_t at = first_[place]; at != UINT32_MAX; at = next_[at]) keep(&wanted_[at], value);
       }
       values.at += size;
     }
     row_++;
     return true;
+  }
+
+  void keep(WantedNumbers* of, int64_t value) noexcept {
+    if (!of->varies) {
+      if (row_ == 0) of->first = value;
+      if (value == of->first) return;
+      for (int64_t row = 0; row < row_; row++) of->to[row] = of->first;
+      of->varies = 1;
+    }
+    of->to[row_] = value;
   }
 
   // Reads 8 bytes, also past the number: a page has padding.
@@ -127,7 +137,7 @@ class Table {
   }
 
   int file_;
-  const WantedNumbers* wanted_;
+  WantedNumbers* wanted_;
   uint32_t count_;
   int64_t rows_, row_ = 0;
   size_t page_size_ = 0, usable_ = 0;
@@ -138,7 +148,7 @@ class Table {
 
 }  // namespace
 
-bool sqlite_numbers(int file, uint32_t root, const WantedNumbers* wanted, uint32_t count, int64_t rows) noexcept {
+bool sqlite_numbers(int file, uint32_t root, WantedNumbers* wanted, uint32_t count, int64_t rows) noexcept {
   return Table(file, wanted, count, rows).read(root);
 }
 

@@ -8,14 +8,17 @@ namespace aiflame::trace_reader {
 
 constexpr int32_t kRowNumber = -1;
 
-// A column that is wanted: its place in the table's records, or kRowNumber; where its values go, NULL as kNone.
+// A column that is wanted: its place in the table's records, or kRowNumber; where its values go, NULL as kNone. Most columns of a report have the same
+// value in all rows: `to` is written only once one differs from the first (`varies`), so that memory is taken for those that do.
 struct WantedNumbers {
   int32_t place;
+  uint8_t varies;
+  int64_t first;
   int64_t* to;
 };
 
 // Reads the rows of the table whose tree begins at page `root` of an open file, in the order of their numbers. `rows`: how many there are. False: the
 // table is not as expected, or a value is no whole number; then the values are not to be used.
-bool sqlite_numbers(int file, uint32_t root, const WantedNumbers* wanted, uint32_t count, int64_t rows) noexcept;
+bool sqlite_numbers(int file, uint32_t root, WantedNumbers* wanted, uint32_t count, int64_t rows) noexcept;
 
 }  // namespace aiflame::trace_reader

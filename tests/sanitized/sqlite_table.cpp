@@ -60,8 +60,10 @@ bool read(const std::string& content, uint32_t root, std::vector<int64_t>* numbe
   int file = memfd_create("table", MFD_CLOEXEC);
   check(file >= 0 && write(file, content.data(), content.size()) == static_cast<ssize_t>(content.size()));
   for (auto* column : {numbers, rows, none}) column->assign(kRows, 7);
-  WantedNumbers wanted[] = {{2, none->data()}, {kRowNumber, rows->data()}, {0, numbers->data()}};
+  WantedNumbers wanted[] = {{2, 0, 0, none->data()}, {kRowNumber, 0, 0, rows->data()}, {0, 0, 0, numbers->data()}};
   bool done = sqlite_numbers(file, root, wanted, 3, kRows);
+  for (size_t at = 0; done && at < 3; at++)
+    if (!wanted[at].varies) (at == 0 ? none : at == 1 ? rows : numbers)->assign(kRows, wanted[at].first);
   close(file);
   return done;
 }

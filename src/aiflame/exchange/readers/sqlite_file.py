@@ -96,7 +96,7 @@ class SqliteFile:
         if all(isinstance(kind, pl.Int64) for kind in columns.values()):
             values = sqlite_pages.numbers(self._path, self._connection, table, list(columns))
             if values is not None:
-                return pl.DataFrame([_series(name, values[name], kind) for name, kind in columns.items()])
+                return _framed(values)
         return self._by_pieces(table, numbers, row)
 
     def _has_rows(self, table: str, row: str) -> bool:
@@ -142,6 +142,15 @@ class SqliteFile:
             if size > _MOST_BYTES:
                 raise AiflameError(f"{self._said}: its table {table} has more than {_MOST_BYTES >> 20} MB")
         return pl.concat(parts) if parts else pl.DataFrame(schema=dict(columns))
+
+
+def _framed(values: Mapping[str, np.ndarray]) -> pl.DataFrame:
+    """A column with the same number in all rows stays one number: Polars computes with it once."""
+    constant = {name: None if of[0] == _NONE else int(of[0]) for name, of in values.items() if sqlite_pages.is_constant(of)}
+    if len(constant) == len(values):
+        constant.pop(next(iter(values), ""), None)
+    frame = pl.DataFrame([_series(name, of, INT) for name, of in values.items() if name not in constant])
+    return frame.with_columns(pl.lit(of, dtype=INT).alias(name) for name, of in constant.items()).select(list(values))
 
 
 def _column(name: str, values: tuple[object, ...], kind: Kind) -> pl.Series:

@@ -17,7 +17,8 @@ _MOST_ROWS = 1 << 31
 
 
 def numbers(path: str, connection: sqlite3.Connection, table: str, columns: Sequence[str]) -> Mapping[str, NDArray[np.int64]] | None:
-    """The columns, with NONE for NULL, sorted by row number. Returns None for a table that SQLite itself has to read."""
+    """The columns, with NONE for NULL, sorted by row number. A column with the same number in all rows takes no memory (`is_constant`).
+    Returns None for a table that SQLite itself has to read."""
     quoted = '"' + table.replace('"', '""') + '"'
     places = _places(connection, quoted)
     roots = connection.execute("SELECT rootpage FROM sqlite_master WHERE type = 'table' AND name = ?", (table,)).fetchall()
@@ -27,13 +28,22 @@ def numbers(path: str, connection: sqlite3.Connection, table: str, columns: Sequ
     if rows > _MOST_ROWS:
         return None
     values = {name: np.empty(rows, dtype=np.int64) for name in columns}
-    wanted = (WantedNumbers * len(columns))(*(WantedNumbers(places[name], values[name].ctypes.data) for name in columns))
+    wanted = (WantedNumbers * len(columns))(*(WantedNumbers(places[name], 0, 0, values[name].ctypes.data) for name in columns))
     file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         is_plain = library().aiflame_sqlite_numbers(file, roots[0][0], wanted, len(columns), rows)
     finally:
         os.close(file)
-    return values if is_plain else None
+    if not is_plain:
+        return None
+    return {
+        name: values[name] if one.varies or not rows else np.broadcast_to(np.int64(one.first), rows)
+        for name, one in zip(columns, wanted, strict=True)
+    }
+
+
+def is_constant(values: NDArray[np.int64]) -> bool:
+    return len(values) > 0 and values.strides == (0,)
 
 
 def _places(connection: sqlite3.Connection, table: str) -> dict[str, int]:

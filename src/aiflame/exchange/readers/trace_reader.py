@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from ctypes import POINTER, c_bool, c_char_p, c_int, c_int32, c_int64, c_size_t, c_uint32, c_uint64, c_void_p
+from ctypes import POINTER, c_bool, c_char_p, c_int, c_int32, c_int64, c_size_t, c_uint8, c_uint32, c_uint64, c_void_p
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -51,7 +51,7 @@ class Spans(ctypes.Structure):
 
 
 class WantedNumbers(ctypes.Structure):
-    _fields_ = (("place", c_int32), ("to", c_void_p))
+    _fields_ = (("place", c_int32), ("varies", c_uint8), ("first", c_int64), ("to", c_void_p))
 
 
 class ArrowSchema(ctypes.Structure):

@@ -79,6 +79,7 @@ def read_tables(file: Tables, making: Making, progress: Progress) -> None:
     stacks.add_calls(trace, rows, strings)
     stacks.add_samples(trace, making, rows, strings, facts.sampling_period(file))
     progress(0.6)
+    del rows
     _count_others(file, making)
     write(trace, making)
     metrics.add_metrics(file, making, trace)
