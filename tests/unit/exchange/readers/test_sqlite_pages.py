@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from aiflame.exchange.readers.sqlite_pages import NONE, numbers
+from aiflame.exchange.readers.sqlite_pages import NONE, is_constant, numbers
 
 EDGES = (0, 1, -1, 127, -128, 128, 32767, -32768, 32768, 1 << 23, -(1 << 23), 1 << 31, -(1 << 31), 1 << 47, -(1 << 47), (1 << 63) - 1, None)
 
@@ -62,6 +62,18 @@ def test_columns_beside_texts_and_decimals(tmp_path: Path) -> None:
         )
         file.commit()
     assert read(path, "a", "b") == right(path, "a", "b")
+
+
+@pytest.mark.parametrize("differs", [None, 0, 1, 1000, 2999])
+def test_a_column_with_one_number_takes_no_memory_until_a_row_differs(tmp_path: Path, differs: int | None) -> None:
+    path = written(tmp_path / "a", "CREATE TABLE t (a INTEGER, b INTEGER, c INTEGER)")
+    with closing(sqlite3.connect(path)) as file:
+        file.executemany("INSERT INTO t VALUES (?, ?, NULL)", ((7 if row == differs else -300, row) for row in range(3000)))
+        file.commit()
+    assert read(path, "a", "b", "c") == right(path, "a", "b", "c")
+    with closing(sqlite3.connect(path)) as file:
+        values = numbers(str(path), file, "t", "abc")
+    assert values is not None and [is_constant(values[name]) for name in "abc"] == [differs is None, False, True]
 
 
 @pytest.mark.parametrize(
