@@ -23,10 +23,10 @@ import polars as pl
 from aiflame.errors import AiflameError
 from aiflame.exchange.readers import sqlite_pages
 from aiflame.exchange.readers.source import Source
+from aiflame.exchange.readers.sqlite_pages import Kind
 
 MAGIC = b"SQLite format 3\0"
 INT, REAL, TEXT = pl.Int64(), pl.Float64(), pl.String()
-Kind = pl.Int64 | pl.Float64 | pl.String
 
 _LONGEST_S = 600.0
 _STEPS = 100_000
@@ -91,12 +91,11 @@ class SqliteFile:
         numbers = {name: kind for name, kind in columns.items() if not isinstance(kind, pl.String)}
         texts = [name for name in columns if name not in numbers]
         row = next((name for name in _ROW_NAMES if name not in {one.lower() for one in self.tables[table]}), None)
+        frame = sqlite_pages.columns(self._path, self._connection, table, columns)
+        if frame is not None:
+            return frame
         if row is None or texts or not self._has_rows(table, row):
             return self._by_rows(table, columns)
-        if all(isinstance(kind, pl.Int64) for kind in columns.values()):
-            values = sqlite_pages.numbers(self._path, self._connection, table, list(columns))
-            if values is not None:
-                return _framed(values)
         return self._by_pieces(table, numbers, row)
 
     def _has_rows(self, table: str, row: str) -> bool:
@@ -142,15 +141,6 @@ class SqliteFile:
             if size > _MOST_BYTES:
                 raise AiflameError(f"{self._said}: its table {table} has more than {_MOST_BYTES >> 20} MB")
         return pl.concat(parts) if parts else pl.DataFrame(schema=dict(columns))
-
-
-def _framed(values: Mapping[str, np.ndarray]) -> pl.DataFrame:
-    """A column with the same number in all rows stays one number: Polars computes with it once."""
-    constant = {name: None if of[0] == _NONE else int(of[0]) for name, of in values.items() if sqlite_pages.is_constant(of)}
-    if len(constant) == len(values):
-        constant.pop(next(iter(values), ""), None)
-    frame = pl.DataFrame([_series(name, of, INT) for name, of in values.items() if name not in constant])
-    return frame.with_columns(pl.lit(of, dtype=INT).alias(name) for name, of in constant.items()).select(list(values))
 
 
 def _column(name: str, values: tuple[object, ...], kind: Kind) -> pl.Series:
