@@ -197,7 +197,7 @@ class Table {
   uint64_t pages_left_ = 0;
   uint32_t places_ = 0;
   Texts* texts_;
-  Array<uint32_t> first_, next_;    // the columns that want each place
+  Array<uint32_t> first_, next_;   // the columns that want each place
   Array<uint8_t> long_, further_;  // a record, and a page that it goes on in
   Array<char> text_;
 };

@@ -27,7 +27,8 @@ struct Events {
   int64_t count, rows;
 };
 
-// Writes rows from `*row` on while they fit, each after ",\n"; the very first one of a file (`is_first`) after "\n". Gives the bytes written, and moves
+// Writes rows from `*row` on while they fit, each after ",\n"; the very first one of a file (`is_first`) after "\n". Gives the bytes written, and
+// moves
 // `*row` to the first row that is not; 0 bytes: `room` is too small for it.
 size_t write(const Events& events, int64_t* row, bool is_first, char* to, size_t room) noexcept;
 

@@ -1,5 +1,5 @@
-"""Finds the calls that launched work, by process and correlation id. There are millions, and tools count ids on from 1: a table with a place
-for each id needs less time and memory than sorting or joining. Ids that lie far apart are sorted."""
+"""Finds the calls that launched work, by process and correlation id. There are millions, and tools count ids on from 1: a table with a
+place for each id needs less time and memory than sorting or joining. Ids that lie far apart are sorted."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def is_in(own: Whole, wanted: Whole) -> Mask:
     # The last place stays empty, and is that of all keys outside of the range.
     table = np.zeros(size + 1, dtype=np.bool_)
     table[wanted - first] = True
-    found: Mask = table[_places(own, first, size)]
-    return found
+    is_wanted: Mask = table[_places(own, first, size)]
+    return is_wanted
 
 
 def first_of_each(own: Whole, wanted: Whole) -> Whole:

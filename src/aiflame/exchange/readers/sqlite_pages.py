@@ -39,9 +39,7 @@ def columns(path: str, connection: sqlite3.Connection, table: str, wanted: Mappi
     seed = int.from_bytes(os.urandom(8), "little")
     file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        is_plain = library().aiflame_sqlite_columns(
-            file, roots[0][0], native, len(wanted), rows, _MOST_TEXT_BYTES, seed, schema, array
-        )
+        is_plain = library().aiflame_sqlite_columns(file, roots[0][0], native, len(wanted), rows, _MOST_TEXT_BYTES, seed, schema, array)
     finally:
         os.close(file)
     if not is_plain:

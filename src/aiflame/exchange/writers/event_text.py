@@ -126,7 +126,7 @@ def _numbers(column: pl.Series) -> NDArray[np.int64]:
 
 
 def _check(which: NDArray[np.int64], count: int) -> None:
-    if len(which) and not (0 <= int(which.min()) and int(which.max()) < count):
+    if len(which) and (int(which.min()) < 0 or int(which.max()) >= count):
         raise IndexError("an event has a text that is not there")
 
 

@@ -46,7 +46,7 @@ class EventFile:
         self._file.write("\n]}\n")
 
     def _binary(self) -> BinaryIO | None:
-        """What takes bytes below the file of text, once that has no text left; None: there is nothing of the kind."""
+        """The file of bytes below the file of text, which is flushed first; None: it has none, or another encoding."""
         binary: BinaryIO | None = getattr(self._file, "buffer", None)
         if binary is None or codecs.lookup(self._file.encoding).name != "utf-8":
             return None

@@ -26,7 +26,7 @@ from aiflame.attribute.timeline.tables import Making, SliceKind
 from aiflame.attribute.timeline.whole import launches_of, owners_of
 from aiflame.attribute.timeline.work import device_work
 from aiflame.exchange.writers.chrome import head
-from aiflame.exchange.writers.event_text import at_least, members, microseconds, number, text
+from aiflame.exchange.writers.event_text import Piece, at_least, members, microseconds, number, text
 from aiflame.exchange.writers.facts import Facts
 from aiflame.exchange.writers.json_events import Choice, EventFile, quoted
 from aiflame.exchange.writers.kineto_calls import CALL, FUNCTION, LAYER, OP, Calls, Items
@@ -164,9 +164,7 @@ class _Trace:
             named.append(quoted(meant.format(f"{payload:x}" if payload else "Optimizer") if meant else name or "[no name]"))
         pid, tid = self._places(rows["process"].to_numpy(), np.maximum(rows["owner"].to_numpy(), 0))
         name = Choice("named", named, np.arange(len(named)))
-        rows = rows.with_columns(
-            pid, tid, name.numbers, begin=pl.col("begin_ns") - self._base, took=pl.col("end_ns") - pl.col("begin_ns")
-        )
+        rows = rows.with_columns(pid, tid, name.numbers, begin=pl.col("begin_ns") - self._base, took=pl.col("end_ns") - pl.col("begin_ns"))
         moment = pl.col("kind") == int(RegionKind.MARK)
         what = (text('","name":'), name.piece, *_WHERE)
         self.file.add(
@@ -186,6 +184,7 @@ class _Trace:
     def _calls(self, calls: Calls, items: Items, names: _Names) -> None:
         if not len(calls.value):
             return
+        which: NDArray[np.integer]
         if calls.kind == OP:
             named, which, categories = names.ops, items.op[calls.item], ["cpu_op"] * len(names.ops)
         elif calls.kind == FUNCTION:
@@ -200,7 +199,7 @@ class _Trace:
             {"begin": calls.begin - self._base, "took": calls.end - calls.begin, "number": calls.number, "value": calls.value}
         )
         rows = rows.with_columns(pid, tid, what.numbers)
-        args = (text("}"),)
+        args: tuple[Piece, ...] = (text("}"),)
         if calls.kind == CALL:
             rows = rows.with_columns(correlation=pl.col("value").cast(pl.Int64) + 1)
             args = (text(',"args":{"correlation":'), number("correlation"), text("}}"))

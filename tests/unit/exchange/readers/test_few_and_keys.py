@@ -26,12 +26,12 @@ RANGES = {
 def test_distinct_rows_and_the_join_with_them(values: tuple[tuple[int, ...], ...], count: int) -> None:
     of = random.Random(count)
     rows = pl.DataFrame([[of.choice(one) for one in values] for _ in range(count)], schema=dict.fromkeys(KEY, pl.Int64), orient="row")
-    met = list(dict.fromkeys(rows.iter_rows()))
+    in_order = list(dict.fromkeys(rows.iter_rows()))
     few = distinct(rows.with_columns(other=pl.lit("x")), KEY)
-    assert few.columns == list(KEY) and few.rows() == met
+    assert few.columns == list(KEY) and few.rows() == in_order
     joined = with_few(rows, few.with_columns(number=pl.int_range(10, pl.len() + 10)), KEY)
     assert joined.columns == [*KEY, "number"]
-    assert joined.rows() == [(*row, 10 + met.index(row)) for row in rows.iter_rows()]
+    assert joined.rows() == [(*row, 10 + in_order.index(row)) for row in rows.iter_rows()]
 
 
 @pytest.mark.parametrize("most", [40, 1 << 31, 1 << 50], ids=["dense", "far apart", "beyond 32 bits"])
@@ -56,5 +56,5 @@ def test_nothing_is_in_nothing() -> None:
 @pytest.mark.parametrize("kinds", [1, 5, 60_000])
 def test_numbers_of_many_values(kinds: int) -> None:
     values = np.random.default_rng(kinds).integers(-kinds, kinds, 100_000)
-    found, place = nodes.numbered(values)
-    assert found.tolist() == sorted(set(values.tolist())) and (found[place] == values).all()
+    ordered, place = nodes.numbered(values)
+    assert ordered.tolist() == sorted(set(values.tolist())) and (ordered[place] == values).all()

@@ -1,4 +1,4 @@
-"""The text of events: what the pieces say, wherever the parts end in which it is written."""
+"""The text of events, of all kinds of pieces and in parts of any size."""
 
 from __future__ import annotations
 

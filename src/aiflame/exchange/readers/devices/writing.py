@@ -29,9 +29,7 @@ def write(trace: DeviceTrace, making: Making) -> None:
     _place_lost_work(trace)
     threads = _threads(trace)
     _add_processes(trace, making, threads)
-    placed = {
-        name: with_few(getattr(trace, name), threads, ("pid", "tid")) for name in ("calls", "regions", "samples", "nodes")
-    }
+    placed = {name: with_few(getattr(trace, name), threads, ("pid", "tid")) for name in ("calls", "regions", "samples", "nodes")}
     trace.calls = trace.calls.clear()
     process = dict(threads.select("pid", "process").unique().iter_rows())
     calls, stack_of_chain, spans, stack = _add_stacks(trace, making, placed.pop("calls"), process)

@@ -17,7 +17,8 @@ from aiflame.exchange.readers.making import Making
 from aiflame.exchange.readers.nsys import facts, metrics, nvtx, stacks
 from aiflame.exchange.readers.nsys.ids import with_owner
 from aiflame.exchange.readers.nsys.tables import FolderTables, Tables
-from aiflame.exchange.readers.sqlite_file import INT, TEXT, Kind
+from aiflame.exchange.readers.sqlite_file import INT, TEXT
+from aiflame.exchange.readers.sqlite_pages import Kind
 from aiflame.profile.schema.enums import CopyKind, GpuApi, SyncKind
 
 Progress = Callable[[float], None]
