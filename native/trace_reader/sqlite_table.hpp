@@ -25,7 +25,7 @@ struct WantedColumn {
 };
 
 // Reads the rows of the table whose tree begins at page `root` of an open file, in the order of their numbers. `rows`: how many there are. Adds to
-// `texts`. False: the table is not as expected, or a value is not of its column's kind; then the values are not to be used.
+// `texts`. False: the table is not as expected, or has a value of another kind; then the values are not to be used.
 bool sqlite_columns(int file, uint32_t root, WantedColumn* wanted, uint32_t count, int64_t rows, Texts* texts) noexcept;
 
 }  // namespace aiflame::trace_reader
