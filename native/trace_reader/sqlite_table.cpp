@@ -40,6 +40,12 @@ struct Bytes {
   }
 };
 
+// A value in a record: its type, and its place behind the record's header.
+struct Cell {
+  uint64_t type;
+  size_t place, size;
+};
+
 class Table {
  public:
   Table(int file, WantedColumn* wanted, uint32_t count, int64_t rows, Texts* texts) noexcept
@@ -59,7 +65,7 @@ class Table {
       if (wanted_[at].values == Values::TEXT && big_endian(header + 56, 4) != kUtf8) return false;
       if (wanted_[at].place >= 0 && static_cast<uint32_t>(wanted_[at].place) >= places_) places_ = static_cast<uint32_t>(wanted_[at].place) + 1;
     }
-    if (!first_.resize(places_) || !next_.resize(count_)) return false;
+    if (!first_.resize(places_) || !next_.resize(count_) || !cells_.resize(count_)) return false;
     for (uint32_t place = 0; place < places_; place++) first_[place] = UINT32_MAX;
     for (uint32_t at = 0; at < count_; at++)
       if (int32_t place = wanted_[at].place; place >= 0) next_[at] = first_[place], first_[place] = at;
@@ -126,24 +132,36 @@ class Table {
     const uint8_t* begin = record.at;
     if (!record.varint(&header_size) || header_size > static_cast<size_t>(record.end - begin)) return false;
     if (header_size < static_cast<size_t>(record.at - begin)) return false;
-    Bytes types{record.at, begin + header_size}, values{begin + header_size, record.end};
-    for (uint32_t at = 0; at < count_; at++)
-      if (wanted_[at].place == kRowNumber && !value(&wanted_[at], 6, number, {})) return false;
+    const uint8_t* values = begin + header_size;
+    // Most records of a table have the header of the one before.
+    bool is_known = header_size == header_.size() && memcmp(begin, header_.data(), header_size) == 0;
+    if (!is_known && (!lay_out({record.at, values}) || !header_.resize(0) || !header_.append(begin, header_size))) return false;
+    if (size_ > static_cast<size_t>(record.end - values)) return false;
+    for (uint32_t at = 0; at < count_; at++) {
+      if (wanted_[at].place == kRowNumber) {
+        if (!value(&wanted_[at], 6, number, {})) return false;
+        continue;
+      }
+      auto [type, place, size] = cells_[at];
+      int64_t one = type >= 10 || !size ? static_cast<int64_t>(type == 9) : whole(values + place, size);
+      if (!value(&wanted_[at], type, one, {reinterpret_cast<const char*>(values + place), size})) return false;
+    }
+    row_++;
+    return true;
+  }
+
+  // Where each wanted value lies in records with this header.
+  bool lay_out(Bytes types) noexcept {
+    size_ = 0;
     for (uint32_t place = 0; place < places_; place++) {
       uint64_t type;
       if (types.at == types.end || !types.varint(&type)) return false;
       static constexpr uint8_t kSizes[] = {0, 1, 2, 3, 4, 6, 8, 8, 0, 0};
       uint64_t size = type < 10 ? kSizes[type] : type >= 12 ? (type - 12) / 2 : UINT64_MAX;
-      if (size > values.left()) return false;
-      if (first_[place] != UINT32_MAX) {
-        int64_t one = type >= 10 ? 0 : type >= 8 ? static_cast<int64_t>(type) - 8 : size ? whole(values.at, size) : 0;
-        Span bytes{reinterpret_cast<const char*>(values.at), static_cast<size_t>(size)};
-        for (uint32_t at = first_[place]; at != UINT32_MAX; at = next_[at])
-          if (!value(&wanted_[at], type, one, bytes)) return false;
-      }
-      values.at += size;
+      if (size > kMostRecord) return false;
+      for (uint32_t at = first_[place]; at != UINT32_MAX; at = next_[at]) cells_[at] = {type, size_, static_cast<size_t>(size)};
+      size_ += size;
     }
-    row_++;
     return true;
   }
 
@@ -197,6 +215,9 @@ class Table {
   uint64_t pages_left_ = 0;
   uint32_t places_ = 0;
   Texts* texts_;
+  Array<uint8_t> header_;          // of the last record
+  Array<Cell> cells_;              // of each column in it
+  size_t size_ = 0;                // of its values, as far as they are wanted
   Array<uint32_t> first_, next_;   // the columns that want each place
   Array<uint8_t> long_, further_;  // a record, and a page that it goes on in
   Array<char> text_;
