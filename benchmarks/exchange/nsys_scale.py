@@ -1,13 +1,16 @@
-"""How long a large report of nsys (SQLite) takes to read and to import: `nsys_scale.py [ROWS]`, by default 3 million.
+"""How long a large report of nsys (SQLite) takes to read and to import: `nsys_scale.py [ROWS] [--output FILE]`, by default 3 million.
 
 Writes a report with as many calls as kernels, as `nsys export -t sqlite` lays it out, and in processes of their own: reads its tables by
-columns as the import does (`columns`), reads the same with sqlite3's rows (`rows`), imports it (`import`). Prints a row of JSON each.
+columns as the import does (`columns`), reads the same with sqlite3's rows (`rows`), imports it (`import`). Prints a row of JSON each, and
+writes them to results/exchange/nsys_scale.json.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
+import platform
 import sqlite3
 import subprocess
 import sys
@@ -15,6 +18,7 @@ import tempfile
 import time
 from pathlib import Path
 
+RESULTS = Path(__file__).parents[1] / "results" / "exchange" / "nsys_scale.json"
 NAMES = 60
 SCHEMA = """
 CREATE TABLE StringIds (id INTEGER NOT NULL PRIMARY KEY, value TEXT NOT NULL);
@@ -112,14 +116,22 @@ def measured(code: str, path: Path) -> dict[str, float]:
 
 
 def main() -> None:
-    rows = int(sys.argv[1]) if len(sys.argv) > 1 else 3_000_000
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("rows", type=int, nargs="?", default=3_000_000)
+    parser.add_argument("--output", type=Path, default=RESULTS)
+    options = parser.parse_args()
+    rows, runs = options.rows, []
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "report.sqlite"
         write(path, rows // 2)
         for name, code in (("columns", COLUMNS), ("rows", ROWS), ("import", IMPORT)):
             result = measured(code, path)
             result["million_rows_a_second"] = round(rows / 1e6 / result["seconds"], 2)
-            print(json.dumps({"what": name, "rows": rows, "file_mb": path.stat().st_size >> 20, **result}))
+            result["million_rows_a_cpu_second"] = round(rows / 1e6 / result["cpu_seconds"], 2)
+            runs.append({"what": name, "rows": rows, "file_mb": path.stat().st_size >> 20, **result})
+            print(json.dumps(runs[-1]), flush=True)
+    machine = {"cpu": platform.processor() or platform.machine(), "cores": os.cpu_count(), "python": platform.python_version()}
+    options.output.write_text(json.dumps({"machine": machine, "load": round(os.getloadavg()[0], 1), "runs": runs}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

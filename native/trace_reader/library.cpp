@@ -83,6 +83,10 @@ AIFLAME_EXPORT bool aiflame_rows_texts(const Document* document, ArrowSchema* sc
 
 AIFLAME_EXPORT bool aiflame_spans_in_order(const Spans* spans) { return spans->in_order(); }
 AIFLAME_EXPORT int64_t aiflame_spans_nest(const Spans* spans, int32_t* parent, int64_t* cut_end) { return nest(*spans, parent, cut_end); }
-AIFLAME_EXPORT bool aiflame_sqlite_numbers(int file, uint32_t root, const WantedNumbers* wanted, uint32_t count, int64_t rows) {
-  return sqlite_numbers(file, root, wanted, count, rows);
+
+// The texts, of `most_text_bytes` at most, in Arrow's C data interface. False: SQLite itself has to read the table.
+AIFLAME_EXPORT bool aiflame_sqlite_columns(int file, uint32_t root, WantedColumn* wanted, uint32_t count, int64_t rows, uint64_t most_text_bytes,
+                                           uint64_t seed, ArrowSchema* schema, ArrowArray* array) {
+  Texts texts(most_text_bytes, seed);
+  return sqlite_columns(file, root, wanted, count, rows, &texts) && !texts.refused() && export_texts(texts, schema, array);
 }

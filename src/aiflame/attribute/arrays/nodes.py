@@ -9,9 +9,13 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 
 from aiflame.attribute.arrays.types import Ints
+
+_MANY, _REPEATED = 1 << 16, 16
+"""Of so many values, each there so often, the distinct ones are found faster by hashing, and each value's place among them by halving."""
 
 Parents = NDArray[np.int32]
 
@@ -95,12 +99,24 @@ def merge_siblings(parent: Parents, frame: NDArray[np.uint32]) -> tuple[Parents,
         if depth == 0:
             continue
         key = place[parent[nodes]].astype(np.int64) << 32 | frame[nodes]
-        distinct, which = np.unique(key, return_inverse=True) if len(key) > 1 else (key, 0)
+        distinct, which = numbered(key)
         place[nodes] = count + which
         parents.append((distinct >> 32).astype(np.int32))
         frames.append((distinct & 0xFFFFFFFF).astype(np.uint32))
         count += len(distinct)
     return np.concatenate(parents), np.concatenate(frames), place
+
+
+def numbered(values: Ints) -> tuple[Ints, Ints]:
+    """The distinct values, sorted, and the place of each value among them."""
+    if len(values) < _MANY:
+        ordered, which = np.unique(values, return_inverse=True)
+        return ordered, which
+    few = pl.Series(values).unique().sort().to_numpy()
+    if len(few) * _REPEATED > len(values):
+        ordered, which = np.unique(values, return_inverse=True)
+        return ordered, which
+    return few, np.searchsorted(few, values)
 
 
 def distinct(values: Ints) -> Ints:

@@ -76,7 +76,9 @@ class Frames:
         own = np.zeros(len(merged_parent), dtype=np.int64)
         own[of_row] = process
         number = np.zeros(len(merged_parent), dtype=np.int64)
-        inner = np.setdiff1d(np.arange(len(merged_parent)), place[: 1 + processes], assume_unique=False)
+        is_inner = np.ones(len(merged_parent), dtype=np.bool_)
+        is_inner[place[: 1 + processes]] = False
+        inner = np.flatnonzero(is_inner)
         order = inner[np.argsort(own[inner], kind="stable")]
         begins = np.searchsorted(own[order], np.arange(processes))
         number[order] = np.arange(len(order)) - begins[own[order]] + 1

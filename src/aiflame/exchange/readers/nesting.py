@@ -29,8 +29,16 @@ class Nest:
     """Spans that began inside another and ended after it: they are its children and end with it."""
 
 
+def in_order(thread: ArrayLike, begin: ArrayLike, end: ArrayLike) -> bool:
+    """Whether spans are sorted by (thread, begin, -end)."""
+    _kept, spans = _spans(thread, begin, end)
+    return bool(library().aiflame_spans_in_order(spans))
+
+
 def nest(thread: ArrayLike, begin: ArrayLike, end: ArrayLike) -> Nest:
-    columns, spans = _sorted(thread, begin, end)
+    columns, spans = _spans(thread, begin, end)
+    if not library().aiflame_spans_in_order(spans):
+        raise ValueError("spans are to be sorted by thread, begin and -end")
     parent, cut_end = np.empty(len(columns[0]), np.int32), np.empty(len(columns[0]), np.int64)
     cut = library().aiflame_spans_nest(spans, parent.ctypes.data, cut_end.ctypes.data)
     if cut < 0:
@@ -38,7 +46,7 @@ def nest(thread: ArrayLike, begin: ArrayLike, end: ArrayLike) -> Nest:
     return Nest(parent, cut_end, cut)
 
 
-def _sorted(thread: ArrayLike, begin: ArrayLike, end: ArrayLike) -> tuple[list[NDArray[Any]], Spans]:
+def _spans(thread: ArrayLike, begin: ArrayLike, end: ArrayLike) -> tuple[list[NDArray[Any]], Spans]:
     """The arrays, which the second refers to."""
     columns = [np.ascontiguousarray(column, kind) for column, kind in ((thread, np.uint32), (begin, np.int64), (end, np.int64))]
     if len({column.shape for column in columns}) != 1 or columns[0].ndim != 1:
@@ -46,6 +54,4 @@ def _sorted(thread: ArrayLike, begin: ArrayLike, end: ArrayLike) -> tuple[list[N
     spans = Spans(*(column.ctypes.data for column in columns), len(columns[0]))
     if spans.count > _MOST:
         raise AiflameError(f"the trace has more than {_MOST:,} calls: import a part of it")
-    if not library().aiflame_spans_in_order(spans):
-        raise ValueError("spans are to be sorted by thread, begin and -end")
     return columns, spans

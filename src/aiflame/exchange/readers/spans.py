@@ -13,7 +13,7 @@ from aiflame.attribute.arrays import nodes
 from aiflame.attribute.arrays.types import Mask, Whole
 from aiflame.errors import AiflameError
 from aiflame.exchange.readers.making import Making
-from aiflame.exchange.readers.nesting import nest
+from aiflame.exchange.readers.nesting import in_order, nest
 from aiflame.profile.schema.enums import SampleState
 from aiflame.profile.schema.kinds import CALL_COUNTS
 
@@ -40,13 +40,15 @@ class Spans:
     """Calls that ended after the one around them; they end with it."""
 
     @staticmethod
-    def of(process: Whole, thread: Whole, begin: Whole, end: Whole, frame: Whole) -> tuple[Spans, Whole]:
-        """The spans, and the order in which they take the given rows."""
+    def of(process: Whole, thread: Whole, begin: Whole, end: Whole, frame: Whole) -> tuple[Spans, Whole | slice]:
+        """The spans, and the order in which they take the given rows, as an index."""
         tracks, row = _numbered(process.astype(np.int64) << 32 | thread)
-        order = np.lexsort((-end, begin, row))
-        row, begin = row[order], begin[order]
-        nested = nest(row, begin, end[order])
-        return Spans(tracks, row, begin, nested.end, frame[order].astype(np.int32), nested.parent, nested.cut), order
+        order: Whole | slice = slice(None)
+        if not in_order(row, begin, end):
+            order = np.lexsort((-end, begin, row))
+            row, begin, end, frame = row[order], begin[order], end[order], frame[order]
+        nested = nest(row, begin, end)
+        return Spans(tracks, row, begin, nested.end, frame.astype(np.int32), nested.parent, nested.cut), order
 
     @property
     def track(self) -> Whole:

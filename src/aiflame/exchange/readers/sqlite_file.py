@@ -23,10 +23,10 @@ import polars as pl
 from aiflame.errors import AiflameError
 from aiflame.exchange.readers import sqlite_pages
 from aiflame.exchange.readers.source import Source
+from aiflame.exchange.readers.sqlite_pages import Kind
 
 MAGIC = b"SQLite format 3\0"
 INT, REAL, TEXT = pl.Int64(), pl.Float64(), pl.String()
-Kind = pl.Int64 | pl.Float64 | pl.String
 
 _LONGEST_S = 600.0
 _STEPS = 100_000
@@ -91,12 +91,11 @@ class SqliteFile:
         numbers = {name: kind for name, kind in columns.items() if not isinstance(kind, pl.String)}
         texts = [name for name in columns if name not in numbers]
         row = next((name for name in _ROW_NAMES if name not in {one.lower() for one in self.tables[table]}), None)
+        frame = sqlite_pages.columns(self._path, self._connection, table, columns)
+        if frame is not None:
+            return frame
         if row is None or texts or not self._has_rows(table, row):
             return self._by_rows(table, columns)
-        if all(isinstance(kind, pl.Int64) for kind in columns.values()):
-            values = sqlite_pages.numbers(self._path, self._connection, table, list(columns))
-            if values is not None:
-                return pl.DataFrame([_series(name, values[name], kind) for name, kind in columns.items()])
         return self._by_pieces(table, numbers, row)
 
     def _has_rows(self, table: str, row: str) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from ctypes import POINTER, c_bool, c_char_p, c_int, c_int32, c_int64, c_size_t, c_uint32, c_uint64, c_void_p
+from ctypes import POINTER, c_bool, c_char_p, c_int, c_int32, c_int64, c_size_t, c_uint8, c_uint32, c_uint64, c_void_p
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -50,8 +50,8 @@ class Spans(ctypes.Structure):
     _fields_ = (("thread", c_void_p), ("begin", c_void_p), ("end", c_void_p), ("count", c_int64))
 
 
-class WantedNumbers(ctypes.Structure):
-    _fields_ = (("place", c_int32), ("to", c_void_p))
+class WantedColumn(ctypes.Structure):
+    _fields_ = (("place", c_int32), ("values", c_uint8), ("varies", c_uint8), ("first", c_int64), ("to", c_void_p))
 
 
 class ArrowSchema(ctypes.Structure):
@@ -85,7 +85,10 @@ _FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "aiflame_rows_texts": (c_bool, (c_void_p, POINTER(ArrowSchema), POINTER(ArrowArray))),
     "aiflame_spans_in_order": (c_bool, (POINTER(Spans),)),
     "aiflame_spans_nest": (c_int64, (POINTER(Spans), c_void_p, c_void_p)),
-    "aiflame_sqlite_numbers": (c_bool, (c_int, c_uint32, POINTER(WantedNumbers), c_uint32, c_int64)),
+    "aiflame_sqlite_columns": (
+        c_bool,
+        (c_int, c_uint32, POINTER(WantedColumn), c_uint32, c_int64, c_uint64, c_uint64, POINTER(ArrowSchema), POINTER(ArrowArray)),
+    ),
 }
 
 

@@ -15,8 +15,9 @@ import polars as pl
 from aiflame.attribute.devices.records import COPY_NAMES
 from aiflame.attribute.timeline.tables import SliceKind, Timeline, TrackKind
 from aiflame.attribute.timeline.whole import timeline
+from aiflame.exchange.writers.event_text import at_least, members, microseconds, number, text
 from aiflame.exchange.writers.facts import Facts
-from aiflame.exchange.writers.json_events import EventFile, FactTexts, chosen, microseconds, number, quoted, text
+from aiflame.exchange.writers.json_events import Choice, EventFile, FactTexts, quoted
 from aiflame.exchange.writers.kineto_devices import COPIES
 from aiflame.profile.tables.interface import Tables
 
@@ -130,26 +131,27 @@ class _Trace:
         track, kind = slices["track"].to_numpy(), slices["kind"].to_numpy()
         on_devices = np.array(self._kind)[track] == TrackKind.PURPOSE
         categories = ["", *(CATEGORIES[one] for one in SliceKind), ON_DEVICES]
+        category = Choice("category", categories, np.where(on_devices, len(categories) - 1, kind))
+        name = Choice("named", self._names, slices["name"].to_numpy())
+        facts = self._facts.of("said", slices["facts"].to_numpy())
         rows = slices.with_columns(
             pl.Series("pid", np.array(self._pid)[track]),
             pl.Series("tid", np.array(self._tid)[track]),
-            chosen(categories, np.where(on_devices, len(categories) - 1, kind)).alias("cat"),
-            chosen(self._names, slices["name"].to_numpy()).alias("named"),
-            self._facts.of(slices["facts"].to_numpy()).alias("said"),
+            category.numbers,
+            name.numbers,
+            facts.numbers,
             begin=pl.col("begin_ns") - self._base,
             took=pl.col("end_ns") - pl.col("begin_ns"),
+            correlation=pl.col("launch") + 1,
         )
         moment = pl.col("kind") == int(SliceKind.MARK)
         where = (text(',"pid":'), number("pid"), text(',"tid":'), number("tid"), text(',"ts":'), microseconds("begin"))
-        what = (text('","name":'), pl.col("named"))
-        linked = pl.when(pl.col("launch") >= 0).then(pl.concat_str(text(',"correlation":'), (pl.col("launch") + 1).cast(pl.String)))
-        of_step = pl.when(pl.col("step") >= 0).then(pl.concat_str(text(',"step":'), number("step")))
-        said = pl.concat_str(pl.col("said"), linked.otherwise(text("")), of_step.otherwise(text(""))).str.strip_prefix(",")
-        rows = rows.with_columns(said.alias("said"))
-        args = (pl.when(pl.col("said") == "").then(text("}")).otherwise(pl.concat_str(text(',"args":{'), pl.col("said"), text("}}"))),)
-        lasting = (text('{"ph":"X","cat":"'), pl.col("cat"), *what, *where, text(',"dur":'), microseconds("took"), *args)
-        self._file.add(rows.filter(~moment), *lasting)
-        self._file.add(rows.filter(moment), text('{"ph":"i","s":"t","cat":"'), pl.col("cat"), *what, *where, *args)
+        what = (category.piece, text('","name":'), name.piece, *where)
+        linked = at_least("correlation", 1, text(',"correlation":'), number("correlation"))
+        of_step = at_least("step", 0, text(',"step":'), number("step"))
+        args = (members(facts.piece, linked, of_step), text("}"))
+        self._file.add(rows.filter(~moment), text('{"ph":"X","cat":"'), *what, text(',"dur":'), microseconds("took"), *args)
+        self._file.add(rows.filter(moment), text('{"ph":"i","s":"t","cat":"'), *what, *args)
         self._arrows(rows.filter(pl.col("flows") > 0).select("kind", "flow", "flows", "pid", "tid", "begin"))
 
     def _arrows(self, rows: pl.DataFrame) -> None:
@@ -174,22 +176,24 @@ class _Trace:
         track = points["track"].to_numpy()
         names = [quoted(name) for name in self._shown]
         units = [quoted(unit or "value") for unit in self._unit]
+        name, unit = Choice("named", names, track), Choice("unit", units, track)
         rows = points.with_columns(
             pl.Series("pid", np.array(self._pid, dtype=np.int64)[track]),
-            chosen(names, track).alias("named"),
-            chosen(units, track).alias("unit"),
+            name.numbers,
+            unit.numbers,
             begin=pl.col("time_ns") - self._base,
         ).filter(pl.col("value").is_finite())
+        value = Choice("number", rows["value"].cast(pl.String).to_list(), np.arange(len(rows)))
         where = (text(',"pid":'), number("pid"), text(',"ts":'), microseconds("begin"))
         self._file.add(
-            rows,
+            rows.with_columns(value.numbers),
             text('{"ph":"C","name":'),
-            pl.col("named"),
+            name.piece,
             *where,
             text(',"args":{'),
-            pl.col("unit"),
+            unit.piece,
             text(":"),
-            number("value"),
+            value.piece,
             text("}}"),
         )
 

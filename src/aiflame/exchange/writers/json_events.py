@@ -1,18 +1,18 @@
-"""Events of Chrome's JSON as text, for millions at once: each is a column of pieces of text that are joined."""
+"""Events of Chrome's JSON as text, for millions at once."""
 
 from __future__ import annotations
 
+import codecs
 from collections.abc import Iterator, Sequence
-from typing import TextIO
+from typing import BinaryIO, TextIO
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from aiflame.exchange.writers.event_text import Piece, Texts, chosen, written
 from aiflame.json_text import json_text
 
-ROWS = 1 << 16
-"""Events that are written at a time."""
 LONGEST = 4096
 """Letters of a name or of a fact: viewers measure and draw each of them."""
 
@@ -26,11 +26,17 @@ class EventFile:
         members = "".join(f"{quoted(key)}:{json_text(value)},\n" for key, value in head.items())
         file.write(f"{{{members}" + '"traceEvents":[')
 
-    def add(self, rows: pl.DataFrame, *pieces: pl.Expr) -> None:
+    def add(self, rows: pl.DataFrame, *pieces: Piece) -> None:
         """An event for each row."""
-        for begin in range(0, len(rows), ROWS):
-            texts = rows[begin : begin + ROWS].select(pl.concat_str(pieces)).to_series().to_list()
-            self._put(texts)
+        if rows.is_empty():
+            return
+        binary = self._binary()
+        for part in written(rows, pieces, is_first=not self.events):
+            if binary is not None:
+                binary.write(part)
+            else:
+                self._file.write(str(part, "utf-8"))
+        self.events += len(rows)
 
     def add_all(self, events: Sequence[dict[str, object]]) -> None:
         if events:
@@ -38,6 +44,14 @@ class EventFile:
 
     def finish(self) -> None:
         self._file.write("\n]}\n")
+
+    def _binary(self) -> BinaryIO | None:
+        """The file of bytes below the file of text, which is flushed first; None: it has none, or another encoding."""
+        binary: BinaryIO | None = getattr(self._file, "buffer", None)
+        if binary is None or codecs.lookup(self._file.encoding).name != "utf-8":
+            return None
+        self._file.flush()
+        return binary
 
     def _put(self, texts: list[str]) -> None:
         if texts:
@@ -50,26 +64,16 @@ def quoted(text: str) -> str:
     return json_text(text if len(text) <= LONGEST else text[:LONGEST] + "…")
 
 
-def microseconds(column: str | pl.Expr) -> pl.Expr:
-    """Nanoseconds as a decimal number of microseconds: no digit is lost."""
-    value = pl.col(column) if isinstance(column, str) else column
-    size = value.abs()
-    sign = pl.when(value < 0).then(pl.lit("-")).otherwise(pl.lit(""))
-    return pl.concat_str(sign, (size // 1000).cast(pl.String), pl.lit("."), (size % 1000).cast(pl.String).str.zfill(3))
+class Choice:
+    """A text for each row of a table, which has its number in a column: few different ones are used at a time."""
 
-
-def text(piece: str) -> pl.Expr:
-    return pl.lit(piece)
-
-
-def number(column: str) -> pl.Expr:
-    return pl.col(column).cast(pl.String)
-
-
-def chosen(texts: Sequence[str], which: NDArray[np.integer]) -> pl.Series:
-    """The text of each row: few different ones are used at a time."""
-    used, place = np.unique(which, return_inverse=True)
-    return pl.Series([texts[row] for row in used.tolist()], dtype=pl.String).gather(place)
+    def __init__(self, column: str, texts: Sequence[str], which: NDArray[np.integer]) -> None:
+        is_used = np.zeros(len(texts), dtype=np.bool_)
+        is_used[which] = True
+        used = np.flatnonzero(is_used)
+        place = np.cumsum(is_used) - 1
+        self.numbers = pl.Series(column, place[which])
+        self.piece = chosen(column, Texts.of([texts[row] for row in used.tolist()]))
 
 
 class FactTexts:
@@ -84,10 +88,10 @@ class FactTexts:
             self.texts += [""] * (number_of - len(self.texts))
             self.texts.append(members)
 
-    def of(self, sets: NDArray[np.integer]) -> pl.Series:
+    def of(self, column: str, sets: NDArray[np.integer]) -> Choice:
         most = int(sets.max(initial=0))
         self.texts += [""] * (most + 1 - len(self.texts))  # the last sets may be empty
-        return chosen(self.texts, sets)
+        return Choice(column, self.texts, sets)
 
 
 def _sets(facts: pl.DataFrame) -> Iterator[tuple[int, str]]:

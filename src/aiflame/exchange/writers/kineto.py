@@ -26,8 +26,9 @@ from aiflame.attribute.timeline.tables import Making, SliceKind
 from aiflame.attribute.timeline.whole import launches_of, owners_of
 from aiflame.attribute.timeline.work import device_work
 from aiflame.exchange.writers.chrome import head
+from aiflame.exchange.writers.event_text import Piece, at_least, members, microseconds, number, text
 from aiflame.exchange.writers.facts import Facts
-from aiflame.exchange.writers.json_events import EventFile, chosen, microseconds, number, quoted, text
+from aiflame.exchange.writers.json_events import Choice, EventFile, quoted
 from aiflame.exchange.writers.kineto_calls import CALL, FUNCTION, LAYER, OP, Calls, Items
 from aiflame.exchange.writers.kineto_devices import Devices, Work
 from aiflame.profile.schema.enums import RegionApi, RegionKind
@@ -162,11 +163,10 @@ class _Trace:
             meant = _MEANT.get(name, "") if api == RegionApi.AUTOMATIC else ""
             named.append(quoted(meant.format(f"{payload:x}" if payload else "Optimizer") if meant else name or "[no name]"))
         pid, tid = self._places(rows["process"].to_numpy(), np.maximum(rows["owner"].to_numpy(), 0))
-        rows = rows.with_columns(
-            pid, tid, pl.Series("named", named), begin=pl.col("begin_ns") - self._base, took=pl.col("end_ns") - pl.col("begin_ns")
-        )
+        name = Choice("named", named, np.arange(len(named)))
+        rows = rows.with_columns(pid, tid, name.numbers, begin=pl.col("begin_ns") - self._base, took=pl.col("end_ns") - pl.col("begin_ns"))
         moment = pl.col("kind") == int(RegionKind.MARK)
-        what = (text('","name":'), pl.col("named"), *_WHERE)
+        what = (text('","name":'), name.piece, *_WHERE)
         self.file.add(
             rows.filter(~moment), text('{"ph":"X","cat":"user_annotation'), *what, text(',"dur":'), microseconds("took"), text("}")
         )
@@ -184,34 +184,32 @@ class _Trace:
     def _calls(self, calls: Calls, items: Items, names: _Names) -> None:
         if not len(calls.value):
             return
+        which: NDArray[np.integer]
         if calls.kind == OP:
-            named, category = (
-                chosen(names.ops, items.op[calls.item]),
-                pl.Series(["cpu_op"]).new_from_index(0, len(calls.value)),
-            )
+            named, which, categories = names.ops, items.op[calls.item], ["cpu_op"] * len(names.ops)
         elif calls.kind == FUNCTION:
-            named, category = chosen(names.functions, calls.value), chosen(names.categories, calls.value)
+            named, which, categories = names.functions, calls.value, names.categories
         elif calls.kind == LAYER:
-            named, category = chosen(names.layers, calls.value), pl.Series(["python_function"]).new_from_index(0, len(calls.value))
+            named, which, categories = names.layers, calls.value, ["python_function"] * len(names.layers)
         else:
-            named, category = chosen(names.launches, names.launch[calls.value]), chosen(names.runtimes, names.launch[calls.value])
+            named, which, categories = names.launches, names.launch[calls.value], names.runtimes
+        what = Choice("what", [f'{category}","name":{name}' for category, name in zip(categories, named, strict=True)], which)
         pid, tid = self._places(items.process[calls.item], items.thread[calls.item])
         rows = pl.DataFrame(
             {"begin": calls.begin - self._base, "took": calls.end - calls.begin, "number": calls.number, "value": calls.value}
         )
-        rows = rows.with_columns(pid, tid, named.alias("named"), category.alias("cat"))
-        args = text("}")
+        rows = rows.with_columns(pid, tid, what.numbers)
+        args: tuple[Piece, ...] = (text("}"),)
         if calls.kind == CALL:
-            args = pl.concat_str(text(',"args":{"correlation":'), (pl.col("value") + 1).cast(pl.String), text("}}"))
+            rows = rows.with_columns(correlation=pl.col("value").cast(pl.Int64) + 1)
+            args = (text(',"args":{"correlation":'), number("correlation"), text("}}"))
         elif calls.number.any():
             sequence, forward = items.numbers_of_torch(calls.item)
             rows = rows.with_columns(sequence=pl.Series(sequence), forward=pl.Series(forward))
-            said = pl.concat_str(text(',"Sequence number":'), number("sequence"), text(',"Fwd thread id":'), number("forward"))
-            more = pl.when(pl.col("sequence") >= 0).then(said).otherwise(text(""))
-            args = pl.concat_str(text(',"args":{"External id":'), number("number"), more, text("}}"))
-            args = pl.when(pl.col("number") > 0).then(args).otherwise(text("}"))
-        what = (text('{"ph":"X","cat":"'), pl.col("cat"), text('","name":'), pl.col("named"))
-        self.file.add(rows, *what, *_WHERE, text(',"dur":'), microseconds("took"), args)
+            of_autograd = (text(',"Sequence number":'), number("sequence"), text(',"Fwd thread id":'), number("forward"))
+            said = (text(',"External id":'), number("number"), at_least("sequence", 0, *of_autograd))
+            args = (members(at_least("number", 1, *said)), text("}"))
+        self.file.add(rows, text('{"ph":"X","cat":"'), what.piece, *_WHERE, text(',"dur":'), microseconds("took"), *args)
 
     def _arrows(self, launches: pl.DataFrame, which: Ints) -> None:
         """The beginnings of arrows to kernels and copies."""

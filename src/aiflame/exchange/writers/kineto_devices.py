@@ -14,7 +14,8 @@ from aiflame.attribute.analysis import Analysis
 from aiflame.attribute.devices.records import COPY_NAMES
 from aiflame.attribute.timeline.tables import SliceKind, Timeline, TrackKind
 from aiflame.attribute.timeline.work import NO_DEVICE
-from aiflame.exchange.writers.json_events import EventFile, chosen, microseconds, number, quoted, text
+from aiflame.exchange.writers.event_text import at_least, microseconds, number, text
+from aiflame.exchange.writers.json_events import Choice, EventFile, quoted
 from aiflame.json_text import json_text
 from aiflame.profile.schema.enums import CopyKind
 
@@ -162,44 +163,45 @@ class Work:
             quoted(self._full[one >> 32] if one >> 32 < len(self._full) and self._full[one >> 32] else self._names[one & 0xFFFFFFFF])
             for one in distinct.tolist()
         ]
-        self._write(rows.with_columns(pl.Series("named", named, dtype=pl.String).gather(which), cat=pl.lit("kernel")))
+        self._write(rows, Choice("named", named, which), Choice("category", ["kernel"], np.zeros(len(rows), dtype=np.int64)))
 
     def _copies(self, rows: pl.DataFrame) -> None:
         if rows.is_empty():
             return
         kind_of = {name: kind for kind, name in COPY_NAMES.items()}
         kinds = [kind_of.get(name, CopyKind.DEVICE_TO_DEVICE) for name in self._names]
-        named = chosen([quoted(COPIES[kind]) for kind in kinds], rows["name"].to_numpy())
-        cat = chosen(["gpu_memset" if kind == CopyKind.FILL else "gpu_memcpy" for kind in kinds], rows["name"].to_numpy())
-        self._write(rows.with_columns(named.alias("named"), cat.alias("cat")))
+        name = Choice("named", [quoted(COPIES[kind]) for kind in kinds], rows["name"].to_numpy())
+        categories = ["gpu_memset" if kind == CopyKind.FILL else "gpu_memcpy" for kind in kinds]
+        self._write(rows, name, Choice("category", categories, rows["name"].to_numpy()))
 
-    def _write(self, rows: pl.DataFrame) -> None:
+    def _write(self, rows: pl.DataFrame, name: Choice, category: Choice) -> None:
         track, launch = rows["track"].to_numpy(), rows["launch"].to_numpy()
         self._args += [""] * (int(rows["facts"].max() or 0) + 1 - len(self._args))  # type: ignore[arg-type]
         external = self._external[launch] if len(self._external) else np.zeros(len(rows), dtype=np.int64)
+        facts = Choice("said", self._args, rows["facts"].to_numpy())
         rows = rows.with_columns(
+            name.numbers,
+            category.numbers,
+            facts.numbers,
             pl.Series("pid", np.array(self._device)[track]),
             pl.Series("tid", np.array(self._stream)[track]),
             pl.Series("external", np.where(launch >= 0, external, 0)),
-            chosen(self._args, rows["facts"].to_numpy()).alias("said"),
             begin=pl.col("begin_ns") - self._base,
             took=pl.col("end_ns") - pl.col("begin_ns"),
             id=pl.col("launch") + 1,
         )
         where = (text(',"pid":'), number("pid"), text(',"tid":'), number("tid"), text(',"ts":'), microseconds("begin"))
-        of_op = pl.when(pl.col("external") > 0).then(pl.concat_str(text(',"External id":'), number("external"))).otherwise(text(""))
-        linked = pl.when(pl.col("launch") >= 0).then(pl.concat_str(text(',"correlation":'), number("id"))).otherwise(text(""))
         args = (
             text(',"args":{"device":'),
             number("pid"),
             text(',"context":1,"stream":'),
             number("tid"),
-            linked,
-            of_op,
-            pl.col("said"),
+            at_least("id", 1, text(',"correlation":'), number("id")),
+            at_least("external", 1, text(',"External id":'), number("external")),
+            facts.piece,
             text("}}"),
         )
-        what = (text('{"ph":"X","cat":"'), pl.col("cat"), text('","name":'), pl.col("named"))
+        what = (text('{"ph":"X","cat":"'), category.piece, text('","name":'), name.piece)
         self._file.add(rows, *what, *where, text(',"dur":'), microseconds("took"), *args)
         arrow = (text('{"ph":"f","bp":"e","cat":"ac2g","name":"ac2g","id":'), number("id"), *where, text("}"))
         self._file.add(rows.filter(pl.col("launch") >= 0), *arrow)

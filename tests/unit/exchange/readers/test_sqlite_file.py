@@ -38,8 +38,9 @@ def test_values_of_every_type_become_what_was_asked_for(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("rows", [0, 1, 99_999, 100_000, 100_001, 250_000])
-def test_tables_of_many_rows_are_read_whole(rows: int, tmp_path: Path) -> None:
-    source = written(tmp_path / "a", "CREATE TABLE many (a INTEGER, b REAL);", rows)
+@pytest.mark.parametrize("more", ["", ", made AS (a)"], ids=["from its pages", "by SQLite"])
+def test_tables_of_many_rows_are_read_whole(rows: int, more: str, tmp_path: Path) -> None:
+    source = written(tmp_path / "a", f"CREATE TABLE many (a INTEGER, b REAL{more});", rows)
     with SqliteFile.open(source) as file:
         frame = file.read_many({"many": {"a": INT, "b": REAL}})["many"]
     assert frame["a"].sort().to_list() == list(range(rows))
@@ -103,7 +104,7 @@ def test_a_packed_file_is_unpacked_first(tmp_path: Path) -> None:
 
 
 def test_a_query_that_never_ends_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    source = written(tmp_path / "a", "CREATE TABLE many (a INTEGER, b REAL);", 300_000)
+    source = written(tmp_path / "a", "CREATE TABLE many (a INTEGER, b REAL, made AS (a));", 300_000)
     monkeypatch.setattr("aiflame.exchange.readers.sqlite_file._LONGEST_S", 0.0)
     with pytest.raises(AiflameError, match="takes longer than 0 s"), SqliteFile.open(source) as file:
         file.read("many", {"b": REAL})

@@ -121,7 +121,7 @@ def _with_callers(events: Events, work: pl.DataFrame, arrows: pl.DataFrame, call
     track, begin, end = (placed[name].to_numpy() for name in ("track", "begin", "end"))
     spans, order = Spans.of(none, track, begin, end, none)
     at = spans.innermost(np.zeros(len(of_starts), dtype=np.int64), *(of_starts[name].to_numpy() for name in ("track", "begin")))
-    row = np.where(at >= 0, np.append(order, -1)[at], -1)
+    row = np.where(at >= 0, np.append(np.arange(len(begin))[order], -1)[at], -1)
     callers = of_starts.select(key).with_columns(caller=pl.Series(row + 1), owner=pl.Series(np.append(placed["pid"].to_numpy(), -1)[row]))
     ends = arrows.filter(phase != "s").join(callers, on=key).unique(["pid", "tid", "begin"], keep="first")
     rows = work.join(ends.select("pid", "tid", "begin", "caller", "owner"), on=["pid", "tid", "begin"], how="left", maintain_order="left")

@@ -6,6 +6,7 @@ import re
 
 import polars as pl
 
+from aiflame.exchange.readers.devices.few import distinct, with_few
 from aiflame.exchange.readers.devices.trace import DeviceTrace
 from aiflame.exchange.readers.making import Making
 from aiflame.profile.schema.enums import SyncKind
@@ -20,6 +21,7 @@ _SYNCS = (
     (SyncKind.EVENT, re.compile(r"EventSynchronize")),
     (SyncKind.CONTEXT, re.compile(r"(Device|Ctx)Synchronize")),
 )
+_STREAM = ("process", "device", "stream")
 _MOST_NUMBER, _MOST_SIZE = 0xFFFFFFFF, (1 << 62) - 1
 
 
@@ -27,9 +29,7 @@ def add_kernels_and_copies(trace: DeviceTrace, making: Making, process: dict[int
     """Gives process and correlation of each."""
     kernels, copies = (_placed(rows, process) for rows in (trace.kernels, trace.copies))
     streams = _streams(kernels, copies)
-    kernels, copies = (
-        rows.join(streams, on=["process", "device", "stream"], how="left", maintain_order="left") for rows in (kernels, copies)
-    )
+    kernels, copies = (with_few(rows, streams, _STREAM) for rows in (kernels, copies))
     _add_kernels(trace, making, kernels)
     making.add(
         "copies",
@@ -43,7 +43,7 @@ def add_kernels_and_copies(trace: DeviceTrace, making: Making, process: dict[int
             stream="number",
         ),
     )
-    used = pl.concat([rows.select("process", "device") for rows in (kernels, copies)]).unique(maintain_order=True)
+    used = pl.concat([distinct(rows, ("process", "device")) for rows in (kernels, copies)]).unique(maintain_order=True)
     with_address = used.filter(pl.col("device").is_in(list(trace.addresses))).sort("process", "device")
     addresses = with_address["device"].replace_strict(dict(trace.addresses), default="", return_dtype=pl.String)
     making.add("gpu_devices", with_address.select("process", device=_device(trace)).with_columns(address=addresses))
@@ -75,8 +75,7 @@ def _placed(rows: pl.DataFrame, process: dict[int, int]) -> pl.DataFrame:
 
 def _streams(kernels: pl.DataFrame, copies: pl.DataFrame) -> pl.DataFrame:
     """A number for each stream, unique in its process: the tool's own, where no two devices have the same one."""
-    key = ["process", "device", "stream"]
-    pairs = pl.concat([rows.select(key) for rows in (kernels, copies)]).unique().sort("process", "stream", "device")
+    pairs = pl.concat([distinct(rows, _STREAM) for rows in (kernels, copies)]).unique().sort("process", "stream", "device")
     twice = pairs.group_by("process", "stream").len()["len"].max()
     if pairs.is_empty() or (twice == 1 and pairs["stream"].is_between(0, _MOST_NUMBER).all()):
         return pairs.with_columns(number="stream")
@@ -84,13 +83,7 @@ def _streams(kernels: pl.DataFrame, copies: pl.DataFrame) -> pl.DataFrame:
 
 
 def _add_kernels(trace: DeviceTrace, making: Making, kernels: pl.DataFrame) -> None:
-    key = ["process", *_SHAPE]
-    varied = ["process", *(name for name in _SHAPE if kernels[name].min() != kernels[name].max())]
-    shapes = (
-        kernels.select(key)
-        .unique(varied, keep="first", maintain_order=True)
-        .with_columns(shape=pl.int_range(1, pl.len() + 1).over("process"))
-    )
+    shapes = distinct(kernels, ("process", *_SHAPE)).with_columns(shape=pl.int_range(1, pl.len() + 1).over("process"))
     making.add(
         "kernel_shapes",
         shapes.select(
@@ -102,7 +95,7 @@ def _add_kernels(trace: DeviceTrace, making: Making, kernels: pl.DataFrame) -> N
             api=pl.lit(int(trace.api)),
         ),
     )
-    rows = kernels.join(shapes.select(*varied, "shape"), on=varied, how="left", maintain_order="left")
+    rows = with_few(kernels, shapes, ("process", *_SHAPE))
     making.add(
         "kernels",
         rows.select("process", "shape", "correlation", "node", start_ns="begin", end_ns="end", api=pl.lit(int(trace.api)), stream="number"),

@@ -8,6 +8,7 @@ import numpy as np
 import polars as pl
 
 from aiflame.attribute.arrays.types import Whole
+from aiflame.exchange.readers.devices.few import with_few
 from aiflame.exchange.readers.devices.trace import DeviceTrace
 from aiflame.exchange.readers.devices.work import add_kernels_and_copies, add_syncs
 from aiflame.exchange.readers.launch_keys import first_of_each, is_in, keys
@@ -28,23 +29,22 @@ def write(trace: DeviceTrace, making: Making) -> None:
     _place_lost_work(trace)
     threads = _threads(trace)
     _add_processes(trace, making, threads)
-    placed = {
-        name: getattr(trace, name).join(threads, on=["pid", "tid"], how="left", maintain_order="left")
-        for name in ("calls", "regions", "samples", "nodes")
-    }
+    placed = {name: with_few(getattr(trace, name), threads, ("pid", "tid")) for name in ("calls", "regions", "samples", "nodes")}
+    trace.calls = trace.calls.clear()
     process = dict(threads.select("pid", "process").unique().iter_rows())
-    calls, stack_of_chain, spans, stack = _add_stacks(trace, making, placed["calls"], process)
+    calls, stack_of_chain, spans, stack = _add_stacks(trace, making, placed.pop("calls"), process)
     _add_samples(trace, making, placed["samples"], stack_of_chain)
     _add_values(trace, making, process, stack_of_chain)
     _add_regions(making, placed["regions"])
     _add_counters(trace, making, process)
-    placed_calls = calls.with_columns(
+    placed_calls = calls.select("thread", "frame", "correlation", "failed").with_columns(
         pl.Series("stack", stack),
         pl.Series("begin_ns", spans.begin),
         pl.Series("end_ns", spans.end),
         pl.Series("process", spans.process),
         pl.col("correlation").clip(0),
     )
+    del calls
     _add_calls(trace, making, placed_calls)
     work = add_kernels_and_copies(trace, making, process)
     waits = add_syncs(trace, making, placed_calls, process)
@@ -230,12 +230,14 @@ def _add_calls(trace: DeviceTrace, making: Making, placed_calls: pl.DataFrame) -
         {"frame": list(trace.backends), "backend": [int(of) for of in trace.backends.values()]},
         schema={"frame": pl.Int64, "backend": pl.Int64},
     )
-    rows = placed_calls.join(backends, on="frame", maintain_order="left")
+    rows = placed_calls.filter(pl.col("frame").is_in(backends["frame"].implode()))
     if rows.is_empty():
         return
+    key = rows.select(pl.col("process") * (1 << 32) + pl.col("frame")).to_series()
     names = (
-        rows.select("process", "frame", "backend")
-        .unique(maintain_order=True)
+        pl.DataFrame({"key": key.unique(maintain_order=True)})
+        .with_columns(process=pl.col("key") // (1 << 32), frame=pl.col("key") & 0xFFFFFFFF)
+        .join(backends, on="frame", how="left", maintain_order="left")
         .with_columns(number=pl.int_range(1, pl.len() + 1).over("process"))
     )
     text = {number: getattr(trace.frames.all[number], "name", "") for number in trace.backends}
@@ -244,9 +246,9 @@ def _add_calls(trace: DeviceTrace, making: Making, placed_calls: pl.DataFrame) -
     )
     making.add(
         "calls",
-        rows.join(names, on=["process", "frame"], how="left", maintain_order="left").select(
+        rows.select(
             *("process", "thread", "stack", "begin_ns", "end_ns", "failed"),
-            name="number",
+            name=key.replace_strict(names["key"], names["number"], return_dtype=pl.Int64),
             kind=pl.lit(int(CallKind.BLOCKING)),
             peer=pl.lit(0xFFFFFFFF),
         ),

@@ -18,7 +18,8 @@ from aiflame.errors import AiflameError
 from aiflame.exchange.readers.making import Making
 from aiflame.exchange.readers.nsys import report
 from aiflame.exchange.readers.source import Source
-from aiflame.exchange.readers.sqlite_file import INT, Kind
+from aiflame.exchange.readers.sqlite_file import INT
+from aiflame.exchange.readers.sqlite_pages import Kind
 
 _LONGEST_LINE, _BATCH, _MOST_ROWS = 256 << 20, 100_000, 50_000_000
 _LARGEST = 1 << 63

@@ -12,7 +12,7 @@ from aiflame.exchange.readers.frames import NamedFrame
 from aiflame.exchange.readers.making import Making
 from aiflame.exchange.readers.nsys.ids import with_owner
 from aiflame.exchange.readers.sqlite_file import INT, REAL, TEXT
-from aiflame.exchange.readers.sqlite_file import Kind as Column
+from aiflame.exchange.readers.sqlite_pages import Kind as Column
 from aiflame.profile.schema.enums import PayloadType, RegionKind
 from aiflame.profile.schema.kinds import OP_MODULE, Kind
 

@@ -17,7 +17,8 @@ from aiflame.exchange.readers.making import Making
 from aiflame.exchange.readers.nsys import facts, metrics, nvtx, stacks
 from aiflame.exchange.readers.nsys.ids import with_owner
 from aiflame.exchange.readers.nsys.tables import FolderTables, Tables
-from aiflame.exchange.readers.sqlite_file import INT, TEXT, Kind
+from aiflame.exchange.readers.sqlite_file import INT, TEXT
+from aiflame.exchange.readers.sqlite_pages import Kind
 from aiflame.profile.schema.enums import CopyKind, GpuApi, SyncKind
 
 Progress = Callable[[float], None]
@@ -79,6 +80,7 @@ def read_tables(file: Tables, making: Making, progress: Progress) -> None:
     stacks.add_calls(trace, rows, strings)
     stacks.add_samples(trace, making, rows, strings, facts.sampling_period(file))
     progress(0.6)
+    del rows
     _count_others(file, making)
     write(trace, making)
     metrics.add_metrics(file, making, trace)

@@ -11,7 +11,7 @@ from aiflame.exchange.readers.frames import NamedFrame
 from aiflame.exchange.readers.making import Making
 from aiflame.exchange.readers.nsys.ids import with_owner
 from aiflame.exchange.readers.sqlite_file import INT
-from aiflame.exchange.readers.sqlite_file import Kind as Column
+from aiflame.exchange.readers.sqlite_pages import Kind as Column
 from aiflame.profile.schema.enums import CallBackend
 from aiflame.profile.schema.kinds import Kind
 

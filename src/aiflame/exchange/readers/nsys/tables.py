@@ -12,7 +12,7 @@ import polars as pl
 
 from aiflame.errors import AiflameError
 from aiflame.exchange.readers.source import plain
-from aiflame.exchange.readers.sqlite_file import Kind
+from aiflame.exchange.readers.sqlite_pages import Kind
 
 SUFFIXES = (".parquet", ".arrow")
 _ARROW = b"ARROW1"

@@ -9,7 +9,8 @@ import polars as pl
 
 from aiflame.exchange.readers.making import Making
 from aiflame.exchange.readers.rocm.gathered import Gathered
-from aiflame.exchange.readers.sqlite_file import INT, TEXT, Kind, SqliteFile
+from aiflame.exchange.readers.sqlite_file import INT, TEXT, SqliteFile
+from aiflame.exchange.readers.sqlite_pages import Kind
 
 Progress = Callable[[float], None]
 

@@ -95,7 +95,7 @@ def _pieces(plane: Plane, rows: Whole) -> tuple[Whole, Whole, Whole]:
     spans, order = Spans.of(nothing, plane.line[rows], plane.begin[rows], plane.end[rows], nothing)
     pieces = list(spans.own_time())
     row, begin, end = (np.concatenate([nothing[:0], *(piece[at] for piece in pieces)]) for at in range(3))
-    return rows[order[row]], begin, end
+    return rows[order][row], begin, end
 
 
 def _name(named: Named) -> str:
