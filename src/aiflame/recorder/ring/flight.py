@@ -20,7 +20,7 @@ from aiflame.recorder.ring.snapshot import snapshot
 from aiflame.recorder.ring.steps import Steps
 from aiflame.recorder.ring.trim import Trimmer
 from aiflame.recorder.ring.triggers import Watcher, parse_on
-from aiflame.values import dataclass
+from aiflame.values import dataclass, replace
 
 SETTLE_NS = 1_000_000_000
 """A window is copied so long after its end: devices report their work late."""
@@ -76,17 +76,16 @@ class Flight:
     def look(self, now: int) -> None:
         """Looks whether the window is to be kept."""
         for request in requests.take(self._ring):
-            self._want("asked", request.reason, min(request.time_ns, now), request.name)
+            if request.kind != requests.ASKED_FOR:
+                self._want_once(request.kind, request.reason, min(request.time_ns, now))
+            elif not self._joined(request):
+                self._want(request.kind, request.reason, min(request.time_ns, now), request.name)
         if self._asked_by_signal:
             self._want("signal", f"signal {self._asked_by_signal}", now)
             self._asked_by_signal = 0
         if self._watcher.needs_steps:
             for slug, cause, moment in self._watcher.causes(self._steps.ended(now), now):
-                kind = slug.rstrip("0123456789-")
-                # A second slow step soon after the first is in nearly the same window.
-                if moment - self._automatic.get(kind, -self._last_ns) >= self._last_ns // 2:
-                    self._automatic[kind] = moment
-                    self._want(slug, cause, moment)
+                self._want_once(slug, cause, moment)
 
     def trim(self, now: int) -> None:
         """Removes events that no window needs any more, and more if the ring takes too much disk."""
@@ -119,12 +118,27 @@ class Flight:
             self._steps.forget(process)
         self._begin_ns = max(self._begin_ns, horizon)
 
+    def _want_once(self, slug: str, cause: str, moment: int) -> None:
+        """A second slow step soon after the first is in nearly the same window, which is not kept again."""
+        kind = slug.rstrip("0123456789-")
+        if moment - self._automatic.get(kind, -self._last_ns) >= self._last_ns // 2:
+            self._automatic[kind] = moment
+            self._want(slug, cause, moment)
+
+    def _joined(self, request: requests.Request) -> bool:
+        """Joins a request to one that was made a moment before: a program may ask in a loop."""
+        for place, due in enumerate(self._due):
+            if due.slug == request.kind and abs(due.kept.end_ns - request.time_ns) < SETTLE_NS:
+                self._due[place] = replace(due, requests=(*due.requests, request.name))
+                return True
+        return False
+
     def _want(self, slug: str, cause: str, moment: int, request: str = "") -> None:
         kept = Kept(cause, max(moment - self._last_ns, self._begin_ns), moment)
         self._due.append(_Due(slug, kept, (request,) if request else ()))
 
     def _keep(self, due: _Due) -> None:
-        name = due.slug if due.slug != "asked" else due.kept.cause
+        name = due.kept.cause if due.slug == requests.ASKED_FOR else due.slug
         path = self._free_path(name)
         try:
             snapshot(self._ring, path, due.kept, self._meta)

@@ -11,12 +11,15 @@ from aiflame.recorder.ring.snapshot import REQUESTS
 from aiflame.values import dataclass
 
 ASKED, ANSWERED = ".asked", ".answered"
+ASKED_FOR, SEEN_INSIDE = "asked", ("exception", "out-of-memory")
 _LONGEST = 4096
 _LONGEST_REASON = 200
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
+    kind: str
+    """`asked`, or the event that the program has seen itself"""
     name: str
     """of its file, without ending"""
     reason: str
@@ -32,7 +35,8 @@ def take(ring: Folder) -> list[Request]:
             with contextlib.suppress(OSError, AiflameError, ValueError, TypeError, AttributeError):
                 fields = json.loads(folder.read(name, limit=_LONGEST) or b"")
                 reason = harmless(str(fields.get("reason") or "asked"))[:_LONGEST_REASON]
-                found.append(Request(name.removesuffix(ASKED), reason, int(fields["time_ns"])))
+                kind = str(fields.get("kind") or ASKED_FOR)
+                found.append(Request(kind if kind in SEEN_INSIDE else ASKED_FOR, name.removesuffix(ASKED), reason, int(fields["time_ns"])))
             with contextlib.suppress(OSError):
                 folder.remove(name)
     return sorted(found, key=lambda request: request.time_ns)
