@@ -14,6 +14,8 @@ import json
 import os
 import time
 from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,7 +27,7 @@ _FEWEST = 8
 
 def keep(reason: str = "") -> bool:
     """Asks the recorder to keep the window that ends now, as a profile of its own, and goes on at once. False: no ring is being recorded."""
-    ring = os.environ.get("AIFLAME_PROFILE")
+    ring = _own[-1] if _own else os.environ.get("AIFLAME_PROFILE")
     if not ring:
         return False
     text = json.dumps({"reason": str(reason)[:1000], "time_ns": time.monotonic_ns()})
@@ -41,6 +43,23 @@ def keep(reason: str = "") -> bool:
     except OSError:
         return False
     return True
+
+
+_own: list[str] = []
+"""The ring into which the program records itself."""
+
+
+@contextmanager
+def recording_into(ring: str | os.PathLike[str] | None) -> Iterator[None]:
+    """While the program records itself into this ring (None: into none), `keep` asks its recorder."""
+    if ring is None:
+        yield
+        return
+    _own.append(os.path.abspath(ring))
+    try:
+        yield
+    finally:
+        _own.pop()
 
 
 class SlowSteps:

@@ -118,7 +118,7 @@ class ProfileLocation:
     def folder(self) -> Folder:
         """The folder to which this recorder writes, after `make`."""
         whole = Folder.open(self.whole)
-        return whole if self.rank is None or self.job is None else whole.folder(FOLDER, rank_name(self.rank.rank))
+        return whole if self.rank is None or self.profile == self.whole else whole.folder(FOLDER, rank_name(self.rank.rank))
 
     def make(self, *, overwrite: bool) -> None:
         """Makes the empty folder. Ranks may do this at the same time: each makes its own."""
