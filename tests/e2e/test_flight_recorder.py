@@ -1,0 +1,124 @@
+"""`aiflame record --last`: a program that goes from one function to another. When the window has passed, only the second is there."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from recording import PYTHON
+
+import aiflame
+from aiflame.attribute.tree import Tree
+
+LAST_S = 2
+PROGRAM = """
+import sys, time
+import aiflame
+def busy(seconds):
+    end = time.monotonic() + seconds
+    used = time.process_time() + 0.3
+    while time.monotonic() < end or time.process_time() < used: pass
+def before(): busy(0.3)
+def after(): busy({last} + 0.5)
+before()
+after()
+print("ready", flush=True)
+for line in sys.stdin:
+    if line == "keep\\n":
+        print(aiflame.keep("loss is NaN"), flush=True)
+    elif line == "memory\\n":
+        try: bytearray(1 << 62)
+        except MemoryError: print("caught", flush=True)
+    else:
+        sys.exit(int(line))
+"""
+
+
+class Ring:
+    """A program that waits for our word, and its recorder."""
+
+    def __init__(self, folder: Path, *options: str, python: str = sys.executable) -> None:
+        self.folder, self.path = folder, folder / "ring.aiflame"
+        command = [PYTHON, "-m", "aiflame.cli.main", "record", "--last", f"{LAST_S}s", "-o", str(self.path), *options]
+        program = [python, "-c", PROGRAM.format(last=LAST_S)]
+        self.recorder = subprocess.Popen([*command, "--", *program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        assert self.answer() == "ready"
+
+    def answer(self) -> str:
+        assert self.recorder.stdout is not None
+        return self.recorder.stdout.readline().strip()
+
+    def say(self, text: str) -> None:
+        assert self.recorder.stdin is not None
+        self.recorder.stdin.write(f"{text}\n")
+        self.recorder.stdin.flush()
+
+    def kept(self, cause: str, patience_s: float = 30) -> Path:
+        """The profile that was made for this cause, when it is complete."""
+        until = time.monotonic() + patience_s
+        while not (found := [path for path in self.folder.glob(f"ring-*-{cause}.aiflame") if (path / "telemetry").exists()]):
+            assert time.monotonic() < until, [path.name for path in self.folder.iterdir()]
+            time.sleep(0.05)
+        return found[0]
+
+
+@pytest.fixture
+def ring(tmp_path: Path) -> Iterator[Ring]:
+    made = Ring(tmp_path, "--on", "signal:USR2")
+    yield made
+    made.recorder.kill()
+    made.recorder.wait()
+    assert made.recorder.stdin is not None
+    made.recorder.stdin.close()
+
+
+def functions(tree: Tree) -> set[str]:
+    return set(tree.frames["name"].to_list())
+
+
+def is_window(path: Path) -> bool:
+    """Only the second function is there, for as long as the window at most; the CPU time is that of the samples."""
+    profile = aiflame.open(path)
+    kept, samples, tree = profile.meta.kept, profile.table("cpu_samples"), profile.tree("cpu-time")
+    assert kept is not None
+    assert kept.seconds <= LAST_S + 0.001
+    assert samples["time_ns"].is_between(kept.begin_ns, kept.end_ns).all()
+    assert tree.total("cpu-time") == int((samples["weight"].cast(int) * samples["period_ns"]).sum())
+    return "after" in functions(tree) and "before" not in functions(tree)
+
+
+def test_the_window_is_kept_on_request_and_at_the_end(ring: Ring) -> None:
+    keep = [PYTHON, "-m", "aiflame.cli.main", "keep"]
+    asked = subprocess.run([*keep, str(ring.recorder.pid), "slow", "since 14:00"], capture_output=True, text=True, check=True)
+    assert "slow-since-14-00" in asked.stdout
+    assert is_window(Path(asked.stdout.strip()))
+    ring.say("keep")
+    assert ring.answer() == "True"
+    ring.kept("loss-is-NaN")
+    ring.recorder.send_signal(signal.SIGUSR2)  # the program has no handler: it would die of it
+    ring.kept("signal")
+    ring.say("3")
+    assert ring.recorder.wait() == 3
+    profile = aiflame.open(ring.path)
+    assert profile.meta.kept is not None
+    assert profile.meta.kept.cause == "the program ended with status 3"
+
+
+def test_nothing_is_lost_when_the_recorder_and_the_program_are_killed(ring: Ring) -> None:
+    children = Path(f"/proc/{ring.recorder.pid}/task/{ring.recorder.pid}/children").read_text().split()
+    program = int(children[0])
+    ring.recorder.kill()
+    ring.recorder.wait()
+    os.kill(program, signal.SIGKILL)
+    while Path(f"/proc/{program}/maps").exists() and Path(f"/proc/{program}/maps").read_bytes():
+        time.sleep(0.02)
+    assert is_window(ring.path)
+    refused = subprocess.run([PYTHON, "-m", "aiflame.cli.main", "keep", str(program)], capture_output=True, text=True, check=False)
+    assert refused.returncode == 1
+    assert "process" in refused.stderr
