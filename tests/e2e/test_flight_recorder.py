@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from interpreters import interpreter
 from recording import PYTHON
 
 import aiflame
@@ -122,3 +123,25 @@ def test_nothing_is_lost_when_the_recorder_and_the_program_are_killed(ring: Ring
     refused = subprocess.run([PYTHON, "-m", "aiflame.cli.main", "keep", str(program)], capture_output=True, text=True, check=False)
     assert refused.returncode == 1
     assert "process" in refused.stderr
+
+
+MEMORY = """
+import subprocess, sys, time
+try: bytearray(1 << 60)
+except MemoryError: pass
+time.sleep(0.5)  # the recorder looks a few times a second
+subprocess.run([sys.executable, "-c", "raise ValueError('planted')"])
+time.sleep(0.5)
+"""
+
+
+def test_lack_of_memory_and_uncaught_exceptions_are_told_by_the_program(tmp_path: Path) -> None:
+    """The first is caught, which CPython shows from 3.12 on."""
+    command = [PYTHON, "-m", "aiflame.cli.main", "record", "--last", "9s", "--no-seal", "-o", str(tmp_path / "ring.aiflame")]
+    python = interpreter("3.13")
+    if python is None:
+        pytest.skip("there is no CPython 3.13")
+    result = subprocess.run([*command, "--", python, "-c", MEMORY], capture_output=True, text=True, check=True)
+    told = [line for line in result.stderr.splitlines() if "kept the last" in line]
+    assert [line.split(":")[1].strip() for line in told] == ["MemoryError", "ValueError"]
+    assert len(list(tmp_path.glob("ring-*.aiflame"))) == 2

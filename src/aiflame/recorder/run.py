@@ -13,7 +13,6 @@ from pathlib import Path
 from aiflame.errors import AiflameError
 from aiflame.profile.folder import claims
 from aiflame.profile.folder.control_page import ControlPage
-from aiflame.profile.folder.door import Folder
 from aiflame.profile.folder.meta import Clocks, Host, Meta, Recorder
 from aiflame.profile.schema.control_schema import Feature
 from aiflame.profile.secrets.masking import masked_arguments
@@ -22,7 +21,7 @@ from aiflame.recorder.hooks import environment
 from aiflame.recorder.intra import VARIABLE
 from aiflame.recorder.keep import Keeper
 from aiflame.recorder.options import LEASE_BYTES, RecordOptions
-from aiflame.recorder.place import ProfileLocation
+from aiflame.recorder.place import ProfileLocation, remove_profile
 from aiflame.recorder.supervise import children_cpu_ns, supervise, wait_until
 from aiflame.recorder.tracing import asked_for, trace_features
 from aiflame.values import asdict, dataclass, field, replace
@@ -155,7 +154,7 @@ def prepare(place: ProfileLocation, options: RecordOptions, command: list[str], 
         meta.put(profile)  # first of all: a command that opens the profile from now on sees that we own it and are running
         profile.new_folder("spool")
         if options.last_ms:
-            prepare_ring(profile)
+            _prepare_ring(place)
         page = ControlPage.create(
             profile,
             cpu_rate=options.cpu_rate,
@@ -179,13 +178,17 @@ def _limit(options: RecordOptions) -> int:
     return max(options.max_bytes - _OWN_BYTES, 1) if options.max_bytes else 0
 
 
-def prepare_ring(profile: Folder) -> None:
-    """Makes the folder for requests. AiflameError if old rows could not be removed in this file system."""
+def _prepare_ring(place: ProfileLocation) -> None:
+    """Makes the folder for requests. AiflameError, and no profile, if old rows cannot be removed in this file system."""
     from aiflame.recorder.ring.punch import refuse_without_holes
     from aiflame.recorder.ring.snapshot import REQUESTS
 
-    refuse_without_holes(profile)
-    profile.new_folder(REQUESTS)
+    try:
+        refuse_without_holes(place.folder())
+    except AiflameError:
+        remove_profile(place.profile)
+        raise
+    place.folder().new_folder(REQUESTS)
 
 
 def _telemetry(place: ProfileLocation, page: ControlPage, options: RecordOptions) -> Telemetry | None:

@@ -50,7 +50,7 @@ def _tell(error: BaseException) -> None:
     _last_ns = now
     try:
         kind = "out-of-memory" if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError" else "exception"
-        _write(kind, f"{type(error).__name__}: {error}"[:_LONGEST], now)
+        _write(kind, f"{type(error).__name__}: {error}".removesuffix(": ")[:_LONGEST], now)
     except Exception:
         pass  # the folder is gone, or no memory is left for this
 

@@ -11,7 +11,8 @@
 //   spool_writer PROFILE notes TEXTS             as many notes, each added twice; the same into new tables
 //   spool_writer PROFILE stacks NODES            nodes of stacks, where no memory is left to find them again; exits with 5 when one is lost
 //   spool_writer PROFILE booked BYTES            books the memory that it can do without, then as much again; exits with 5 when that fits
-//   spool_writer PROFILE ring SECONDS RATE THREADS   samples of so many seconds, on a clock of our own; each 30 s of it, prints the time (and at the end
+//   spool_writer PROFILE ring SECONDS RATE THREADS   samples of so many seconds, on a clock of our own; each 30 s of it, prints the time (and at the
+//   end
 //                                                how many kilobytes of files count as our memory) and waits for a line
 //   spool_writer PROFILE cost TABLE RECORDS      nanoseconds an append, as JSON
 // crowd-in-rows, forks-in-rows: the same, each thread in rows of its own.
@@ -187,11 +188,13 @@ void starved(uint64_t records) {
   }
 }
 
+// Page tables included.
 unsigned long kilobytes_of_files() {
   FILE* file = fopen("/proc/self/status", "r");
   unsigned long kilobytes = 0, found = 0;
   for (char line[256]; file && fgets(line, sizeof line, file);)
-    if (sscanf(line, "RssFile: %lu", &found) == 1 || sscanf(line, "RssShmem: %lu", &found) == 1) kilobytes += found;
+    if (sscanf(line, "RssFile: %lu", &found) == 1 || sscanf(line, "RssShmem: %lu", &found) == 1 || sscanf(line, "VmPTE: %lu", &found) == 1)
+      kilobytes += found;
   if (file) fclose(file);
   return kilobytes;
 }
@@ -212,8 +215,12 @@ void ring(uint64_t seconds, uint64_t rate, uint64_t threads) {
     for (uint64_t tick = 0; tick < rate; tick++) {
       for (uint64_t thread = 0; thread < threads; thread++) {
         if (thread + 1 == threads && (tick > 0 || second % 60 > 0)) continue;
-        rows_of[thread].append({.thread = static_cast<uint32_t>(thread + 1), .stack = 1, .weight = 1, .sequence = static_cast<uint32_t>(second),
-                                .time_ns = begin + second * kSecond + tick * (kSecond / rate), .period_ns = static_cast<uint32_t>(kSecond / rate)});
+        rows_of[thread].append({.thread = static_cast<uint32_t>(thread + 1),
+                                .stack = 1,
+                                .weight = 1,
+                                .sequence = static_cast<uint32_t>(second),
+                                .time_ns = begin + second * kSecond + tick * (kSecond / rate),
+                                .period_ns = static_cast<uint32_t>(kSecond / rate)});
       }
     }
     if (second % kLook != kLook - 1) continue;

@@ -22,7 +22,6 @@ from aiflame.recorder.ring.snapshot import snapshot
 from aiflame.recorder.ring.steps import Step, Steps
 from aiflame.recorder.ring.triggers import Triggers, Watcher, parse_on
 from aiflame.recorder.ring.trim import Trimmer
-from aiflame.recorder.run import prepare_ring
 from spool_files import ProcessFiles
 
 MS, SECOND = 1_000_000, 1_000_000_000
@@ -36,7 +35,7 @@ def ring_of(folder: Path, *processes: ProcessFiles) -> Folder:
     for process in processes:
         process.write(ring.path)
     ControlPage.create(ring, recorder_pid=0).close()
-    prepare_ring(ring)
+    ring.new_folder(requests.REQUESTS)
     return ring
 
 

@@ -64,7 +64,7 @@ _IMPOSSIBLE = 1 << 62
 """Larger times and sizes are impossible, so readers may use signed numbers."""
 
 _BLOCK_BYTES = 4 << 20
-_LARGEST_TABLE = 64 << 30
+_LARGEST_TABLE = 512 << 30
 _LARGEST_RECORD = 4096
 _FIRST_RECORDS = 16
 """Enough that one of them was finished."""

@@ -63,7 +63,13 @@ class Flight:
         self._asked_by_signal = number
 
     def __call__(self) -> None:
-        now = time.monotonic_ns()
+        """No error in it ends the recording."""
+        try:
+            self._work(time.monotonic_ns())
+        except (OSError, AiflameError) as error:
+            self._note(f"the flight recorder failed: {getattr(error, 'strerror', None) or error}")
+
+    def _work(self, now: int) -> None:
         self.look(now)
         for due in [one for one in self._due if one.kept.end_ns + SETTLE_NS <= now]:
             self._due.remove(due)
@@ -102,7 +108,8 @@ class Flight:
 
     def finish(self) -> None:
         """Keeps what is still due, and starts the sealing of what is left."""
-        self.look(time.monotonic_ns())
+        with contextlib.suppress(OSError, AiflameError):
+            self.look(time.monotonic_ns())
         for due in self._due:
             self._keep(due)
         while self._unsealed:
@@ -134,6 +141,7 @@ class Flight:
         return False
 
     def _want(self, slug: str, cause: str, moment: int, request: str = "") -> None:
+        moment = max(moment, self._begin_ns)
         kept = Kept(cause, max(moment - self._last_ns, self._begin_ns), moment)
         self._due.append(_Due(slug, kept, (request,) if request else ()))
 
@@ -165,7 +173,7 @@ class Flight:
         whole = self._place.whole
         rank = f"-rank{self._place.rank.rank}" if self._place.rank else ""
         words = re.sub(r"[^A-Za-z0-9.]+", "-", cause).strip("-.")[:40].strip("-.") or "kept"
-        stem = f"{whole.name.removesuffix('.aiflame')}{rank}-{time.strftime('%H%M%S')}-{words}"
+        stem = f"{whole.name.removesuffix('.aiflame')}{rank}-{time.strftime('%Y%m%d-%H%M%S')}-{words}"
         path, number = whole.parent / f"{stem}.aiflame", 1
         while os.path.lexists(path):
             number += 1

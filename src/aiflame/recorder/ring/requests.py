@@ -12,6 +12,7 @@ from aiflame.values import dataclass
 
 ASKED, ANSWERED = ".asked", ".answered"
 ASKED_FOR, SEEN_INSIDE = "asked", ("exception", "out-of-memory")
+_DAMAGED = (OSError, AiflameError, ValueError, TypeError, AttributeError, LookupError, ArithmeticError, RecursionError)
 _LONGEST = 4096
 _LONGEST_REASON = 200
 
@@ -32,7 +33,7 @@ def take(ring: Folder) -> list[Request]:
     found = []
     for name in folder.names():
         if name.endswith(ASKED):
-            with contextlib.suppress(OSError, AiflameError, ValueError, TypeError, AttributeError):
+            with contextlib.suppress(*_DAMAGED):
                 fields = json.loads(folder.read(name, limit=_LONGEST) or b"")
                 reason = harmless(str(fields.get("reason") or "asked"))[:_LONGEST_REASON]
                 kind = str(fields.get("kind") or ASKED_FOR)

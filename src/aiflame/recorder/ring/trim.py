@@ -14,6 +14,7 @@ from pathlib import Path
 from aiflame.profile.folder.door import Folder
 from aiflame.profile.folder.telemetry_files import FOLDER as TELEMETRY
 from aiflame.profile.folder.telemetry_files import Packer, read_header
+from aiflame.profile.spool.living import living
 from aiflame.profile.spool.open_lives import LOOKS_FOLDER
 from aiflame.profile.spool.window import BY_WINDOW, TIMES, Rows, newest_in, next_data, reserved, rows_of
 from aiflame.recorder.ring.punch import punch
@@ -45,12 +46,16 @@ class Trimmer:
     def remove_ended(self, horizon_ns: int) -> list[str]:
         """Removes the folders of processes that ended before the horizon, with or without saying so. Returns their names."""
         removed = []
-        for names in self._folders():
-            if names[0] != LOOKS_FOLDER and self._is_over(names[0], horizon_ns):
+        names = [names[0] for names in self._folders() if names[0] != LOOKS_FOLDER]
+        over = {name: self._is_over(name, horizon_ns) for name in names}
+        if "killed" in over.values() and self._others_live(names):
+            over = {name: how for name, how in over.items() if how != "killed"}
+        for name, how in over.items():
+            if how:
                 with contextlib.suppress(OSError):
-                    self._spool.remove_tree(names[0])
-                    self._spool.folder(LOOKS_FOLDER).remove_tree(names[0])
-                    removed.append(names[0])
+                    self._spool.remove_tree(name)
+                    self._spool.folder(LOOKS_FOLDER).remove_tree(name)
+                    removed.append(name)
         gone = set(removed)
         self._passed = {key: end for key, end in self._passed.items() if not gone.intersection(key)}
         return removed
@@ -119,16 +124,22 @@ class Trimmer:
                     freed += self._punch_old((TELEMETRY, entry.name), file.fileno(), rows, entry.size - _TELEMETRY_END, horizon_ns)
         return freed
 
-    def _is_over(self, name: str, horizon_ns: int) -> bool:
+    def _others_live(self, names: list[str]) -> bool:
+        """True if a process records whose number here is not the one that it has in its own namespace: it may be any of `names`."""
+        known = {name.partition(".")[0] for name in names}
+        return any(str(pid) not in known for pid in living(lambda: names, self._profile.status()))
+
+    def _is_over(self, name: str, horizon_ns: int) -> str:
+        """`ended`, `killed`, or nothing."""
         pid, _, start = name.partition(".")
         rows = rows_of("process_ends")
         folder = self._spool.folder(name)
         with folder.file("process_ends.table") as file:
             ended = rows.newest(file.fileno(), rows.header, rows.header + _PAGE) if file is not None else 0
         if ended:
-            return ended < horizon_ns
+            return "ended" if ended < horizon_ns else ""
         # A process that was killed wrote no end: its last event counts.
         if Path(f"/proc/{pid}").exists() or not start.isdecimal():
-            return False
-        return max(newest_in(folder), int(start)) < horizon_ns
+            return ""
+        return "killed" if max(newest_in(folder), int(start)) < horizon_ns else ""
 
