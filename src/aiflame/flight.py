@@ -26,12 +26,12 @@ _FEWEST = 8
 
 
 def keep(reason: str = "") -> bool:
-    """Asks the recorder to keep the window that ends now, as a profile of its own, and goes on at once. False: no ring is being recorded."""
+    """Asks the recorder to keep the window that ends now, as a profile of its own; returns at once. False: no ring is being recorded."""
     ring = _own[-1] if _own else os.environ.get("AIFLAME_PROFILE")
     if not ring:
         return False
     text = json.dumps({"reason": str(reason)[:1000], "time_ns": time.monotonic_ns()})
-    name = os.path.join(ring, "requests", f"{os.getpid()}-{os.urandom(6).hex()}")
+    name = f"{ring}/requests/{os.getpid()}-{os.urandom(6).hex()}"
     try:
         # The recorder sees only complete requests.
         descriptor = os.open(f"{name}.new", os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -39,7 +39,7 @@ def keep(reason: str = "") -> bool:
             os.write(descriptor, text.encode())
         finally:
             os.close(descriptor)
-        os.rename(f"{name}.new", f"{name}.asked")
+        os.rename(f"{name}.new", f"{name}.asked")  # noqa: PTH104
     except OSError:
         return False
     return True
@@ -55,7 +55,7 @@ def recording_into(ring: str | os.PathLike[str] | None) -> Iterator[None]:
     if ring is None:
         yield
         return
-    _own.append(os.path.abspath(ring))
+    _own.append(os.path.abspath(ring))  # noqa: PTH100
     try:
         yield
     finally:

@@ -11,11 +11,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from interpreters import interpreter
 from recording import PYTHON
 
 import aiflame
 from aiflame.attribute.tree import Tree
+from interpreters import interpreter
 
 LAST_S = 2
 PROGRAM = """
@@ -63,20 +63,20 @@ class Ring:
     def kept(self, cause: str, patience_s: float = 30) -> Path:
         """The profile that was made for this cause, when it is complete."""
         until = time.monotonic() + patience_s
-        while not (found := [path for path in self.folder.glob(f"ring-*-{cause}.aiflame") if (path / "telemetry").exists()]):
+        while not (profiles := [path for path in self.folder.glob(f"ring-*-{cause}.aiflame") if (path / "telemetry").exists()]):
             assert time.monotonic() < until, [path.name for path in self.folder.iterdir()]
             time.sleep(0.05)
-        return found[0]
+        return profiles[0]
 
 
 @pytest.fixture
 def ring(tmp_path: Path) -> Iterator[Ring]:
-    made = Ring(tmp_path, "--on", "signal:USR2")
-    yield made
-    made.recorder.kill()
-    made.recorder.wait()
-    assert made.recorder.stdin is not None
-    made.recorder.stdin.close()
+    running = Ring(tmp_path, "--on", "signal:USR2")
+    yield running
+    running.recorder.kill()
+    running.recorder.wait()
+    assert running.recorder.stdin is not None
+    running.recorder.stdin.close()
 
 
 def functions(tree: Tree) -> set[str]:
@@ -142,6 +142,6 @@ def test_lack_of_memory_and_uncaught_exceptions_are_told_by_the_program(tmp_path
     if python is None:
         pytest.skip("there is no CPython 3.13")
     result = subprocess.run([*command, "--", python, "-c", MEMORY], capture_output=True, text=True, check=True)
-    told = [line for line in result.stderr.splitlines() if "kept the last" in line]
-    assert [line.split(":")[1].strip() for line in told] == ["MemoryError", "ValueError"]
+    messages = [line for line in result.stderr.splitlines() if "kept the last" in line]
+    assert [line.split(":")[1].strip() for line in messages] == ["MemoryError", "ValueError"]
     assert len(list(tmp_path.glob("ring-*.aiflame"))) == 2

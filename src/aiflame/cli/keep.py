@@ -16,7 +16,7 @@ EXAMPLES = (
 
 
 def add_arguments(parser: Parser) -> None:
-    parser.usage = "aiflame keep PID [REASON ...]"
+    parser.usage = "aiflame keep PID REASON ..."
     parser.add_argument("pid", type=_pid, metavar="PID", help="any process of the program, or its recorder")
     parser.add_argument("reason", nargs="*", metavar="REASON", help="what happened; it becomes part of the profile's name")
 

@@ -1,7 +1,7 @@
 """Asks the flight recorder to keep its window when this program runs out of memory, or does not catch an exception.
 
-Uncaught exceptions come from an audit hook, so `sys.excepthook` stays as it is. Exceptions that the program catches are seen on CPython 3.12 and
-later, by `sys.monitoring`, which calls us for raised exceptions alone.
+Uncaught exceptions come from an audit hook, so `sys.excepthook` stays as it is. Exceptions that the program catches come from
+`sys.monitoring`, on CPython 3.12 and later.
 """
 
 import posix
@@ -42,7 +42,7 @@ def _raised(_code: "Any", _offset: int, error: BaseException) -> None:
 
 
 def _tell(error: BaseException) -> None:
-    """An exception often passes several frames, and is at last not caught: it is told once."""
+    """Asks once for an exception that is raised again and again on its way."""
     global _last_ns
     now = time.monotonic_ns()
     if now - _last_ns < _QUIET_NS:

@@ -54,7 +54,7 @@ def test_a_day_takes_the_disk_of_its_window(tmp_path: Path) -> None:
             writer.stdin.write("\n")
             writer.stdin.flush()
     window = rate * (threads - 1) * last
-    # Beside the window: what came since the last look, blocks with rows of the slow thread, and the chunk that is allocated ahead.
+    # Beside the window there are rows since the last look, blocks with rows of the slow thread, and the chunk that is allocated ahead.
     assert most < window * SAMPLE_BYTES * (last + LOOK_S) / last + (1 << 20) + (16 << 20)
     assert mapped < 40 << 10
     rows = aiflame.open(tmp_path / "kept.aiflame").table("cpu_samples")

@@ -1,4 +1,4 @@
-"""The flight recorder on tables whose rows are known: when it keeps a window, and what is in it."""
+"""The flight recorder on tables with known rows: the events at which it keeps a window, and the rows in it."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
+from spool_files import ProcessFiles
 
 import aiflame
 from aiflame.errors import AiflameError
@@ -22,7 +23,6 @@ from aiflame.recorder.ring.snapshot import snapshot
 from aiflame.recorder.ring.steps import Step, Steps
 from aiflame.recorder.ring.triggers import Triggers, Watcher, parse_on
 from aiflame.recorder.ring.trim import Trimmer
-from spool_files import ProcessFiles
 
 MS, SECOND = 1_000_000, 1_000_000_000
 META = Meta(started=Clocks(0, 0, 0), options={"last_ms": 10_000})
@@ -106,7 +106,7 @@ def test_options() -> None:
 
 
 def test_the_window_is_exact(tmp_path: Path) -> None:
-    """What ended in it belongs to it, whole; a process that ended before it does not."""
+    """An event that ended in it is there whole; a process that ended before it is not."""
     process = ProcessFiles()
     node = process.add("stacks", frame=77)
     thread = process.add("threads", tid=100)
@@ -200,7 +200,7 @@ def test_processes_that_ended_before_the_window_go(tmp_path: Path) -> None:
     assert trimmer.remove_ended(5 * SECOND) == []
     assert trimmer.remove_ended(5 * SECOND + 1) == ["4000001.1000"]
     assert trimmer.remove_ended(7 * SECOND) == ["4000002.1000"]
-    assert [name for name in ring.folder("spool").names()] == [f"{os.getpid()}.1000"]
+    assert list(ring.folder("spool").names()) == [f"{os.getpid()}.1000"]
 
 
 def test_requests_of_one_moment_make_one_profile_and_old_profiles_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

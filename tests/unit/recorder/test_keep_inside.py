@@ -1,4 +1,4 @@
-"""`aiflame.keep()` and the callbacks for Trainers: what they ask for, by a clock of the test's."""
+"""Requests of `aiflame.keep()` and of the callbacks for Trainers, by the clock of the test."""
 
 from __future__ import annotations
 

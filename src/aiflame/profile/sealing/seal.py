@@ -215,7 +215,11 @@ def _write_tables(
     index, unread = add_telemetry(profile, partial, writer.finish())
     index.write(partial)
     partial.sync_tree()  # the spool will be removed, so the tables must survive a power failure
-    degraded = (*(f"{count} {kind}" for kind, count in sorted(damage.items())), *unread, *_unseen(cpu, meta, notes, growing=growing or window is not None))
+    degraded = (
+        *(f"{count} {kind}" for kind, count in sorted(damage.items())),
+        *unread,
+        *_unseen(cpu, meta, notes, growing=growing or window is not None),
+    )
     meta.with_notes(*degraded).write(place)
     place.rename(_PARTIAL, SEALED)
     place.sync()

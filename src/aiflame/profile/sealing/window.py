@@ -1,7 +1,7 @@
 """Leaves out of a ring's tables what does not belong to its window.
 
-The recorder removes old rows by pages of a file, and copies all that is left; here the window becomes exact. What ended in the window belongs
-to it, whole.
+The recorder removes old rows by pages of a file, and copies all that is left; here the window becomes exact. An event that ended in the
+window is there whole.
 """
 
 from __future__ import annotations
@@ -58,7 +58,9 @@ class InWindow:
 
     def rows(self, table: str, frame: pl.DataFrame) -> pl.DataFrame:
         if table == BY_WINDOW:
-            return frame.filter(pl.Series(np.isin(frame["window"].to_numpy(), np.concatenate([np.empty(0, np.uint32), *self._gpu_windows]))))
+            return frame.filter(
+                pl.Series(np.isin(frame["window"].to_numpy(), np.concatenate([np.empty(0, np.uint32), *self._gpu_windows])))
+            )
         if table not in TIMES:
             return frame
         inside = pl.col(TIMES[table]).is_between(self.window.begin_ns, self.window.end_ns)

@@ -19,7 +19,9 @@ from aiflame.recorder.ring.flight import Flight
 _EVERY_S = 0.25
 _PATIENCE_S = 60.0
 _PACKAGES = str(Path(__file__).absolute().parents[3])
-_PROGRAM = "import sys; sys.path[:1] = []; sys.path.append({packages!r}); from aiflame.recorder.ring.beside import main; main(*sys.argv[1:])"
+_PROGRAM = (
+    "import sys; sys.path[:1] = []; sys.path.append({packages!r}); from aiflame.recorder.ring.beside import main; main(*sys.argv[1:])"
+)
 
 
 class Beside:
@@ -47,7 +49,10 @@ def main(whole: str, profile: str, program: str) -> None:
     meta = Meta.read(folder)
     known = RecordOptions()
     options = RecordOptions(
-        max_bytes=_number(meta, "max_bytes"), last_ms=_number(meta, "last_ms"), keep=_number(meta, "keep") or known.keep, on=_text(meta, "on")
+        max_bytes=_number(meta, "max_bytes"),
+        last_ms=_number(meta, "last_ms"),
+        keep=_number(meta, "keep") or known.keep,
+        on=_text(meta, "on"),
     )
     place = ProfileLocation(Path(whole), Path(profile), meta.job_rank)
     with ControlPage.open(folder) as page:

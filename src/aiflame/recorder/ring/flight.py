@@ -18,8 +18,8 @@ from aiflame.recorder.place import ProfileLocation, remove_profile
 from aiflame.recorder.ring import requests
 from aiflame.recorder.ring.snapshot import snapshot
 from aiflame.recorder.ring.steps import Steps
-from aiflame.recorder.ring.trim import Trimmer
 from aiflame.recorder.ring.triggers import Watcher, parse_on
+from aiflame.recorder.ring.trim import Trimmer
 from aiflame.values import dataclass, replace
 
 SETTLE_NS = 1_000_000_000

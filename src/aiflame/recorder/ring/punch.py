@@ -1,4 +1,4 @@
-"""Gives the disk blocks of a part of a file back. What was there reads as zeros; the file keeps its length, and its writers notice nothing."""
+"""Gives the disk blocks of a part of a file back. What was there reads as zeros; the file keeps its length."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def refuse_without_holes(folder: Folder) -> None:
         if error.errno not in (errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL):
             raise
         raise AiflameError(
-            f"--last: the file system of {folder.path.parent} cannot give up old parts of a file: choose a place on ext4, xfs, btrfs or tmpfs"
+            f"--last: the file system of {folder.path.parent} cannot free parts of a file: choose a place on ext4, xfs, btrfs or tmpfs"
             " with -o"
         ) from None
     finally:

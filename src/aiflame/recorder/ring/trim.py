@@ -67,7 +67,7 @@ class Trimmer:
     def _of_process(self, names: tuple[str, ...], horizon_ns: int) -> int:
         folder = self._spool.folder(*names)
         large = {entry.name for entry in folder.entries() if entry.size > _BEING_WRITTEN}
-        freed, limits = 0, {table: horizon_ns for table in TIMES}
+        freed, limits = 0, dict.fromkeys(TIMES, horizon_ns)
         if f"{BY_WINDOW}.table" in large:
             limits[BY_WINDOW] = self._first_window(folder, horizon_ns)
         for table, limit in limits.items():
@@ -142,4 +142,3 @@ class Trimmer:
         if Path(f"/proc/{pid}").exists() or not start.isdecimal():
             return ""
         return "killed" if max(newest_in(folder), int(start)) < horizon_ns else ""
-
