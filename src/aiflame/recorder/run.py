@@ -86,7 +86,7 @@ def run(
     for note in notes:
         place.tell(note)
     watch = _Watch(place, page, notes, options, meta)
-    status = supervise(command, variables, watch, taken=watch.takes)
+    status = supervise(command, variables, watch, takes=watch.takes)
     from aiflame.recorder.end import finish, still_recording
 
     if wait_daemons:

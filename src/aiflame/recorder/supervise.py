@@ -25,9 +25,9 @@ def supervise(
     environment: Mapping[str, str],
     watch: Callable[[], None],
     every: float = 0.25,
-    taken: Callable[[int], bool] | None = None,
+    takes: Callable[[int], bool] | None = None,
 ) -> int:
-    """Runs `command` to its end, calling `watch` at once and then every `every` seconds. A signal for which `taken` returns True is not
+    """Runs `command` to its end, calling `watch` at once and then every `every` seconds. A signal for which `takes` returns True is not
     passed on.
 
     Returns the status as `subprocess` gives it (negative: a signal)."""
@@ -40,7 +40,7 @@ def supervise(
             if received is None:
                 watch()
                 patience = every
-            elif received.si_signo != signal.SIGCHLD and received.si_code != _SI_KERNEL and not (taken and taken(received.si_signo)):
+            elif received.si_signo != signal.SIGCHLD and received.si_code != _SI_KERNEL and not (takes and takes(received.si_signo)):
                 os.kill(pid, received.si_signo)  # not waited for yet, so the process id still belongs to it
         return status
 

@@ -19,7 +19,7 @@ from aiflame.recorder.options import RecordOptions, parse_last
 from aiflame.recorder.place import ProfileLocation
 from aiflame.recorder.ring import requests
 from aiflame.recorder.ring.flight import SETTLE_NS, Flight
-from aiflame.recorder.ring.snapshot import snapshot
+from aiflame.recorder.ring.snapshot import REQUESTS, snapshot
 from aiflame.recorder.ring.steps import Step, Steps
 from aiflame.recorder.ring.triggers import Triggers, Watcher, parse_on
 from aiflame.recorder.ring.trim import Trimmer
@@ -35,7 +35,7 @@ def ring_of(folder: Path, *processes: ProcessFiles) -> Folder:
     for process in processes:
         process.write(ring.path)
     ControlPage.create(ring, recorder_pid=0).close()
-    ring.new_folder(requests.REQUESTS)
+    ring.new_folder(REQUESTS)
     return ring
 
 

@@ -131,7 +131,7 @@ class AnotherRun:
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """The window of a recording with `--last`, and why it was kept. Sealing leaves out what ended before or after it."""
+    """The window of a recording with `--last`, and the cause. Sealing leaves out events that ended before or after it."""
 
     cause: str = ""
     """for people: `step 412 took 5.1 s`"""

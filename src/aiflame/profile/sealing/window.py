@@ -1,6 +1,6 @@
-"""Leaves out of a ring's tables what does not belong to its window.
+"""Leaves rows outside of the window out of a ring's tables.
 
-The recorder removes old rows by pages of a file, and copies all that is left; here the window becomes exact. An event that ended in the
+The recorder removes old rows by pages of a file, and copies all others; here the window becomes exact. An event that ended in the
 window is there whole.
 """
 

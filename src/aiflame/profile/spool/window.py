@@ -1,6 +1,6 @@
 """The window of a ring: of which tables old rows may go, and how the newest time in a part of a file is found. Standard library alone.
 
-Rows of these tables are events. All other tables define what events refer to (stacks, names, modules, threads …) and stay.
+Rows of these tables are events. All other tables define the things to which events refer (stacks, names, modules, threads …) and stay.
 """
 
 from __future__ import annotations

@@ -11,6 +11,7 @@ from aiflame.profile.folder.door import Folder
 from aiflame.profile.folder.meta import Meta
 from aiflame.profile.spool.living import VARIABLE
 from aiflame.recorder.ring import requests
+from aiflame.recorder.ring.snapshot import REQUESTS
 
 _PATIENCE_S = 20.0
 
@@ -50,7 +51,7 @@ def ring_of(pid: int) -> Folder:
         ring = Folder.open(paths[0])
     except OSError as error:
         raise AiflameError(f"{paths[0]} cannot be opened: {error.strerror}") from None
-    if not ring.has_folder(requests.REQUESTS):
+    if not ring.has_folder(REQUESTS):
         raise AiflameError(f"process {pid} is being recorded from its start, not into a ring: --last 2m makes one")
     return ring
 

@@ -1,4 +1,4 @@
-"""The flight recorder of a program that records itself (`aiflame.record(last="2m")`): a process beside it removes what is old."""
+"""The flight recorder of a program that records itself (`aiflame.record(last="2m")`): a process beside it removes old events."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from aiflame.profile.folder.control_page import ControlPage
 from aiflame.profile.folder.door import Folder
 from aiflame.profile.folder.meta import Meta
 from aiflame.profile.schema.control_schema import ControlState
-from aiflame.recorder.options import RecordOptions
+from aiflame.recorder.options import MOST_KEPT, RecordOptions
 from aiflame.recorder.place import ProfileLocation
 from aiflame.recorder.ring.flight import Flight
 
@@ -35,7 +35,7 @@ class Beside:
             raise AiflameError(f"no process could be started that keeps the ring short: {error.strerror}") from None
 
     def finish(self) -> None:
-        """Waits until it has kept what it was asked to. Call it when the recording has been stopped."""
+        """Waits until it has written the profiles that are due. Call it when the recording has been stopped."""
         until = time.monotonic() + _PATIENCE_S
         try:
             while time.monotonic() < until and not os.waitpid(self._pid, os.WNOHANG)[0]:
@@ -47,11 +47,10 @@ class Beside:
 def main(whole: str, profile: str, program: str) -> None:
     folder = Folder.open(profile)
     meta = Meta.read(folder)
-    known = RecordOptions()
     options = RecordOptions(
         max_bytes=_number(meta, "max_bytes"),
         last_ms=_number(meta, "last_ms"),
-        keep=_number(meta, "keep") or known.keep,
+        keep=_number(meta, "keep") or MOST_KEPT,
         on=_text(meta, "on"),
     )
     place = ProfileLocation(Path(whole), Path(profile), meta.job_rank)

@@ -1,4 +1,4 @@
-"""The recorder's work for `--last`: removes what is older than the window, and keeps the window when something happens."""
+"""The recorder's work for `--last`: removes events older than the window, and keeps the window at the events of `--on`."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ class Flight:
         self._page.max_bytes = self._page.used_bytes + LEASE_BYTES
 
     def finish(self) -> None:
-        """Keeps what is still due, and starts the sealing of what is left."""
+        """Writes the profiles that are due, and starts the sealing of all that are not sealed."""
         with contextlib.suppress(OSError, AiflameError):
             self.look(time.monotonic_ns())
         for due in self._due:

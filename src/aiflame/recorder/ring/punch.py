@@ -1,4 +1,4 @@
-"""Gives the disk blocks of a part of a file back. What was there reads as zeros; the file keeps its length."""
+"""Frees the disk blocks of a part of a file, which then reads as zeros; the file keeps its length."""
 
 from __future__ import annotations
 

@@ -30,17 +30,17 @@ class Request:
 def take(ring: Folder) -> list[Request]:
     """The new requests, oldest first. Each is returned once."""
     folder = ring.folder(REQUESTS)
-    found = []
+    new = []
     for name in folder.names():
         if name.endswith(ASKED):
             with contextlib.suppress(*_DAMAGED):
                 fields = json.loads(folder.read(name, limit=_LONGEST) or b"")
                 reason = harmless(str(fields.get("reason") or "asked"))[:_LONGEST_REASON]
                 kind = str(fields.get("kind") or ASKED_FOR)
-                found.append(Request(kind if kind in SEEN_INSIDE else ASKED_FOR, name.removesuffix(ASKED), reason, int(fields["time_ns"])))
+                new.append(Request(kind if kind in SEEN_INSIDE else ASKED_FOR, name.removesuffix(ASKED), reason, int(fields["time_ns"])))
             with contextlib.suppress(OSError):
                 folder.remove(name)
-    return sorted(found, key=lambda request: request.time_ns)
+    return sorted(new, key=lambda request: request.time_ns)
 
 
 def answer(ring: Folder, name: str, profile: str) -> None:

@@ -73,7 +73,7 @@ def _copy_entry(source: Folder, target: Folder, name: str, *, is_folder: bool) -
 
 
 def _copy_file(source: Folder, target: Folder, name: str) -> None:
-    """Copies what is in no hole; on some file systems both then share the blocks."""
+    """Copies the file without its holes; on some file systems both files then share blocks."""
     with source.file(name) as file:
         if file is None:
             return
@@ -96,8 +96,8 @@ def _end_of_data(descriptor: int, at: int, size: int) -> int:
 
 def _copy_part(source: int, target: int, at: int, end: int) -> None:
     with contextlib.suppress(OSError):
-        while at < end and (done := os.copy_file_range(source, target, end - at, at, at)):
-            at += done
+        while at < end and (copied := os.copy_file_range(source, target, end - at, at, at)):
+            at += copied
     while at < end and (data := os.pread(source, min(end - at, 1 << 20), at)):
         at += os.pwrite(target, data, at)
 

@@ -51,14 +51,14 @@ class Watcher:
 
     def causes(self, steps: list[Step], now_ns: int) -> list[tuple[str, str, int]]:
         """(short name, cause for people, moment)"""
-        found = []
+        causes = []
         for step in steps:
             self._last_end_ns, self._hangs = max(self._last_end_ns, step.end_ns), False
             if self._triggers.slow_step and step.times_slower() >= self._triggers.slow_step:
                 text = f"step {step.number} took {step.took_ns / 1e9:.2f} s, {step.times_slower():.1f} times the median"
-                found.append((f"slow-step-{step.number}", text, step.end_ns))
+                causes.append((f"slow-step-{step.number}", text, step.end_ns))
         waited = (now_ns - self._last_end_ns) / 1e9
         if self._triggers.hang_s and self._last_end_ns and not self._hangs and waited >= self._triggers.hang_s:
             self._hangs = True
-            found.append(("hang", f"no step has ended for {waited:.0f} s", now_ns))
-        return found
+            causes.append(("hang", f"no step has ended for {waited:.0f} s", now_ns))
+        return causes

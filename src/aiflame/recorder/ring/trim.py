@@ -1,4 +1,4 @@
-"""Removes what is older than the window from a recording that goes on.
+"""Removes events that are older than the window from a recording that goes on.
 
 The processes append to their tables and know nothing of a ring. We read which parts of a table have only old rows, and give their disk
 blocks back. A thread reserves some rows ahead, and may fill them much later: such a row makes a part in the middle of a hole young again,
@@ -126,8 +126,8 @@ class Trimmer:
 
     def _others_live(self, names: list[str]) -> bool:
         """True if a process records whose number here is not the one that it has in its own namespace: it may be any of `names`."""
-        known = {name.partition(".")[0] for name in names}
-        return any(str(pid) not in known for pid in living(lambda: names, self._profile.status()))
+        own_pids = {name.partition(".")[0] for name in names}
+        return any(str(pid) not in own_pids for pid in living(lambda: names, self._profile.status()))
 
     def _is_over(self, name: str, horizon_ns: int) -> str:
         """`ended`, `killed`, or nothing."""
