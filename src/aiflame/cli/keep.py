@@ -18,7 +18,7 @@ EXAMPLES = (
 def add_arguments(parser: Parser) -> None:
     parser.usage = "aiflame keep PID REASON ..."
     parser.add_argument("pid", type=_pid, metavar="PID", help="any process of the program, or its recorder")
-    parser.add_argument("reason", nargs="*", metavar="REASON", help="the reason, which becomes part of the profile's name")
+    parser.add_argument("reason", nargs="*", default=[], metavar="REASON", help="the reason, which becomes part of the profile's name")
 
 
 def run(options: argparse.Namespace) -> None:
