@@ -78,6 +78,10 @@ class RecordOptions:
         for name, rate in (("--cpu-rate", self.cpu_rate), ("--wall", self.wall_rate)):
             if not 0 <= rate <= 10_000:
                 raise AiflameError(f"{name} {rate} is out of range: choose 0 to 10000 samples a second")
+        if self.on:
+            from aiflame.recorder.ring.triggers import parse_on
+
+            parse_on(self.on)
         if self.intra and not (self.meaning and self.python):
             raise AiflameError("--intra needs aiflame's Python in the program: leave --no-meaning and --no-python out")
 

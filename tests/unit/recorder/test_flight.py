@@ -99,7 +99,7 @@ def test_options() -> None:
     assert (parse_last("90"), parse_last("2m"), parse_last("1h"), parse_last("")) == (90_000, 120_000, 3_600_000, 0)
     for text in ("slow-step:1x", "slow-step", "hang:0", "signal:KILL", "fire"):
         with pytest.raises(AiflameError, match="--on"):
-            parse_on(text)
+            RecordOptions(last_ms=1000, on=text)
     for text in ("0", "2d", "-1s", "25h", "0.5s", "m"):
         with pytest.raises(AiflameError, match="--last"):
             parse_last(text)
