@@ -168,12 +168,13 @@ struct TableFile::Growth {
   Room room = Room::ALLOCATED;
   bool there = false;
   uint64_t address = 0;
+  int placed = MAP_FIXED_NOREPLACE;  // how it is mapped at `address`
 };
 
 long TableFile::map_part(long fd, const Growth& growth) noexcept {
   auto map = [&]() noexcept {
     return sys::call(SYS_mmap, static_cast<long>(growth.address), static_cast<long>(growth.bytes), PROT_READ | PROT_WRITE,
-                     MAP_SHARED | (growth.address ? MAP_FIXED_NOREPLACE : 0), fd, static_cast<long>(growth.start));
+                     MAP_SHARED | (growth.address ? growth.placed : 0), fd, static_cast<long>(growth.start));
   };
   return growth.address ? map() : places::map_clear(growth.bytes, growth.there ? places::Mend::NO : places::Mend::YES, map);
 }
@@ -287,11 +288,16 @@ char* TableFile::map(const Chunk& chunk, Room room) noexcept {
   return already;
 }
 
-// Its pages stay in the file, and are loaded again when touched.
+// Its pages stay in the file, and are loaded again when touched. Page tables are freed with a mapping alone (2 MB of them for each GB), so that the
+// same part of the file is mapped anew over it, at once for all threads.
 void TableFile::rest(uint32_t number) const noexcept {
   char* base = base_of(number);
   uint64_t bytes = bytes_of(number);
-  if (base && bytes >= kWorthResting) sys::call(SYS_madvise, reinterpret_cast<long>(base), static_cast<long>(bytes), MADV_DONTNEED);
+  if (!base || bytes < kWorthResting) return;
+  auto address = reinterpret_cast<uint64_t>(base);
+  sys::call(SYS_madvise, static_cast<long>(address), static_cast<long>(bytes), MADV_DONTNEED);
+  if (bytes < kLargest) return;
+  grow({.flags = 0, .start = schema::kHeaderBytes + start_of(number), .bytes = bytes, .there = true, .address = address, .placed = MAP_FIXED});
 }
 
 schema::SpoolHeader* TableFile::create() noexcept {

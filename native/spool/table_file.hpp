@@ -53,7 +53,7 @@ class TableFile {
   static constexpr uint64_t kLargest = 16 * 1024 * 1024;  // chunks double up to this size
   static constexpr uint32_t kDoubling = 14;               // chunks before the size stays at kLargest: 4K, 4K, 8K … 16M
   static_assert((kSmallest << (kDoubling - 2)) == kLargest);
-  static constexpr uint32_t kMore = 4096;  // chunks after those: 64 GB a table
+  static constexpr uint32_t kMore = 32768;  // chunks after those: 512 GB a table, of which a ring frees the old ones
   static constexpr uint64_t kWorthResting = 1024 * 1024;
   static constexpr uint64_t kFirstBytes = schema::kHeaderBytes + kSmallest;
   struct Chunk {
@@ -83,7 +83,7 @@ class TableFile {
   char* base_of(uint32_t number) const noexcept;
   enum class Room { ALLOCATED, SPARSE };
   char* map(const Chunk& chunk, Room room) noexcept;
-  // Releases the memory of a full chunk: only chunks being written count as the program's memory.
+  // Releases the memory of a full chunk, and of a large one the page tables: only chunks being written count as the program's memory.
   void rest(uint32_t number) const noexcept;
   schema::SpoolHeader* create() noexcept;
   void* map_file(int flags, uint64_t start, uint64_t bytes, Room room) const noexcept;

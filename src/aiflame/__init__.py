@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from aiflame.errors import AiflameError
+from aiflame.flight import keep
 from aiflame.region import region
 from aiflame.version import VERSION as __version__
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from aiflame import flight
     from aiflame.api import Profile, open, record
     from aiflame.notebook import Shell
 
-__all__ = ["AiflameError", "Profile", "__version__", "open", "record", "region"]
+__all__ = ["AiflameError", "Profile", "__version__", "flight", "keep", "open", "record", "region"]
 
 
 def __getattr__(name: str) -> object:

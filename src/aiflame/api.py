@@ -29,13 +29,23 @@ MOST_EMBEDDED = 4 << 20
 
 
 @contextmanager
-def record(path: str | Path, options: RecordOptions | None = None, *, overwrite: bool = False) -> Iterator[Path]:
-    """Records the block into the profile `path`. If the program is being recorded already, the block just runs."""
+def record(
+    path: str | Path, options: RecordOptions | None = None, *, overwrite: bool = False, last: str = "", on: str = "", keep: int = 0
+) -> Iterator[Path]:
+    """Records the block into the profile `path`. If the program is being recorded already, the block just runs.
+
+    `last="2m"` records into a ring of so much time, which is kept when the block ends, by `aiflame.keep(reason)`, and at the events of
+    `on`, such as "slow-step:3x,hang:60s"; of the profiles kept meanwhile the newest `keep` stay, 20 by default."""
+    from dataclasses import replace
+
     from aiflame.recorder.inside import recording
-    from aiflame.recorder.options import RecordOptions
+    from aiflame.recorder.options import RecordOptions, parse_last
     from aiflame.region import listening
 
-    with listening(), recording(Path(path), options or RecordOptions(), overwrite=overwrite) as profile:
+    chosen = options or RecordOptions()
+    if last:
+        chosen = replace(chosen, last_ms=parse_last(last), on=on, keep=keep or chosen.keep)
+    with listening(), recording(Path(path), chosen, overwrite=overwrite) as profile:
         yield profile
 
 

@@ -13,7 +13,7 @@ from aiflame.profile.ranks.rank_numbers import parse_ranks
 from aiflame.recorder import RecordOptions, leave_as, parse_counters, parse_sampling, parse_size, place_of, rank_here
 from aiflame.recorder import run as record
 from aiflame.recorder.intra import PRESETS, parse_intra
-from aiflame.recorder.options import INTERVAL_MS, parse_telemetry
+from aiflame.recorder.options import INTERVAL_MS, MOST_KEPT, parse_last, parse_telemetry
 from aiflame.recorder.supervise import become
 from aiflame.recorder.tracing import BACKENDS, DEFAULT, parse_trace
 
@@ -48,6 +48,23 @@ def add_arguments(parser: Parser) -> None:
     group.add_argument(
         "--no-seal", action="store_true", help="keep the raw files; the next command that opens the profile makes its tables from them"
     )
+
+    group = parser.add_argument_group("flight recorder: only the last minutes, kept when something happens")
+    group.add_argument(
+        "--last",
+        default="",
+        metavar="TIME",
+        help="record into a ring of so much time, like 90s or 2m, and keep it as a profile at the end and at the events of --on;"
+        " --max-size then bounds the ring, and stops nothing",
+    )
+    group.add_argument(
+        "--on",
+        action="append",
+        default=[],
+        metavar="EVENT",
+        help="also keep it at slow-step:3x (a step takes 3 medians), hang:60s (no step ends for so long), signal:USR2 (sent to aiflame)",
+    )
+    group.add_argument("--keep", type=_count, default=0, metavar="N", help="the most profiles kept of this run, the newest (default: 20)")
 
     group = parser.add_argument_group("samples of threads")
     group.add_argument(
@@ -132,6 +149,8 @@ def run(options: argparse.Namespace) -> int:
         raise UsageError("there is no command to record: aiflame record -- COMMAND ...")
     if options.findings and options.no_seal:
         raise UsageError("--findings reads the sealed profile: leave --no-seal out")
+    if not options.last and (options.on or options.keep):
+        raise UsageError("--on and --keep belong to a ring: add --last 2m")
     rank, chosen = rank_here(os.environ), parse_ranks(options.ranks) if options.ranks else None
     if chosen is not None:
         if rank is None:
@@ -167,6 +186,9 @@ def run(options: argparse.Namespace) -> int:
                 options.intra, warps=options.intra_warps, launches=options.intra_launches, memory=parse_size(options.intra_memory)
             ),
             telemetry_ms=parse_telemetry(options.telemetry),
+            last_ms=parse_last(options.last),
+            on=",".join(options.on),
+            keep=options.keep or MOST_KEPT,
         ),
         overwrite=options.force,
         seal_follows=not options.no_seal,
@@ -180,6 +202,12 @@ def run(options: argparse.Namespace) -> int:
     elif not options.no_seal and not recording.living:
         hand_over(recording)
     return leave_as(recording.status)
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or not 1 <= int(text) <= 10_000:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of profiles from 1 to 10000")
+    return int(text)
 
 
 def _rate(text: str) -> int:

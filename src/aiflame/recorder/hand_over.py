@@ -22,8 +22,8 @@ def can_seal() -> bool:
     return find_spec("polars") is not None
 
 
-def start_sealer(profile: Path, held: Mapping[str, int]) -> bool:
-    """Starts the process that seals `profile` in the background; False if no process can be started.
+def start_sealer(profile: Path, held: Mapping[str, int]) -> int:
+    """Starts the process that seals `profile` in the background. Returns its id; 0 if no process can be started.
 
     It runs in its own session, so that neither Ctrl-C nor a closed terminal ends it. Of our open files it inherits only those in `held`:
     otherwise a launcher that waits until its ranks have closed their output would wait for it.
@@ -40,12 +40,11 @@ def start_sealer(profile: Path, held: Mapping[str, int]) -> bool:
         *(f"{name}={descriptor}" for name, descriptor in held.items()),
     ]
     try:
-        os.posix_spawn(
+        return os.posix_spawn(
             command[0], command, os.environ, file_actions=[*null, *((os.POSIX_SPAWN_CLOSE, number) for number in to_close)], setsid=True
         )
     except OSError:
-        return False
-    return True
+        return 0
 
 
 def _inherited() -> list[int]:

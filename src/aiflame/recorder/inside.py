@@ -6,17 +6,24 @@ import ctypes
 import os
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from aiflame import flight
 from aiflame.errors import AiflameError
+from aiflame.profile.folder.meta import Kept
 from aiflame.recorder.end import finish
 from aiflame.recorder.library import agent, collector
 from aiflame.recorder.options import RecordOptions
-from aiflame.recorder.place import place_of, rank_here
+from aiflame.recorder.place import ProfileLocation, place_of, rank_here
 from aiflame.recorder.run import prepare
 from aiflame.values import replace
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from aiflame.recorder.ring.beside import Beside
 
 _one_at_a_time = threading.Lock()
 
@@ -33,16 +40,27 @@ def recording(profile: Path, options: RecordOptions, *, overwrite: bool) -> Iter
         where = place_of(profile, sys.orig_argv, rank_here(os.environ))
         options = replace(options, waits=False)  # no other process watches this one
         page, meta = prepare(where, options, sys.orig_argv, overwrite=overwrite)
-        with _agent_variables(options):
+        beside = _flight_recorder(where) if options.last_ms else None
+        with _agent_variables(options), flight.recording_into(where.profile if beside else None):
             if not library.aiflame_start(os.fsencode(where.profile.absolute())):
                 raise AiflameError(f"recording into {profile} could not be started: run `aiflame doctor`")
             try:
                 yield profile
             finally:
                 library.aiflame_stop()
-                finish(where, page, meta, 0, [])
+                if beside is not None:
+                    now = time.monotonic_ns()
+                    begin = max(now - options.last_ms * 1_000_000, meta.started.monotonic_ns)
+                    meta = replace(meta, kept=Kept("the recording ended", begin, now))
+                finish(where, page, meta, 0, [], beside.finish if beside is not None else None)
     finally:
         _one_at_a_time.release()
+
+
+def _flight_recorder(where: ProfileLocation) -> Beside:
+    from aiflame.recorder.ring.beside import Beside
+
+    return Beside(where)
 
 
 @contextmanager

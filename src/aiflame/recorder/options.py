@@ -11,6 +11,9 @@ from aiflame.values import dataclass
 
 INTERVAL_MS = 50
 """The default interval between readings of telemetry."""
+MOST_KEPT = 20
+LEASE_BYTES = 1 << 30
+"""If the recorder of a ring is gone, nobody removes anything: the processes may then write so much more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +57,12 @@ class RecordOptions:
     """Passes inside Triton kernels, from `intra.parse_intra`; empty: none."""
     telemetry_ms: int = INTERVAL_MS
     """Milliseconds between readings of telemetry; 0: no telemetry."""
+    last_ms: int = 0
+    """Keep only so many milliseconds; 0: everything."""
+    on: str = ""
+    """When to keep them, beside the end and on request: `slow-step:K`, `hang:SECONDS` and `signal:NAME`, separated by commas."""
+    keep: int = MOST_KEPT
+    """The most profiles kept of a recording with `last_ms`, the newest ones."""
 
     @property
     def counted(self) -> tuple[int, str]:
@@ -69,8 +78,27 @@ class RecordOptions:
         for name, rate in (("--cpu-rate", self.cpu_rate), ("--wall", self.wall_rate)):
             if not 0 <= rate <= 10_000:
                 raise AiflameError(f"{name} {rate} is out of range: choose 0 to 10000 samples a second")
+        if self.on:
+            from aiflame.recorder.ring.triggers import parse_on
+
+            parse_on(self.on)
         if self.intra and not (self.meaning and self.python):
             raise AiflameError("--intra needs aiflame's Python in the program: leave --no-meaning and --no-python out")
+
+
+_SECONDS = {"": 1, "s": 1, "m": 60, "min": 60, "h": 3600}
+_LONGEST_S = 86_400
+
+
+def parse_last(text: str) -> int:
+    """`90`, `90s`, `2m`, `1h` → milliseconds; an empty text: 0."""
+    if not text:
+        return 0
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(s|m|min|h|)\s*", text.lower())
+    seconds = float(match[1]) * _SECONDS[match[2]] if match else 0
+    if not 1 <= seconds <= _LONGEST_S:
+        raise AiflameError(f"--last {text}: write a time of 1 s to 24 h like 90s, 2m or 1h")
+    return int(seconds * 1000)
 
 
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}

@@ -118,7 +118,7 @@ class ProfileLocation:
     def folder(self) -> Folder:
         """The folder to which this recorder writes, after `make`."""
         whole = Folder.open(self.whole)
-        return whole if self.rank is None or self.job is None else whole.folder(FOLDER, rank_name(self.rank.rank))
+        return whole if self.rank is None or self.profile == self.whole else whole.folder(FOLDER, rank_name(self.rank.rank))
 
     def make(self, *, overwrite: bool) -> None:
         """Makes the empty folder. Ranks may do this at the same time: each makes its own."""
@@ -149,7 +149,7 @@ class ProfileLocation:
                 raise AiflameError(f"{self.whole} exists: choose another name with -o, or replace it with --force")
             if not _is_profile(self.whole):
                 raise AiflameError(f"{self.whole} exists and is no profile: choose another name with -o")
-            _remove_profile(self.whole)
+            remove_profile(self.whole)
         Folder.new(self.whole)
 
     def _make_rank(self, rank: JobRank, job: Job, *, overwrite: bool) -> None:
@@ -289,7 +289,7 @@ def _number(variables: Mapping[str, str], name: str) -> int | None:
     return int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else None
 
 
-def _remove_profile(path: Path) -> None:
+def remove_profile(path: Path) -> None:
     """Removes a profile. A background process that seals it gives up when meta.json is gone; until then it may still write files."""
     above = Folder.open(path.parent)
     with contextlib.suppress(OSError, AiflameError):

@@ -20,8 +20,8 @@ from aiflame.recorder import command as commands
 from aiflame.recorder.hooks import environment
 from aiflame.recorder.intra import VARIABLE
 from aiflame.recorder.keep import Keeper
-from aiflame.recorder.options import RecordOptions
-from aiflame.recorder.place import ProfileLocation
+from aiflame.recorder.options import LEASE_BYTES, RecordOptions
+from aiflame.recorder.place import ProfileLocation, remove_profile
 from aiflame.recorder.supervise import children_cpu_ns, supervise, wait_until
 from aiflame.recorder.tracing import asked_for, trace_features
 from aiflame.values import asdict, dataclass, field, replace
@@ -29,7 +29,9 @@ from aiflame.version import VERSION
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from aiflame.profile.folder.meta import Kept
     from aiflame.recorder.looks.waits import Waits
+    from aiflame.recorder.ring.flight import Flight
     from aiflame.recorder.sources.base import Source
     from aiflame.recorder.telemetry import Telemetry
 
@@ -83,17 +85,18 @@ def run(
     page, meta = prepare(place, options, command, overwrite=overwrite)
     for note in notes:
         place.tell(note)
-    watch = _Watch(place, page, notes, options)
-    status = supervise(command, variables, watch)
+    watch = _Watch(place, page, notes, options, meta)
+    status = supervise(command, variables, watch, takes=watch.takes)
     from aiflame.recorder.end import finish, still_recording
 
     if wait_daemons:
         wait_until(lambda seconds: _all_have_ended(still_recording(place), watch, seconds))
-    alive = still_recording(place)
+    # A ring without its recorder would only grow: it ends with the command.
+    alive = [] if options.last_ms else still_recording(place)
     finish(
         place,
         page,
-        replace(meta, cpu_ns=children_cpu_ns()),
+        replace(meta, cpu_ns=children_cpu_ns()) if not options.last_ms else replace(meta, kept=watch.kept_at_end(status)),
         status,
         notes,
         lambda: watch.finish(sealed_soon=seal_follows and not alive),
@@ -150,11 +153,13 @@ def prepare(place: ProfileLocation, options: RecordOptions, command: list[str], 
         )
         meta.put(profile)  # first of all: a command that opens the profile from now on sees that we own it and are running
         profile.new_folder("spool")
+        if options.last_ms:
+            _prepare_ring(place)
         page = ControlPage.create(
             profile,
             cpu_rate=options.cpu_rate,
             wall_rate=options.wall_rate,
-            max_bytes=max(options.max_bytes - _OWN_BYTES, 1) if options.max_bytes else 0,
+            max_bytes=_limit(options),
             features=features(options),
             gpu_sampling=options.gpu_sampling,
             gpu_counters=options.counted[0],
@@ -164,6 +169,26 @@ def prepare(place: ProfileLocation, options: RecordOptions, command: list[str], 
         where = place.whole.absolute().parent
         reason = "there is no space left" if error.errno == errno.ENOSPC else (error.strerror or str(error)).lower()
         raise AiflameError(f"cannot write a profile in {where}: {reason}: choose another place with -o") from None
+
+
+def _limit(options: RecordOptions) -> int:
+    """The most bytes that processes may write; 0: any number. In a ring the recorder raises it again and again."""
+    if options.last_ms:
+        return LEASE_BYTES
+    return max(options.max_bytes - _OWN_BYTES, 1) if options.max_bytes else 0
+
+
+def _prepare_ring(place: ProfileLocation) -> None:
+    """Makes the folder for requests. AiflameError, and no profile, if old rows cannot be removed in this file system."""
+    from aiflame.recorder.ring.punch import refuse_without_holes
+    from aiflame.recorder.ring.snapshot import REQUESTS
+
+    try:
+        refuse_without_holes(place.folder())
+    except AiflameError:
+        remove_profile(place.profile)
+        raise
+    place.folder().new_folder(REQUESTS)
 
 
 def _telemetry(place: ProfileLocation, page: ControlPage, options: RecordOptions) -> Telemetry | None:
@@ -197,8 +222,9 @@ def _all_have_ended(alive: list[int], watch: Callable[[], None], seconds: float)
 class _Watch:
     """The recorder's work while the program runs."""
 
-    def __init__(self, place: ProfileLocation, page: ControlPage, notes: list[str], options: RecordOptions) -> None:
-        self._place, self._page, self._notes, self._options = place, page, notes, options
+    def __init__(self, place: ProfileLocation, page: ControlPage, notes: list[str], options: RecordOptions, meta: Meta) -> None:
+        self._place, self._page, self._notes, self._options, self._meta = place, page, notes, options, meta
+        self._flight: Flight | None = None
         self._telemetry: Telemetry | None = None
         self._waits: Waits | None = None
         self._keeper = Keeper(place.folder(), page)
@@ -219,13 +245,35 @@ class _Watch:
 
             self._waits = Waits(self._place.folder().folder("spool"), self._page)
             self._waits.start()
+        if self._options.last_ms:
+            self._flight_recorder()()
         now = time.monotonic()
         if now >= self._next_look:
             self._next_look = now + 1
             self._keeper.look()
 
+    def takes(self, number: int) -> bool:
+        """True for a signal that `--on signal:NAME` takes; then the window is kept."""
+        if not self._options.on or number not in self._flight_recorder().signals:
+            return False
+        self._flight_recorder().take_signal(number)
+        return True
+
+    def kept_at_end(self, status: int) -> Kept:
+        return self._flight_recorder().kept_at_end(status)
+
+    def _flight_recorder(self) -> Flight:
+        if self._flight is None:
+            from aiflame.recorder.ring.flight import Flight
+
+            self._flight = Flight(self._place, self._page, self._options, self._meta)
+        return self._flight
+
     def finish(self, *, sealed_soon: bool) -> None:
         self._note_stop()
+        if self._flight is not None:
+            self._flight.finish()
+            self._notes += self._flight.notes
         self._keeper.finish(all_of_them=not sealed_soon)
         of_telemetry = self._telemetry.finish() if self._telemetry is not None else []
         of_waits = self._waits.finish() if self._waits is not None else []

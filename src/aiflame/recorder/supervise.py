@@ -20,8 +20,15 @@ _FIRST_S = 0.02
 _IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
 
 
-def supervise(command: list[str], environment: Mapping[str, str], watch: Callable[[], None], every: float = 0.25) -> int:
-    """Runs `command` to its end, calling `watch` at once and then every `every` seconds.
+def supervise(
+    command: list[str],
+    environment: Mapping[str, str],
+    watch: Callable[[], None],
+    every: float = 0.25,
+    takes: Callable[[int], bool] | None = None,
+) -> int:
+    """Runs `command` to its end, calling `watch` at once and then every `every` seconds. A signal for which `takes` returns True is not
+    passed on.
 
     Returns the status as `subprocess` gives it (negative: a signal)."""
     with _signals_held() as (before, child_action):
@@ -33,7 +40,7 @@ def supervise(command: list[str], environment: Mapping[str, str], watch: Callabl
             if received is None:
                 watch()
                 patience = every
-            elif received.si_signo != signal.SIGCHLD and received.si_code != _SI_KERNEL:
+            elif received.si_signo != signal.SIGCHLD and received.si_code != _SI_KERNEL and not (takes and takes(received.si_signo)):
                 os.kill(pid, received.si_signo)  # not waited for yet, so the process id still belongs to it
         return status
 

@@ -11,6 +11,9 @@
 //   spool_writer PROFILE notes TEXTS             as many notes, each added twice; the same into new tables
 //   spool_writer PROFILE stacks NODES            nodes of stacks, where no memory is left to find them again; exits with 5 when one is lost
 //   spool_writer PROFILE booked BYTES            books the memory that it can do without, then as much again; exits with 5 when that fits
+//   spool_writer PROFILE ring SECONDS RATE THREADS   samples of so many seconds, on a clock of our own; each 30 s of it, prints the time (and at the
+//   end
+//                                                how many kilobytes of files count as our memory) and waits for a line
 //   spool_writer PROFILE cost TABLE RECORDS      nanoseconds an append, as JSON
 // crowd-in-rows, forks-in-rows: the same, each thread in rows of its own.
 #include "base/clock.hpp"
@@ -185,13 +188,46 @@ void starved(uint64_t records) {
   }
 }
 
-void resident(uint64_t records) {
-  for (uint64_t number = 0; number < records; number++) append(0, number);
+// Page tables included.
+unsigned long kilobytes_of_files() {
   FILE* file = fopen("/proc/self/status", "r");
   unsigned long kilobytes = 0, found = 0;
   for (char line[256]; file && fgets(line, sizeof line, file);)
-    if (sscanf(line, "RssFile: %lu", &found) == 1 || sscanf(line, "RssShmem: %lu", &found) == 1) kilobytes += found;
-  printf("%lu\n", kilobytes);
+    if (sscanf(line, "RssFile: %lu", &found) == 1 || sscanf(line, "RssShmem: %lu", &found) == 1 || sscanf(line, "VmPTE: %lu", &found) == 1)
+      kilobytes += found;
+  if (file) fclose(file);
+  return kilobytes;
+}
+
+void resident(uint64_t records) {
+  for (uint64_t number = 0; number < records; number++) append(0, number);
+  printf("%lu\n", kilobytes_of_files());
+}
+
+// The last thread has one sample a minute: its rows lie among those of the others, and are filled long after them.
+void ring(uint64_t seconds, uint64_t rate, uint64_t threads) {
+  constexpr uint64_t kSecond = 1'000'000'000, kLook = 30;
+  const uint64_t begin = now_ns();
+  std::vector<spool::Rows<schema::CpuSample>> rows_of(threads);
+  for (uint64_t thread = 1; thread <= threads; thread++) spool::append(schema::ThreadRecord{.tid = static_cast<uint32_t>(thread), .start_ns = begin});
+  spool::append(schema::StackNode{.parent = 0, .frame = 77});
+  for (uint64_t second = 0; second < seconds; second++) {
+    for (uint64_t tick = 0; tick < rate; tick++) {
+      for (uint64_t thread = 0; thread < threads; thread++) {
+        if (thread + 1 == threads && (tick > 0 || second % 60 > 0)) continue;
+        rows_of[thread].append({.thread = static_cast<uint32_t>(thread + 1),
+                                .stack = 1,
+                                .weight = 1,
+                                .sequence = static_cast<uint32_t>(second),
+                                .time_ns = begin + second * kSecond + tick * (kSecond / rate),
+                                .period_ns = static_cast<uint32_t>(kSecond / rate)});
+      }
+    }
+    if (second % kLook != kLook - 1) continue;
+    printf("%llu %lu\n", static_cast<unsigned long long>(begin + (second + 1) * kSecond), second + kLook >= seconds ? kilobytes_of_files() : 0);
+    fflush(stdout);
+    if (getchar() == EOF) return;
+  }
 }
 
 void write_text(std::string_view text) { spool::append(schema::MarkRecord{.text = spool::text(text)}); }
@@ -303,6 +339,7 @@ int main(int count, char** arguments) {
   if (what == "sharers") sharers(number(3));
   if (what == "starved") starved(number(3));
   if (what == "resident") resident(number(3));
+  if (what == "ring") ring(number(3), number(4), number(5));
   if (what == "unmapped") unmapped();
   if (what == "texts") texts();
   if (what == "notes") notes(number(3));

@@ -93,6 +93,7 @@ COMMANDS: Mapping[str, list[list[str]]] = {
     "completion": [["completion", "none" + FILE_NAME]],
     "doctor": [["doctor"], ["doctor", "--json"]],
     "demo": [["demo", "--device", "cpu", "--seconds", "0.1", "-o", "{place}/demo.aiflame"]],
+    "keep": [["keep", "0" + FILE_NAME], ["keep", "999999999", FILE_NAME], ["keep", "1"]],
     "record": [
         ["record", "-o", "{place}/new.aiflame", "--", "/bin/true", FILE_NAME],
         ["record", "-o", "{place}/new.aiflame", "--", "/bin/true"],

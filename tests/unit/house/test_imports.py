@@ -50,6 +50,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "values": set(),
     "version": set(),
     "region": set(),
+    "flight": set(),
     "memory": set(),
     "fan_out": set(),
     "target": set(),
@@ -61,7 +62,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "profile.ranks": TABLES,
     "profile.sealing": SEALING,
     "profile": SEALING,
-    "recorder": PROFILE,
+    "recorder": PROFILE | {"flight"},
     "intra": PROFILE,
     "resolve.files": PROFILE,
     "resolve.names": PROFILE,
@@ -110,7 +111,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "cli": EVERYTHING,
     "api": RENDER | RECORDER | {"exchange.readers", "region"},
     "notebook": RENDER | RECORDER | {"api"},
-    "": {"api", "notebook", "region"},
+    "": {"api", "flight", "notebook", "region"},
     "__main__": {"cli"},
 }
 """Room → rooms of ours it may import, beside itself and PUBLIC. A room is a file of the package ("" is `__init__.py`) or a folder.

@@ -16,7 +16,7 @@ DOOR = frozenset({"profile/folder/door.py", "profile/folder/below.py"})
 PARTS = frozenset(
     {
         "meta.json", "control", "spool", "tables", "tables.partial", "seal.lock", "seal.failed", "binaries", "jit", "cubins",
-        "kept", "telemetry", "intra", "ranks", "index.json",
+        "kept", "requests", "telemetry", "intra", "ranks", "index.json",
     }
 )  # fmt: skip
 """Things in a profile."""
@@ -62,6 +62,7 @@ WHAT_OTHERS_OPEN = {
     "exchange/readers/xla/run_folder.py": "the traces that the user named",
     "exchange/readers/sqlite_pages.py": "the traces that the user named",
     "exchange/writers/parquet.py": "the folder that the user named",
+    "flight.py": "inside the recorded program: a file of its own recording",
     "intra/capture_writer.py": "inside the recorded program: a file of its own recording",
     "intra/compile_hook.py": "our own source",
     "notebook/magic.py": "aiflame.open; the temporary folder of the profiles of this kernel",
@@ -93,6 +94,9 @@ WHAT_OTHERS_OPEN = {
     "recorder/looks/memory.py": "/proc",
     "recorder/looks/modules.py": "/proc; our own library",
     "recorder/looks/waits.py": "/proc",
+    "recorder/ring/asking.py": "/proc",
+    "recorder/ring/trim.py": "/proc",
+    "recorder/ring/flight.py": "the name of a profile that is to be made",
     "render/bundle.py": "our own page",
     "render/report/page.py": "our own page",
     "render/output.py": "the file that the user named",
@@ -106,6 +110,7 @@ WHAT_OTHERS_OPEN = {
     "resolve/files/outside.py": "files beside a profile of this user's own",
     "resolve/device/triton_lines.py": "names for outside.py",
     "target/bootstrap.py": "inside the recorded program: its own modules",
+    "target/moments.py": "inside the recorded program: a file of its own recording",
     "target/kept_files.py": "inside the recorded program: a file of its own recording",
 }
 """All files that open anything by a path, and why that is no path of a stranger's profile."""

@@ -56,6 +56,10 @@ class Clocks:
     def now() -> Clocks:
         return Clocks(time.monotonic_ns(), time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW), time.time_ns())
 
+    def shifted(self, by_ns: int) -> Clocks:
+        """The moment so much later, as if the clocks had run alike."""
+        return Clocks(self.monotonic_ns + by_ns, self.raw_ns + by_ns, self.realtime_ns + by_ns)
+
 
 @dataclass(frozen=True, slots=True)
 class Recorder:
@@ -128,6 +132,21 @@ class AnotherRun:
 
 
 @dataclass(frozen=True, slots=True)
+class Kept:
+    """The window of a recording with `--last`, and the cause. Sealing leaves out events that ended before or after it."""
+
+    cause: str = ""
+    """for people: `step 412 took 5.1 s`"""
+    begin_ns: int = 0
+    """CLOCK_MONOTONIC"""
+    end_ns: int = 0
+
+    @property
+    def seconds(self) -> float:
+        return (self.end_ns - self.begin_ns) / 1e9
+
+
+@dataclass(frozen=True, slots=True)
 class Meta:
     format: int = FORMAT
     version: str = ""
@@ -150,6 +169,8 @@ class Meta:
     """None: no launcher started the recorder, or the job has one rank"""
     id: str = ""
     """random, of this recording (`claims.py`)"""
+    kept: Kept | None = None
+    """None: the profile has the whole recording"""
     another_run: AnotherRun | None = None
     imported: Imported | None = None
     """None: aiflame recorded it"""

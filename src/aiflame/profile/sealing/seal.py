@@ -25,12 +25,13 @@ from aiflame.profile.folder.control_page import FILE_NAME as CONTROL_FILE
 from aiflame.profile.folder.control_page import ControlPage
 from aiflame.profile.folder.door import Folder, refuse_foreign_entries
 from aiflame.profile.folder.meta import FILE_NAME as META_FILE
-from aiflame.profile.folder.meta import Meta
+from aiflame.profile.folder.meta import Kept, Meta
 from aiflame.profile.folder.telemetry_files import FOLDER as TELEMETRY
 from aiflame.profile.schema.control_schema import ControlState
 from aiflame.profile.sealing.going_on import SEALED, still_recorded
 from aiflame.profile.sealing.telemetry import add_telemetry
 from aiflame.profile.sealing.unseen import CpuTime, notes_on, readable
+from aiflame.profile.sealing.window import MISSING_WINDOWS, InWindow, ended_before, window_of, with_window
 from aiflame.profile.spool.lives import Lives, read_lives
 from aiflame.profile.spool.living import SPOOL
 from aiflame.profile.spool.looks import OwnRows, looked_at, looks
@@ -175,10 +176,14 @@ def _write_tables(
     place.remove_tree(SEALED)
     partial = place.new_folder(_PARTIAL)
     cpu: list[CpuTime] = []
-    rows = _process_rows(profile, meta.version, growing=growing)
     spool = profile.folder(SPOOL)
+    window = window_of(meta, spool, growing=growing)
+    meta = with_window(meta, window)
+    every = _process_rows(profile, meta.version, growing=growing)
+    rows = [folder for folder in every if window is None or not _ended_before(spool, folder.name, window, growing=growing)]
+    bounds = None if window is None else (window.begin_ns, window.end_ns)
     lives = _Lives(
-        with_ticks(read_lives(spool, {(folder.pid, folder.start_ns) for folder in rows}), _cpu_rate(meta)), spool, growing=growing
+        with_ticks(read_lives(spool, {(folder.pid, folder.start_ns) for folder in every}, bounds), _cpu_rate(meta)), spool, growing=growing
     )
     spool_bytes = sum(folder.size for folder in rows) + lives.size
     cpu.extend(lives.cpu_times())
@@ -188,24 +193,33 @@ def _write_tables(
         writer.add("processes", number, folder.row)
         cpu.append(CpuTime())
         cpu[-1].add("processes", folder.row)
-        own_rows = OwnRows()
+        own_rows, inside = OwnRows(), InWindow(window) if window is not None else None
         with ProcessSpool(spool.folder(folder.name), growing=growing) as tables:
-            for name, frame in tables.chunks():
+            if inside is not None:
+                inside.begin(tables)
+            for name, whole in tables.chunks():
+                frame = whole if inside is None else inside.rows(name, whole)
                 writer.add(name, number, frame)
                 cpu[-1].add(name, frame)
                 own_rows.add(name, frame)
+            if window is not None:
+                tables.damage.pop(MISSING_WINDOWS, None)
             if not growing:  # a record that is just being written is not damaged
                 damage.update(tables.damage)
         if folder.name in lives.looked_at:
             for name, frame in looks(spool, folder.name, own_rows, damage, growing=growing):
-                writer.add(name, number, frame)
+                writer.add(name, number, frame if inside is None else inside.rows(name, frame))
         bytes_read += folder.size
         progress(bytes_read / max(spool_bytes, 1))
     lives.add_until(None, len(rows), writer)
     index, unread = add_telemetry(profile, partial, writer.finish())
     index.write(partial)
     partial.sync_tree()  # the spool will be removed, so the tables must survive a power failure
-    degraded = (*(f"{count} {kind}" for kind, count in sorted(damage.items())), *unread, *_unseen(cpu, meta, notes, growing=growing))
+    degraded = (
+        *(f"{count} {kind}" for kind, count in sorted(damage.items())),
+        *unread,
+        *_unseen(cpu, meta, notes, growing=growing or window is not None),
+    )
     meta.with_notes(*degraded).write(place)
     place.rename(_PARTIAL, SEALED)
     place.sync()
@@ -220,7 +234,8 @@ def _write_tables(
 
 
 def _unseen(processes: list[CpuTime], meta: Meta, stopped: list[str], *, growing: bool) -> list[str]:
-    """Notes on CPU time without samples; none while a recording goes on, since samples may still be on their way."""
+    """Notes on CPU time without samples; none while a recording goes on, since samples may still be on their way, and none for a window,
+    since processes report the time of their whole life."""
     if growing:
         return []
     return notes_on(processes, meta.cpu_ns, _cpu_rate(meta), stopped[0] if stopped else None)
@@ -258,6 +273,11 @@ class _Process:
     @property
     def start_ns(self) -> int:
         return int(self.row["start_ns"][0])
+
+
+def _ended_before(spool: Folder, process: str, window: Kept, *, growing: bool) -> bool:
+    with ProcessSpool(spool.folder(process), growing=growing) as tables:
+        return ended_before(tables, window)
 
 
 def _process_rows(profile: Folder, version: str, *, growing: bool) -> list[_Process]:

@@ -50,12 +50,15 @@ class Lives:
         return len(self.rows["processes"])
 
 
-def read_lives(spool: Folder, elsewhere: Collection[tuple[int, int]]) -> Lives:
-    """The processes in the order of their start, with secrets masked. `elsewhere`: (PID, start) of the processes that have a folder."""
+def read_lives(spool: Folder, elsewhere: Collection[tuple[int, int]], window: tuple[int, int] | None = None) -> Lives:
+    """The processes in the order of their start, with secrets masked. `elsewhere`: (PID, start) of the processes that have a folder;
+    `window`: without those that ended before it or started after it."""
     damage: Counter[str] = Counter()
     begins, ends, size = _records(spool, damage)
     keys = zip(begins["pid"].tolist(), begins["start_ns"].tolist(), strict=True)
     kept = np.array([key not in elsewhere for key in keys], np.bool_)
+    if window is not None:
+        kept &= ((ends["end_ns"] == 0) | (ends["end_ns"] >= window[0])) & (begins["start_ns"] <= window[1])
     begins, ends = begins[kept], ends[kept]
     order = np.lexsort((begins["pid"], begins["start_ns"]))
     begins, ends = begins[order], ends[order]

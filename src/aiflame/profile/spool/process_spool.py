@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterator
 from functools import cache
 from types import TracebackType
+from typing import BinaryIO
 
 import numpy as np
 import polars as pl
@@ -24,6 +25,7 @@ from aiflame.profile.schema.records import COMMIT, Column, Table, Type, layout
 from aiflame.profile.secrets.masking import masked_command
 from aiflame.profile.spool.check_words import intact_records
 from aiflame.profile.spool.strings import Strings
+from aiflame.profile.spool.window import next_data
 
 REFERENCES: dict[tuple[str, str], str] = {
     ("stacks", "parent"): "stacks",
@@ -62,7 +64,7 @@ _IMPOSSIBLE = 1 << 62
 """Larger times and sizes are impossible, so readers may use signed numbers."""
 
 _BLOCK_BYTES = 4 << 20
-_LARGEST_TABLE = 64 << 30
+_LARGEST_TABLE = 512 << 30
 _LARGEST_RECORD = 4096
 _FIRST_RECORDS = 16
 """Enough that one of them was finished."""
@@ -126,6 +128,10 @@ class ProcessSpool:
             for frame in self._table(table):
                 yield table.name, frame
 
+    def rows(self, table: str) -> pl.DataFrame:
+        """All rows of a table that refers to none but those of `chunks`; before `chunks`, or in another object."""
+        return pl.concat([empty_frame(TABLE[table]), *self._table(TABLE[table])])
+
     def close(self) -> None:
         self._strings.close()
 
@@ -174,7 +180,8 @@ class ProcessSpool:
             size = min(file.seek(0, 2), self._tables[table.name], HEADER_BYTES + _LARGEST_TABLE)
             slots = max(size - HEADER_BYTES, 0) // dtype.itemsize
             step, width = _BLOCK_BYTES // dtype.itemsize, dtype.itemsize // 8
-            for first in range(0, slots, step):
+            first = -step
+            while (first := _with_data(file, HEADER_BYTES, dtype.itemsize, first + step)) < slots:
                 file.seek(HEADER_BYTES + first * dtype.itemsize)
                 words = np.fromfile(file, "<u8", min(step, slots - first) * width)
                 words = words[: len(words) // width * width].reshape(-1, width)
@@ -283,6 +290,13 @@ def read(folder: Folder) -> dict[str, pl.DataFrame]:
         for name, frame in spool.chunks():
             frames[name].append(frame)
     return {name: pl.concat(parts) for name, parts in frames.items()}
+
+
+def _with_data(file: BinaryIO, header: int, size: int, row: int) -> int:
+    """The first row from here on that may have been written: the ring's old parts are holes."""
+    at = next_data(file.fileno(), header + row * size)
+    file.seek(0)  # the file's own place is elsewhere now
+    return max(row, (at - header) // size) if at is not None else _LARGEST_TABLE
 
 
 def _file_name(table: Table) -> str:
