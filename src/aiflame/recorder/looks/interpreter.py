@@ -31,6 +31,16 @@ class PythonFrame:
 
 
 @dataclass(frozen=True, slots=True)
+class Call:
+    """A call of the native function that evaluates Python."""
+
+    evaluator: int
+    """An address in its frame on the stack; 0: not known."""
+    frames: list[PythonFrame]
+    """Innermost first."""
+
+
+@dataclass(frozen=True, slots=True)
 class Code:
     first_line: int
     filename: bytes
@@ -73,6 +83,38 @@ class Interpreter:
         # stack.
         return min((self._of_state(state) for state in states), key=lambda one: one[1] or 1 << 64, default=([], 0))
 
+    def calls(self, tid: int) -> list[Call]:
+        """The thread's calls of the evaluator, innermost first, each with its frames."""
+        states = self._states_of(tid)
+        if len(states) > 1:
+            states = [min(states, key=lambda state: self._of_state(state)[1] or 1 << 64)]
+        return self._calls_of(states[0]) if states else []
+
+    def _calls_of(self, state: int) -> list[Call]:
+        at, word = self._at, self._memory.word
+        objects, shims = self._chain is PythonChain.FRAME_OBJECTS, self._chain in (PythonChain.SHIMS, PythonChain.CFRAME_SHIMS)
+        cframe = word(state + at["thread_cframe"]) if at["thread_cframe"] else 0
+        frame = word(state + at["thread_frame"]) if at["thread_frame"] else word(cframe + at["cframe_current"]) if cframe else 0
+        calls: list[Call] = []
+        frames: list[PythonFrame] = []
+        window = Window(self._memory)
+        for _ in range(2 * MOST_FRAMES):
+            if not frame:
+                break
+            data = window.read(frame, self._frame_bytes)
+            if shims and data[at["frame_owner"]] >= at["shim_owner"]:
+                calls.append(Call(frame, frames))
+                frames = []
+            else:
+                frames.append(self._frame(frame, data))
+                # 3.10: each frame has its own call of the evaluator.
+                if objects or (not shims and data[at["frame_entry"]]):
+                    calls.append(Call(cframe, frames))
+                    frames = []
+                    cframe = word(cframe + at["cframe_previous"]) if cframe else 0
+            frame = self._pointer(data, "frame_previous")
+        return [call for call in [*calls, Call(0, frames)] if call.frames]
+
     def _states_of(self, tid: int) -> list[int]:
         states = self._states.get(tid, [])
         if states and all(self._is_state(state, tid) for state in states):
@@ -85,38 +127,39 @@ class Interpreter:
         try:
             data = self._memory.read(state, self._state_bytes)
             before = self._pointer(data, "thread_previous")
-            listed = self._memory.word(before + self._at["thread_next"]) == state if before else state in self._read_firsts()
+            listed = self._memory.word(before + self._at["thread_next"]) == state if before else state in self.firsts()
             return listed and self._tid(data) == tid
         except UnreadableError:
             return False
 
     def _search(self, *, lost: bool) -> None:
-        firsts = self._read_firsts()
+        firsts = self.firsts()
         now = time.monotonic()
         if firsts == self._firsts and not lost and now < self._next_search:
             return
         self._firsts, self._next_search = firsts, now + _AGAIN_S
         self._states = {}
         for first in firsts:
-            for state, tid in self._listed(first):
+            for state, tid in self.listed(first):
                 of_thread = self._states.setdefault(tid, [])
                 if len(of_thread) < _MOST_INTERPRETERS:
                     of_thread.append(state)
 
-    def _read_firsts(self) -> list[int]:
-        """Reads the first state of each interpreter: new states are put first."""
-        firsts: list[int] = []
+    def interpreters(self) -> list[int]:
+        found: list[int] = []
         interpreter = self._memory.word(self._addresses["runtime"] + self._at["runtime_interpreters"])
-        for _ in range(_MOST_INTERPRETERS):
-            if not interpreter:
-                break
-            first = self._memory.word(interpreter + self._at["interpreter_threads"])
-            if first and first not in firsts:
-                firsts.append(first)
+        while interpreter and interpreter not in found and len(found) < _MOST_INTERPRETERS:
+            found.append(interpreter)
             interpreter = self._memory.word(interpreter + self._at["interpreter_next"])
-        return firsts
+        return found
 
-    def _listed(self, state: int) -> Iterator[tuple[int, int]]:
+    def firsts(self) -> list[int]:
+        """Reads the first state of each interpreter: new states are put first."""
+        firsts = (self._memory.word(interpreter + self._at["interpreter_threads"]) for interpreter in self.interpreters())
+        return list(dict.fromkeys(first for first in firsts if first))
+
+    def listed(self, state: int) -> Iterator[tuple[int, int]]:
+        """The thread states of an interpreter from its first on, each with its thread's number."""
         listed = set[int]()
         while state and state not in listed and len(listed) < _MOST_THREADS:
             listed.add(state)
