@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from functools import cache
 
 from aiflame.recorder.looks.interpreter import Call, Interpreter, PythonFrame
 from aiflame.recorder.looks.memory import UnreadableError
@@ -56,7 +55,6 @@ class Python:
             "bytes_type": base + symbols[b"PyBytes_Type"],
         }
         self.runtime, self.version = runtime, self.layout.at["version"]
-        self.text_type = addresses["text_type"]
         self._interpreter = Interpreter(self.memory, addresses, self.layout.at)
         self._codes: dict[tuple[int, bytes], tuple[str, str, int, bytes]] = {}
 
@@ -81,12 +79,20 @@ class Python:
 
     def locals_of(self, frame: PythonFrame, count: int) -> list[int]:
         """The first words of its variables and evaluation stack; fewer if they cannot be read."""
+        if self.version == 0x030A:  # a frame is an object of its own, which says how many words it has
+            count = min(count, int.from_bytes(frame.content[16:24], "little"))
         try:
             data = self.memory.read_some(frame.address + self.layout.at["frame_locals"], 8 * count)
         except UnreadableError:
             return []
         mask = self.layout.at["pointer_mask"]
         return [int.from_bytes(data[at : at + 8], "little") & mask for at in range(0, len(data) - 7, 8)]
+
+    def text(self, address: int) -> bytes | None:
+        try:
+            return self._interpreter.text(address)
+        except (UnreadableError, ValueError):
+            return None
 
     def states(self) -> list[State]:
         return [
@@ -138,9 +144,3 @@ def _version(target: Target, module: Module, symbols: dict[bytes, int]) -> int:
         if found := _PYTHON.search(path):
             return int(found[1]) << 8 | int(found[2])
     return 0
-
-
-@cache
-def short_file(path: str) -> str:
-    """The last two parts of a path."""
-    return "/".join(path.split("/")[-2:])

@@ -231,12 +231,13 @@ class Interpreter:
         at = self._at["code_first_line"]
         return Code(
             int.from_bytes(data[at : at + 4], "little"),
-            self._text(self._pointer(data, "code_filename")),
-            self._text(self._pointer(data, "code_qualname")),
+            self.text(self._pointer(data, "code_filename")),
+            self.text(self._pointer(data, "code_qualname")),
             self._bytes(self._pointer(data, "code_linetable")),
         )
 
-    def _text(self, address: int) -> bytes:
+    def text(self, address: int) -> bytes:
+        """The characters of a text object, as UTF-8."""
         at = self._at
         head = self._memory.read(address, at["text_compact"])
         if self._pointer(head, "object_type") != self._addresses["text_type"]:
