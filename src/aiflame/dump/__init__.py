@@ -8,12 +8,13 @@ meanwhile. Only a thread that runs is stopped, for as long as its registers and 
 | `target` | the process: which it is, whether it can be read, its threads, its files |
 | `stopping` | stops one thread, for its registers |
 | `native_frames` | a thread's native frames, from its registers |
+| `static_rules` | rules for the frames of a static program |
 | `layouts` | offsets in the objects of an interpreter that nobody prepared |
 | `python_frames` | finds the interpreter, its threads and their frames |
 | `objects` | Python objects in the process's memory: types, names of threads |
 | `capture` | the two kinds of frames of each thread, as one stack |
 | `names` | names of native functions |
-| `calls` | what a system call waits for |
+| `calls`, `sockets` | what a system call waits for |
 | `locks` | which lock, and who holds it |
 | `described` | the threads of a process, with all of this |
 | `deadlocks` | threads that wait for one another |

@@ -103,9 +103,9 @@ def _asleep(target: Target, python: Python | None, task: Task, line: bytes) -> C
 def _by_stopping(target: Target, python: Python | None, task: Task, call: kernel.Call | None) -> Captured | None:
     """None if it cannot be stopped."""
     captured = Captured(task, call)
-    begun = time.perf_counter_ns()
     try:
         with stopped(task.tid) as registers:
+            begun = time.perf_counter_ns()
             low = registers.sp - _BELOW
             data = target.memory.read_some(low, _COPIED)
             captured.python = python.calls(task.inner_tid) if python is not None else []

@@ -12,8 +12,9 @@ from aiflame.values import dataclass, field
 from .calls import Wait, file_wait
 from .capture import Captured, capture
 from .locks import FUTEX, Locks
-from .names import module_name, name_frames
+from .names import module_name, name_frames, opened
 from .python_frames import Python, find
+from .static_rules import add_static_rules
 from .stopping import NotStoppedError
 from .target import Target
 
@@ -96,6 +97,7 @@ def describe(pid: int) -> Described:
     try:
         try:
             python, note = find(target)
+            _read_static_rules(target)
             captured = capture(target, python)
             described = _describe(target, python, captured)
         except (OSError, UnreadableError, NotStoppedError):
@@ -139,6 +141,15 @@ def _describe(target: Target, python: Python | None, captured: list[Captured]) -
     rank, job = job_of(target.environment())
     version = f"{python.version >> 8}.{python.version & 255}" if python is not None else ""
     return Described(target.pid, target.name, target.command(), version, rank, threads, job=job)
+
+
+def _read_static_rules(target: Target) -> None:
+    """The program itself may have been linked statically; libraries have search tables."""
+    first = next((module for module in target.modules.files() if module.path.startswith("/")), None)
+    if first is not None and target.modules.at(first.low) is first and first.rules is None:
+        with opened(target, first) as elf:
+            if elf is not None:
+                add_static_rules(target.memory, first, elf)
 
 
 def _until_python(frames: Iterable[Frame]) -> list[Frame]:

@@ -68,7 +68,7 @@ class Objects:
             values, table = word(instance - 32), word(instance - 24)
         elif version == 0x030C:
             both = word(instance - 24)
-            values, table = (both - 1, 0) if both & 1 else (0, both)
+            values, table = (both + 1, 0) if both & 1 else (0, both)
         else:
             table = word(instance - 24)
             if word(kind + _TYPE_FLAGS) & _INLINE_VALUES:

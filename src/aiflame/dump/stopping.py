@@ -14,8 +14,8 @@ from aiflame.values import dataclass
 _GETREGS, _DETACH, _SEIZE, _INTERRUPT = 12, 17, 0x4206, 0x4207
 _ALL_THREADS = 0x40000000
 """waitpid's __WALL: also threads that are no child processes."""
-_PATIENCE_S = 0.05
-"""A thread in the kernel's hands (disk sleep) does not stop: then it is let go."""
+_PATIENCE_S, _SPIN_S, _PAUSE_S = 1.0, 0.002, 0.0002
+"""It stops when it is next given a processor. One in the kernel's hands (disk sleep) does not: then it is let go when we end."""
 _REGISTERS = struct.Struct("<27Q")
 _STOPPED_BY_US = 128
 """PTRACE_EVENT_STOP"""
@@ -81,13 +81,14 @@ def stopped(tid: int) -> Iterator[Registers]:
 
 def _wait(tid: int) -> int:
     """Waits until it is stopped; returns a signal that it was about to get."""
-    until = time.monotonic() + _PATIENCE_S
+    begun = time.monotonic()
     while True:
         pid, status = os.waitpid(tid, os.WNOHANG | _ALL_THREADS)
         if pid:
             if not os.WIFSTOPPED(status):
                 raise NotStoppedError("it has ended")
             return 0 if status >> 16 == _STOPPED_BY_US else os.WSTOPSIG(status)
-        if time.monotonic() > until:
+        waited = time.monotonic() - begun
+        if waited > _PATIENCE_S:
             raise NotStoppedError("it does not stop")
-        time.sleep(0)
+        time.sleep(0 if waited < _SPIN_S else _PAUSE_S)
