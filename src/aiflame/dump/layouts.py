@@ -25,6 +25,8 @@ class Layout:
     locked: int
     thread_id: int
     """Offset in a thread state of its pthread_t."""
+    stack_end: int = 0
+    """Offset in a frame of the end of its evaluation stack (3.14); 0: it is not told."""
 
     @property
     def gil_in_runtime(self) -> bool:
@@ -137,4 +139,5 @@ def _by_debug_offsets(version: int, words: tuple[int, ...]) -> Layout:
     # ceval_gil, then the GIL's own place in the interpreter, enabled, locked, holder. In 3.14 one member more comes before them.
     first = _INTERPRETER + (9 if new else 8)
     own = words[first + 1]
-    return Layout(at, words[first], words[first + 4] - own, words[first + 3] - own, words[thread + 5])
+    return Layout(at, words[first], words[first + 4] - own, words[first + 3] - own, words[thread + 5],
+                  words[frame + 6] if new else 0)  # fmt: skip

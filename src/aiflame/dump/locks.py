@@ -107,7 +107,7 @@ class Locks:
         if self.objects.type_name(lock) == "_thread.RLock":
             owner = self._memory.word(lock + _OWNER)
             return Wait("lock", "waits for a threading.RLock", self._by_thread_id.get(owner))
-        return Wait("lock", "waits for a threading.Lock", self._holder(lock, one.task.tid))
+        return Wait("lock", "waits for a threading.Lock", self._holder(lock))
 
     def _object(self, frame: PythonFrame, futex: int) -> int:
         """The lock object in the frame whose own lock is this futex; 0: none."""
@@ -132,15 +132,33 @@ class Locks:
         except UnreadableError:
             return 0
 
-    def _holder(self, lock: int, waiting: int) -> int | None:
+    def _holder(self, lock: int) -> int | None:
         """The thread that is in a `with` block of this lock: its evaluation stack has the lock's method `__exit__`."""
         assert self._python is not None
         for other in self._threads:
-            if other.task.tid != waiting:
+            if self._waited_for(other) != lock:  # one that waits at its `with` has the method there, too
                 for frame in (frame for call in other.python for frame in call.frames):
-                    if any(self._is_exit(word, lock) for word in self._python.locals_of(frame, _SLOTS)):
+                    words = self._python.locals_of(frame, _SLOTS)
+                    if any(self._is_exit(word, lock) for word in words) or self._has_exit(words, lock):
                         return other.task.tid
         return None
+
+    def _waited_for(self, one: Captured) -> int:
+        """The object of the Python lock that it waits for; 0: none."""
+        if one.call is None or one.call.number != FUTEX or not one.python:
+            return 0
+        try:
+            return self._object(one.python[0].frames[0], one.call.arguments[0])
+        except UnreadableError:
+            return 0
+
+    def _has_exit(self, words: list[int], lock: int) -> bool:
+        """3.14 keeps a function `__exit__` of the lock's type, and then the lock."""
+        assert self._python is not None
+        assert self.objects is not None
+        if self._python.version < 0x030E:
+            return False
+        return any(self.objects.type_name(before) == "method_descriptor" for before, word in zip(words, words[1:]) if word == lock)
 
     def _is_exit(self, method: int, lock: int) -> bool:
         try:

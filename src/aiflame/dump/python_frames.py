@@ -81,8 +81,11 @@ class Python:
         """The first words of its variables and evaluation stack; fewer if they cannot be read."""
         if self.version == 0x030A:  # a frame is an object of its own, which says how many words it has
             count = min(count, int.from_bytes(frame.content[16:24], "little"))
+        first = frame.address + self.layout.at["frame_locals"]
         try:
-            data = self.memory.read_some(frame.address + self.layout.at["frame_locals"], 8 * count)
+            if self.layout.stack_end and (end := self.memory.word(frame.address + self.layout.stack_end)) >= first:
+                count = min(count, (end - first) // 8)
+            data = self.memory.read_some(first, 8 * count)
         except UnreadableError:
             return []
         mask = self.layout.at["pointer_mask"]
