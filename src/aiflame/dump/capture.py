@@ -21,8 +21,10 @@ _TRIES = 3
 """Looks at a sleeping thread that wakes up meanwhile, before it is stopped."""
 _COPIED, _BELOW = 256 << 10, 128
 """Bytes of a stack that are copied while its thread is stopped, and below the stack pointer."""
-_GOES_ON = frozenset((7, 23, 35, 61, 202, 230, 247, 270, 271))
-"""poll, select, nanosleep, wait4, futex, clock_nanosleep, waitid, pselect6, ppoll: the kernel continues them after a stop, whatever
+_SEARCHED = 4 << 10
+"""Bytes of a stack in which a frame pointer is searched."""
+_GOES_ON = frozenset((7, 23, 34, 35, 61, 130, 202, 230, 247, 270, 271))
+"""poll, select, pause, nanosleep, wait4, sigsuspend, futex, clock_nanosleep, waitid, pselect6, ppoll: the kernel continues them after a stop, whatever
 the program asked for. Others may end with EINTR."""
 
 
@@ -71,9 +73,11 @@ def _thread(target: Target, python: Python | None, task: Task) -> Captured | Non
             asleep = _asleep(target, python, task, before[1])
             if asleep is None:
                 break
+            may_stop = asleep.call is not None and asleep.call.number in _GOES_ON
+            if asleep.native.needs_bp and not may_stop:
+                _search(target, asleep)
             if (thread.times(), thread.call()) == before:
-                may_stop = asleep.native.needs_bp and asleep.call is not None and asleep.call.number in _GOES_ON
-                return (_by_stopping(target, python, task, asleep.call) if may_stop else None) or asleep
+                return (_by_stopping(target, python, task, asleep.call) if asleep.native.needs_bp and may_stop else None) or asleep
         return _by_stopping(target, python, task, None) or _running(target, python, task)
     except OSError:
         return None
@@ -98,6 +102,22 @@ def _asleep(target: Target, python: Python | None, task: Task, line: bytes) -> C
         captured.note = "its stack cannot be read"
     captured.python = python.calls(task.inner_tid) if python is not None else []
     return captured
+
+
+def _search(target: Target, asleep: Captured) -> None:
+    """Searches the stack for the frame pointer, which the kernel does not tell: one that leads to the thread's first function."""
+    innermost, last = asleep.native.frames[0], asleep.native.frames[-1]
+    asleep.note = "its outer frames are missing: the kernel does not tell its frame pointer, and a stop could end its system call"
+    try:
+        stack = LiveStack(target.memory, innermost.low)
+        for slot in range(last.low, last.low + _SEARCHED, 8):
+            if target.modules.known(stack.word(slot + 8)) and not 0 < stack.word(slot) <= slot:
+                native = unwind(Registers(innermost.pc, innermost.low, slot), stack.word, target.memory, target.modules)
+                if native.whole:
+                    asleep.native, asleep.note = native, "its outer frames were found by a search of its stack"
+                    return
+    except UnreadableError:
+        return
 
 
 def _by_stopping(target: Target, python: Python | None, task: Task, call: kernel.Call | None) -> Captured | None:
