@@ -77,9 +77,10 @@ def name_frames(target: Target, frames: Iterable[NativeFrame]) -> dict[tuple[int
             wanted.setdefault(frame.module, set()).add((frame.pc, frame.exact))
     for module, places in wanted.items():
         ordered = sorted(places)
-        addresses = [pc - module.base - (not exact) for pc, exact in ordered]
+        addresses = [max(pc - module.base - (not exact), 0) for pc, exact in ordered]
+        array = np.array(addresses, np.uint64)
         with opened(target, module) as elf:
-            functions = ElfSymbols(elf).lookup(np.array(addresses, np.uint64)) if elf is not None else [None] * len(ordered)
+            functions = ElfSymbols(elf, near=np.sort(array)).lookup(array) if elf is not None else [None] * len(ordered)
         file = clean(module_name(module))
         for place, address, function in zip(ordered, addresses, functions, strict=True):
             start = function.start if function is not None else address
