@@ -17,8 +17,9 @@ from .python_frames import Python
 from .stopping import NotStoppedError, Registers, stopped
 from .target import Target, Task
 
-_TRIES = 3
-"""Looks at a sleeping thread that wakes up meanwhile, before it is stopped."""
+_TRIES = 8
+"""Looks at a thread that begins or ends to sleep meanwhile."""
+_RAN = "it ran while it was read: its frames may be of different moments"
 _COPIED, _BELOW = 256 << 10, 128
 """Bytes of a stack that are copied while its thread is stopped, and below the stack pointer."""
 _SEARCHED = 4 << 10
@@ -70,19 +71,31 @@ def _thread(target: Target, python: Python | None, task: Task) -> Captured | Non
         asleep = None
         for _ in range(_TRIES):
             before = thread.times(), thread.call()
-            asleep = _asleep(target, python, task, before[1])
-            if asleep is None:
-                break
-            may_stop = asleep.call is not None and asleep.call.number in _GOES_ON
+            now = _asleep(target, python, task, before[1])
+            if now is None:
+                if (seen := _by_stopping(target, python, thread, task, None)) is not None:
+                    return seen
+                continue
+            asleep = now
+            may_stop = asleep.native.needs_bp and _goes_on(before[1])
             if asleep.native.needs_bp and not may_stop:
                 _search(target, asleep)
             if (thread.times(), thread.call()) == before:
-                return (_by_stopping(target, python, task, asleep.call) if asleep.native.needs_bp and may_stop else None) or asleep
-        return _by_stopping(target, python, task, None) or _running(target, python, task)
+                return (_by_stopping(target, python, thread, task, asleep.call) if may_stop else None) or asleep
+        if asleep is None:
+            return _running(target, python, task)
+        asleep.note = _RAN
+        return asleep
     except OSError:
         return None
     finally:
         thread.close()
+
+
+def _goes_on(line: bytes) -> bool:
+    """Whether the kernel continues the thread after a stop as if there had been none."""
+    call = kernel.parse_call(line)
+    return line.startswith(b"running") or (call is not None and call.number in _GOES_ON)
 
 
 def _asleep(target: Target, python: Python | None, task: Task, line: bytes) -> Captured | None:
@@ -120,11 +133,13 @@ def _search(target: Target, asleep: Captured) -> None:
         return
 
 
-def _by_stopping(target: Target, python: Python | None, task: Task, call: kernel.Call | None) -> Captured | None:
+def _by_stopping(
+    target: Target, python: Python | None, thread: kernel.Thread, task: Task, call: kernel.Call | None
+) -> Captured | None:
     """None if it cannot be stopped."""
     captured = Captured(task, call)
     try:
-        with stopped(task.tid) as registers:
+        with stopped(task.tid, lambda: _goes_on(thread.call())) as registers:
             begun = time.perf_counter_ns()
             low = registers.sp - _BELOW
             data = target.memory.read_some(low, _COPIED)
@@ -139,4 +154,4 @@ def _by_stopping(target: Target, python: Python | None, task: Task, call: kernel
 def _running(target: Target, python: Python | None, task: Task) -> Captured:
     """Without its registers: Python frames alone, read while it runs."""
     calls = python.calls(task.inner_tid) if python is not None else []
-    return Captured(task, python=calls, note="it ran while it was read: its frames may be of different moments, and native ones are missing")
+    return Captured(task, python=calls, note=f"{_RAN}, and native ones are missing")

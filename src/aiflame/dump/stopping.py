@@ -6,7 +6,7 @@ import ctypes
 import os
 import struct
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from aiflame.values import dataclass
@@ -56,8 +56,12 @@ def _ptrace(request: int, tid: int, data: object = None) -> None:
 
 
 @contextmanager
-def stopped(tid: int) -> Iterator[Registers]:
-    """The thread runs on when this ends, also when we are killed: the kernel then lets it go. A signal that arrives meanwhile is passed on."""
+def stopped(tid: int, may: Callable[[], bool] = lambda: True) -> Iterator[Registers]:
+    """The thread runs on when this ends, also when we are killed: the kernel then lets it go. A signal that arrives meanwhile is passed on.
+
+    `may` is asked at the last moment."""
+    if not may():
+        raise NotStoppedError("it sleeps now")
     try:
         _ptrace(_SEIZE, tid)
     except OSError as error:
