@@ -31,7 +31,8 @@ def run(options: Namespace) -> None:
     if options.json:
         say_json(json_text({"schema": schema("dump"), **document(processes)}, indent=1))
     else:
-        say("\n".join(harmless(line) for line in as_text(processes, native=options.native)))
+        for line in as_text(processes, native=options.native):
+            say(harmless(line))
 
 
 def _pid(text: str) -> int:

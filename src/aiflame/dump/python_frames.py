@@ -54,6 +54,7 @@ class Python:
             "text_type": base + symbols[b"PyUnicode_Type"],
             "bytes_type": base + symbols[b"PyBytes_Type"],
         }
+        self.addresses = addresses
         self.runtime, self.version = runtime, self.layout.at["version"]
         self._interpreter = Interpreter(self.memory, addresses, self.layout.at)
         self._codes: dict[tuple[int, bytes], tuple[str, str, int, bytes]] = {}

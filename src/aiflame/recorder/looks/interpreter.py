@@ -75,6 +75,14 @@ class Interpreter:
         self._firsts: list[int] = []
         self._next_search = 0.0
 
+    def layout(self) -> dict[str, int]:
+        """Its columns of `PYTHON_LAYOUT`."""
+        return self._at
+
+    def addresses(self) -> dict[str, int]:
+        """Its columns of `INTERPRETER`."""
+        return self._addresses
+
     def frames(self, tid: int) -> tuple[list[PythonFrame], int]:
         """The frames from the innermost outwards, and an address in the frame of the innermost native evaluator; none for a thread without
         Python."""
