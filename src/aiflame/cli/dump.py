@@ -1,4 +1,4 @@
-"""`aiflame dump`: all threads' stacks of a process that runs already, and what each thread waits for."""
+"""`aiflame dump`: all threads' stacks of a process that runs already, and the reasons of their waits."""
 
 from __future__ import annotations
 

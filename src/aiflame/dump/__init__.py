@@ -1,4 +1,4 @@
-"""All threads' stacks of a process at this moment, and what each thread waits for. Nothing is loaded into the process.
+"""Reads all threads' stacks of a process at this moment, and the reasons of their waits. Nothing is loaded into the process.
 
 A thread that sleeps is read without stopping it, as the recorder's looks do (`recorder/looks`): the kernel says that it has not run
 meanwhile. Only a thread that runs is stopped, for as long as its registers and stack are copied.
@@ -14,10 +14,10 @@ meanwhile. Only a thread that runs is stopped, for as long as its registers and 
 | `objects` | Python objects in the process's memory: types, names of threads |
 | `capture` | the two kinds of frames of each thread, as one stack |
 | `names` | names of native functions |
-| `calls`, `sockets` | what a system call waits for |
-| `locks` | which lock, and who holds it |
+| `calls`, `sockets` | the wait of a system call |
+| `locks` | the lock of a wait and its holder |
 | `described` | the threads of a process, with all of this |
 | `deadlocks` | threads that wait for one another |
-| `ranks` | what several processes of a job do |
+| `ranks` | comparison of several processes of a job |
 | `text` | for people |
 """

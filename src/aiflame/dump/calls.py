@@ -1,4 +1,4 @@
-"""What a thread waits for in a system call other than a lock: a file, a socket, time, a child process."""
+"""The wait of a thread in a system call, other than for a lock: a file, a socket, time, a child process."""
 
 from __future__ import annotations
 
@@ -16,7 +16,17 @@ from .target import Target, comm
 
 _READS = {0: "read", 17: "pread", 19: "readv", 45: "recvfrom", 47: "recvmsg", 295: "preadv", 299: "recvmmsg"}
 _WRITES = {1: "write", 18: "pwrite", 20: "writev", 44: "sendto", 46: "sendmsg", 40: "sendfile", 296: "pwritev", 307: "sendmmsg"}
-_ON_FILES = {16: "ioctl", 42: "connect", 43: "accept", 288: "accept", 73: "flock", 72: "fcntl", 74: "fsync", 75: "fdatasync", 426: "io_uring"}
+_ON_FILES = {
+    16: "ioctl",
+    42: "connect",
+    43: "accept",
+    288: "accept",
+    73: "flock",
+    72: "fcntl",
+    74: "fsync",
+    75: "fdatasync",
+    426: "io_uring",
+}
 _EPOLL = (232, 281, 441)
 _OTHERS = {34: "a signal (pause)", 130: "a signal (sigsuspend)", 128: "a signal (sigtimedwait)", 257: "a file to be opened"}
 _MOST_NAMED, _MOST_FILES = 3, 1024
@@ -29,7 +39,7 @@ class Wait:
     kind: str
     """One of `KINDS`."""
     text: str
-    """What it waits for, after its name: 'sleeps for 5 s'."""
+    """The predicate of a sentence about the thread: 'sleeps for 5 s'."""
     holder: int | None = None
     """The thread that can end the wait, if it is known."""
 
@@ -192,10 +202,10 @@ def _timeout_ms(word: int) -> float | None:
 def _timespec(target: Target, address: int, fraction: float = 1e9) -> float | None:
     """The seconds at this address; None: for ever."""
     try:
-        seconds, rest = struct.unpack("<qq", target.memory.read(address, 16))
+        seconds, parts = struct.unpack("<qq", target.memory.read(address, 16))
     except UnreadableError:
         return None
-    return float(seconds + rest / fraction)
+    return float(seconds + parts / fraction)
 
 
 def _at_most(seconds: float | None) -> str:

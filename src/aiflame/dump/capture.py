@@ -19,14 +19,14 @@ from .target import Target, Task
 
 _TRIES = 8
 """Looks at a thread that begins or ends to sleep meanwhile."""
-_RAN = "it ran while it was read: its frames may be of different moments"
+_RAN = "it ran while it was read: its frames may come from different moments"
 _COPIED, _BELOW = 256 << 10, 128
 """Bytes of a stack that are copied while its thread is stopped, and below the stack pointer."""
 _SEARCHED = 4 << 10
 """Bytes of a stack in which a frame pointer is searched."""
 _GOES_ON = frozenset((7, 23, 34, 35, 61, 130, 202, 230, 247, 270, 271))
-"""poll, select, pause, nanosleep, wait4, sigsuspend, futex, clock_nanosleep, waitid, pselect6, ppoll: the kernel continues them after a stop, whatever
-the program asked for. Others may end with EINTR."""
+"""poll, select, pause, nanosleep, wait4, sigsuspend, futex, clock_nanosleep, waitid, pselect6, ppoll: the kernel continues them after a
+stop, whatever the program asked for. Others may end with EINTR."""
 
 
 @dataclass(slots=True)
@@ -118,9 +118,9 @@ def _asleep(target: Target, python: Python | None, task: Task, line: bytes) -> C
 
 
 def _search(target: Target, asleep: Captured) -> None:
-    """Searches the stack for the frame pointer, which the kernel does not tell: one that leads to the thread's first function."""
+    """Searches the stack for the frame pointer, which the kernel does not show: one that leads to the thread's first function."""
     innermost, last = asleep.native.frames[0], asleep.native.frames[-1]
-    asleep.note = "its outer frames are missing: the kernel does not tell its frame pointer, and a stop could end its system call"
+    asleep.note = "its outer frames are missing: the kernel does not show its frame pointer, and a stop could end its system call"
     try:
         stack = LiveStack(target.memory, innermost.low)
         for slot in range(last.low, last.low + _SEARCHED, 8):
@@ -133,9 +133,7 @@ def _search(target: Target, asleep: Captured) -> None:
         return
 
 
-def _by_stopping(
-    target: Target, python: Python | None, thread: kernel.Thread, task: Task, call: kernel.Call | None
-) -> Captured | None:
+def _by_stopping(target: Target, python: Python | None, thread: kernel.Thread, task: Task, call: kernel.Call | None) -> Captured | None:
     """None if it cannot be stopped."""
     captured = Captured(task, call)
     try:

@@ -1,4 +1,4 @@
-"""The threads of a process as a document: who each is, what it waits for, and its stack."""
+"""The threads of a process, each with its name, the reason of its wait, and its stack."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ _JOB = ("TORCHELASTIC_RUN_ID", "MASTER_ADDR", "MASTER_PORT", "PMIX_NAMESPACE", "
 
 
 def job_of(environment: dict[str, str]) -> tuple[int | None, tuple[str, ...]]:
-    """The process's rank, and what its job's other processes have the same; none if it belongs to no job."""
+    """The process's rank, and the variables that its job's processes share; none if it belongs to no job."""
     rank = next((int(environment[name]) for name in _RANKS if environment.get(name, "").isdigit()), None)
     job = tuple(f"{name}={environment[name]}" for name in _JOB if name in environment)
     return rank, job if rank is not None else ()
@@ -186,7 +186,7 @@ def _name(target: Target, python: Python | None, locks: Locks, one: Captured, ou
 
 
 def _collective(frames: list[Frame]) -> str:
-    """The operation, and its backend if a native frame tells it."""
+    """The operation, and its backend if a native frame names it."""
     op = next((frame.function for frame in frames if frame.python and frame.file.endswith(_DISTRIBUTED)), "")
     for frame in frames:
         if frame.python:

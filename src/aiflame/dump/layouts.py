@@ -1,5 +1,5 @@
-"""Offsets in the objects of an interpreter that nobody prepared: what the collector would publish (`native/unwind/python_layout.cpp`), and
-where its lock (the GIL) is."""
+"""Offsets in the objects of an interpreter that nobody prepared, as the collector would publish them (`native/unwind/python_layout.cpp`),
+and the place of its lock (the GIL)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Layout:
     thread_id: int
     """Offset in a thread state of its pthread_t."""
     stack_end: int = 0
-    """Offset in a frame of the end of its evaluation stack (3.14); 0: it is not told."""
+    """Offset in a frame of the end of its evaluation stack (3.14); 0: it is not known."""
 
     @property
     def gil_in_runtime(self) -> bool:
@@ -89,11 +89,11 @@ def of_version(version: int, runtime: bytes) -> Layout:
             raise UnknownInterpreterError("Python frames are not shown: free-threaded builds of CPython are not supported yet")
         if version in (0x030D, 0x030E):
             return _by_debug_offsets(version, words)
-    known = {0x030A: _3_10, 0x030B: _3_11, 0x030C: _3_12}.get(version)
-    if known is None:
+    table = {0x030A: _3_10, 0x030B: _3_11, 0x030C: _3_12}.get(version)
+    if table is None:
         name = f"{version >> 8}.{version & 255}" if version else "this version"
         raise UnknownInterpreterError(f"Python frames are not shown: {name} of CPython is not known (3.10 to 3.14 are)")
-    return Layout({column.name: 0 for column in PYTHON_LAYOUT} | known.at, known.gil, known.holder, known.locked, known.thread_id)
+    return Layout({column.name: 0 for column in PYTHON_LAYOUT} | table.at, table.gil, table.holder, table.locked, table.thread_id)
 
 
 def _by_debug_offsets(version: int, words: tuple[int, ...]) -> Layout:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 
 from aiflame.recorder.looks.interpreter import PythonFrame
 from aiflame.recorder.looks.memory import Memory, UnreadableError
@@ -65,25 +66,27 @@ class Locks:
             return Wait("lock", "waits for a lock")
 
     def _native(self, one: Captured, place: int, functions: Sequence[str]) -> Wait:
-        found = next((match[1] for name in functions if (match := _PTHREAD.fullmatch(name))), "")
+        kind = next((match[1] for name in functions if (match := _PTHREAD.fullmatch(name))), "")
         words = [int.from_bytes(data, "little") for data in _words(self._memory.read(place, 32))]
         wanted = one.call.arguments[2] & 0xFFFFFFFF if one.call is not None else 0
-        if found.endswith("join") or (not found and words[0] == wanted and self._is_thread(place, words[0])):
+        if kind.endswith("join") or (not kind and words[0] == wanted and self._is_thread(place, words[0])):
             return Wait("thread", "waits for the end of a thread", self._tids.get(words[0]))
         owner = self._tids.get(words[_MUTEX_OWNER // 4])
-        if found == "mutex" or (not found and owner and words[0] in (1, 2) and words[_MUTEX_KIND // 4] <= _MOST_KIND):
+        if kind == "mutex" or (not kind and owner and words[0] in (1, 2) and words[_MUTEX_KIND // 4] <= _MOST_KIND):
             return Wait("lock", "waits for a mutex", owner)
-        if found == "rwlock":
-            writers = [self._tids.get(int.from_bytes(self._memory.read(place - at + to, 4), "little")) for at, to in _WAITS_FOR_WRITER.items()]
+        if kind == "rwlock":
+            writers = [
+                self._tids.get(int.from_bytes(self._memory.read(place - at + to, 4), "little")) for at, to in _WAITS_FOR_WRITER.items()
+            ]
             return Wait("lock", "waits for a read-write lock", next(filter(None, writers), None))
         if any(name.startswith("_queue_SimpleQueue_get") for name in functions):
             return Wait("condition", "waits for an item of a queue.SimpleQueue")
-        if found == "cond" or any(_CPP.match(name) for name in functions):
+        if kind == "cond" or any(_CPP.match(name) for name in functions):
             return Wait("condition", "waits for a condition variable")
         if any(_OPENMP.fullmatch(name) for name in functions):
             return Wait("condition", "waits for the other threads of an OpenMP team, or for its next work")
-        if found:
-            return Wait("condition", f"waits in pthread_{found}")
+        if kind:
+            return Wait("condition", f"waits in pthread_{kind}")
         return Wait("lock", "waits for a lock or a condition variable (futex)")
 
     def _is_thread(self, place: int, tid: int) -> bool:
@@ -158,7 +161,7 @@ class Locks:
         assert self.objects is not None
         if self._python.version < 0x030E:
             return False
-        return any(self.objects.type_name(before) == "method_descriptor" for before, word in zip(words, words[1:]) if word == lock)
+        return any(self.objects.type_name(before) == "method_descriptor" for before, word in pairwise(words) if word == lock)
 
     def _is_exit(self, method: int, lock: int) -> bool:
         try:

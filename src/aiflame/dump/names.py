@@ -57,13 +57,13 @@ def exported(elf: ElfFile, names: Iterable[bytes]) -> dict[bytes, int]:
         return {}
     symbols, section = table
     texts = elf.section_data(section)
-    found = {}
+    addresses = {}
     for name in names:
         at = texts.find(b"\0" + name + b"\0")
-        rows = np.flatnonzero(symbols["name"] == at + 1) if at >= 0 else ()
+        rows = np.flatnonzero(symbols["name"] == at + 1) if at >= 0 else np.zeros(0, np.int64)
         if len(rows) and int(symbols["section"][rows[0]]):
-            found[name] = int(symbols["value"][rows[0]])
-    return found
+            addresses[name] = int(symbols["value"][rows[0]])
+    return addresses
 
 
 def name_frames(target: Target, frames: Iterable[NativeFrame]) -> dict[tuple[int, bool], str]:

@@ -1,5 +1,5 @@
 """Python objects in another process's memory: their types, attributes of instances, numbers and texts. Any of it may be stale or wrong:
-what cannot be read gives None."""
+unreadable data gives None."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ class Objects:
         except UnreadableError:
             return None
         head, *digits = struct.unpack("<q4I", data)
-        count = head >> 3 if self._new else head
+        count = int(head >> 3 if self._new else head)
         if (self._new and head & 3) or not 0 <= count <= 3:
             return None
-        return sum(digit << 30 * place for place, digit in enumerate(digits[:count]))
+        return int(sum(digit << 30 * place for place, digit in enumerate(digits[:count])))
 
     def text(self, address: int) -> str | None:
         data = self._python.text(address)

@@ -71,8 +71,8 @@ class Python:
             key = frame.code, self._interpreter.code_key(frame.code)
             if key not in self._codes:
                 code = self._interpreter.read_code(frame.code)
-                texts = (text.decode("utf-8", "replace") for text in (code.qualname, code.filename))
-                self._codes[key] = (*texts, code.first_line, code.linetable)
+                function, file = (text.decode("utf-8", "replace") for text in (code.qualname, code.filename))
+                self._codes[key] = function, file, code.first_line, code.linetable
         except UnreadableError:
             return None
         function, file, first, table = self._codes[key]
@@ -145,6 +145,6 @@ def _version(target: Target, module: Module, symbols: dict[bytes, int]) -> int:
         return target.memory.word(module.base + symbols[b"Py_Version"]) >> 16 & 0xFFFF
     paths = [module.path.rpartition("/")[2], *(other.path for other in target.modules.files())]
     for path in paths:
-        if found := _PYTHON.search(path):
-            return int(found[1]) << 8 | int(found[2])
+        if match := _PYTHON.search(path):
+            return int(match[1]) << 8 | int(match[2])
     return 0

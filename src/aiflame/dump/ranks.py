@@ -48,14 +48,14 @@ def job_of_process(pid: int) -> list[int]:
     wanted = _job(pid)
     if not wanted[1]:
         return [pid]
-    found: dict[int, int] = {}
+    first: dict[int, int] = {}
     for name in os.listdir("/proc"):  # noqa: PTH208
         if name.isdigit():
             rank, job = _job(int(name))
             # Children of a rank (DataLoader's workers) inherit its environment: the first process of each rank counts.
-            if rank is not None and job == wanted[1] and (rank not in found or int(name) < found[rank]):
-                found[rank] = int(name)
-    return [found[rank] for rank in sorted(found)]
+            if rank is not None and job == wanted[1] and (rank not in first or int(name) < first[rank]):
+                first[rank] = int(name)
+    return [first[rank] for rank in sorted(first)]
 
 
 def _job(pid: int) -> tuple[int | None, tuple[str, ...]]:

@@ -36,7 +36,7 @@ def _functions(section: int, data: bytes) -> list[tuple[int, int]]:
         size, shared, start = struct.unpack_from("<IIi", data, at)
         if not size or size >= 0xFFFFFFF0:
             break
-        if shared:  # 0: not a function, but what several have in common
+        if shared:  # 0: not a function, but the common part of several
             rows.append((section + at + 8 + start, section + at))
         at += 4 + size
     return rows

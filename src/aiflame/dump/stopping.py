@@ -7,7 +7,7 @@ import os
 import struct
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from aiflame.values import dataclass
 
@@ -77,10 +77,8 @@ def stopped(tid: int, may: Callable[[], bool] = lambda: True) -> Iterator[Regist
     except OSError as error:
         raise NotStoppedError(error.strerror) from None
     finally:
-        try:
+        with suppress(OSError):  # it has ended, or was killed while it was stopped
             _ptrace(_DETACH, tid, signal)
-        except OSError:  # it has ended, or was killed while it was stopped
-            pass
 
 
 def _wait(tid: int) -> int:

@@ -25,7 +25,7 @@ class Task:
     state: str
     """The kernel's letter: R runs, S sleeps, D sleeps and takes no signal, T stopped, t stopped by a debugger."""
     wchan: str
-    """The function of the kernel in which it sleeps; empty if that is not told."""
+    """The function of the kernel in which it sleeps; empty if the kernel hides it."""
 
 
 class Target:
@@ -78,7 +78,7 @@ class Target:
         for name in os.listdir(f"/proc/{self.pid}/task"):  # noqa: PTH208
             folder = f"/proc/{self.pid}/task/{name}"
             try:
-                head, _, rest = read(f"{folder}/stat").rpartition(b")")
+                head, _, fields = read(f"{folder}/stat").rpartition(b")")
                 wchan = read(f"{folder}/wchan").decode("latin-1")
                 inner = int(_status_of(folder).get("NSpid", name).split()[-1]) if self._in_container else int(name)
             except (OSError, ValueError):  # the thread has ended
@@ -88,7 +88,7 @@ class Target:
                     int(name),
                     inner,
                     head.partition(b"(")[2].decode("utf-8", "replace"),
-                    rest.split()[0].decode("ascii", "replace"),
+                    fields.split()[0].decode("ascii", "replace"),
                     "" if wchan == "0" else wchan,
                 )
             )
@@ -110,7 +110,7 @@ class Target:
         return " ".join(word.decode("utf-8", "replace") for word in words if word)
 
     def file(self, descriptor: int) -> str:
-        """What a descriptor of the process refers to, as the kernel writes it; empty if it is not open."""
+        """The file of a descriptor of the process, as the kernel writes it; empty if it is not open."""
         try:
             return str(Path(f"/proc/{self.pid}/fd/{descriptor}").readlink())
         except OSError:
@@ -119,7 +119,9 @@ class Target:
     def _check(self, status: dict[str, str]) -> None:
         if status.get("State", "").startswith(("Z", "X")):
             parent = int(status.get("PPid", 0))
-            raise AiflameError(f"process {self.pid} ({self.name}) has ended; its parent {parent} ({comm(parent)}) has not waited for it yet")
+            raise AiflameError(
+                f"process {self.pid} ({self.name}) has ended; its parent {parent} ({comm(parent)}) has not waited for it yet"
+            )
         if status.get("Kthread") == "1" or "VmSize" not in status:
             raise AiflameError(f"{self.pid} ({self.name}) is a thread of the kernel, and has no program")
         try:
@@ -156,7 +158,7 @@ def _gone(pid: int) -> AiflameError:
 
 
 def _refused(pid: int, status: dict[str, str]) -> str:
-    """Why the system does not let us read the process, and what helps."""
+    """The reason why the system does not let us read the process, and the remedy."""
     what = f"the system does not let us read process {pid} ({status.get('Name', '')}): "
     owner = int(status.get("Uid", "0").split()[0])
     if owner != os.geteuid() and os.geteuid() != 0:

@@ -13,8 +13,7 @@ _MOST_NAMES = 4
 
 def as_text(processes: Sequence[Described], *, native: bool) -> Iterator[str]:
     """`native`: also the frames of the interpreter and of the C library."""
-    for sentence in compared(processes):
-        yield sentence
+    yield from compared(processes)
     if len(processes) > 1:
         yield ""
     for number, process in enumerate(processes):
@@ -63,7 +62,7 @@ def _head(process: Described, threads: list[Thread]) -> str:
 
 
 def wait_text(process: Described, thread: Thread) -> str:
-    """What it waits for, and who can end that."""
+    """The reason of its wait, and its holder."""
     wait = thread.wait
     holder = process.thread(wait.holder)
     if holder is None:
@@ -112,7 +111,5 @@ def _thread(process: Described, thread: Thread) -> dict[str, object]:
         "collective": thread.collective,
         "stopped_us": thread.stopped_us,
         "note": thread.note,
-        "frames": [
-            {"function": frame.function, "file": frame.file, "line": frame.line, "python": frame.python} for frame in thread.frames
-        ],
+        "frames": [{"function": frame.function, "file": frame.file, "line": frame.line, "python": frame.python} for frame in thread.frames],
     }

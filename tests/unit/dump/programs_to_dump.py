@@ -49,5 +49,5 @@ def named(process: Described, name: str) -> Thread:
 
 
 def functions(thread: Thread) -> list[str]:
-    """Its Python functions, innermost first, without their classes: 3.10 does not tell them."""
+    """Its Python functions, innermost first, without their classes: 3.10 does not keep them."""
     return [frame.function.rpartition(".")[2] for frame in thread.frames if frame.python]

@@ -1,4 +1,4 @@
-"""What cannot be dumped gets one clear line, and stays as it was."""
+"""A process that cannot be dumped gets one clear line, and stays as it was."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
+from programs_to_dump import dumped, python, started
 
 from aiflame.cli.commands import run
 from aiflame.cli.support.parser import UsageError
@@ -18,7 +19,6 @@ from aiflame.dump.described import describe
 from aiflame.dump.stopping import stopped
 from aiflame.dump.target import Target
 from aiflame.errors import AiflameError
-from programs_to_dump import dumped, python, started
 
 WAITS = "print('ready', flush=True); input()"
 SPINS = "print('ready', flush=True)\nwhile True: pass"
@@ -55,7 +55,7 @@ def test_a_zombie() -> None:
 
 def test_a_thread_of_a_process() -> None:
     with started(python("import threading\nthreading.Thread(target=input).start()\nprint('ready', flush=True)")) as program:
-        tid = next(int(name) for name in os.listdir(f"/proc/{program.pid}/task") if int(name) != program.pid)
+        tid = next(tid for one in Path(f"/proc/{program.pid}/task").iterdir() if (tid := int(one.name)) != program.pid)
         assert _error(tid) == f"{tid} is a thread of process {program.pid}: aiflame dump {program.pid}"
 
 
@@ -107,7 +107,7 @@ def test_a_process_that_is_being_debugged_is_dumped_without_stopping_it() -> Non
         process = describe(program.pid)
         (thread,) = process.threads
         assert process.notes == [f"process {debugger.pid} debugs it: threads that run cannot be stopped for their stacks"]
-        assert thread.note == "it ran while it was read: its frames may be of different moments, and native ones are missing"
+        assert thread.note == "it ran while it was read: its frames may come from different moments, and native ones are missing"
         assert [frame.function for frame in thread.frames] == ["<module>"]
         assert thread.stopped_us == 0
 
@@ -122,7 +122,9 @@ def test_a_stopped_process_is_dumped_and_stays_stopped() -> None:
 
 
 def test_a_signal_that_comes_during_a_stop_is_delivered() -> None:
-    text = "import signal\nsignal.signal(signal.SIGUSR1, lambda *_: print('got it', flush=True))\nprint('ready', flush=True)\nwhile True: pass"
+    text = (
+        "import signal\nsignal.signal(signal.SIGUSR1, lambda *_: print('got it', flush=True))\nprint('ready', flush=True)\nwhile True: pass"
+    )
     with started(python(text)) as program:
         with stopped(program.pid):
             program.send_signal(signal.SIGUSR1)
@@ -154,7 +156,7 @@ def test_a_program_of_another_machine(tmp_path: Path) -> None:
 
 
 def test_a_kernel_thread() -> None:
-    kernel = [int(name) for name in os.listdir("/proc") if name.isdigit() and _is_kernels(name)]
+    kernel = [int(one.name) for one in Path("/proc").iterdir() if one.name.isdigit() and _is_kernels(one.name)]
     if not kernel:
         pytest.skip("this container shows no threads of the kernel")
     assert _error(kernel[0]).endswith("is a thread of the kernel, and has no program")
@@ -228,5 +230,5 @@ def test_a_busy_program_gives_the_same_result_under_many_dumps() -> None:
 
 
 def test_help_runs() -> None:
-    found = subprocess.run([sys.executable, "-m", "aiflame", "dump", "-h"], capture_output=True, text=True, check=True).stdout
-    assert "PID" in found
+    text = subprocess.run([sys.executable, "-m", "aiflame", "dump", "-h"], capture_output=True, text=True, check=True).stdout
+    assert "PID" in text

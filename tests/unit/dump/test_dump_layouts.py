@@ -1,4 +1,4 @@
-"""The table of an interpreter's layout is the collector's: what it publishes in a recorded program is what a dump finds without it."""
+"""A dump has the collector's table of layouts: both find the same in a recorded program."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ def test_a_dump_and_the_collector_know_the_same_layout(version: str, tmp_path: P
     assert recorder.stdout is not None
     target = Target(int(recorder.stdout.readline()))
     try:
-        found, note = python_frames.find(target)
+        own, note = python_frames.find(target)
         collector = target.modules.named(collector_file().name)
-        assert found is not None, note
+        assert own is not None, note
         assert collector is not None
         published = Interpreter.published(target.memory, collector.base + symbol_in(collector_file(), SYMBOL))
         assert published is not None
-        assert found.layout.at == published.layout()
-        assert found.addresses == {name: value for name, value in published.addresses().items() if name != "magic"}
+        assert own.layout.at == published.layout()
+        assert own.addresses == {name: value for name, value in published.addresses().items() if name != "magic"}
     finally:
         target.close()
         recorder.communicate("\n")
@@ -60,4 +60,3 @@ def test_symbols_near_an_address_give_the_same_names() -> None:
         assert len(wanted) >= 10
         (one,) = ElfSymbols(elf, near=wanted[:1]).lookup(wanted[:1])
         assert one == whole.lookup(wanted[:1])[0]
-

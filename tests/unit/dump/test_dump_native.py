@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from programs_to_dump import dumped, started
 
 from aiflame.dump.deadlocks import deadlocks
 from aiflame.dump.described import Described, Thread
-from programs_to_dump import dumped, started
 
 SOURCE = r"""
 #include <pthread.h>
@@ -66,7 +66,7 @@ WAITS = {
     "polls": ("events", ""),
     "spins": ("runs", ""),
 }
-"""By thread: the kind of its wait, and who can end it."""
+"""By thread: the kind of its wait, and its holder."""
 
 BUILDS = {
     "optimized": ("-O2",),

@@ -1,4 +1,4 @@
-"""What each thread of a Python program waits for, under every version that a dump reads. The program's source says the answer."""
+"""The waits of a Python program's threads, under every version that a dump reads. The program's source says the answer."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import re
 from collections.abc import Iterator
 
 import pytest
+from programs_to_dump import HERE, dumped, functions, named, python, started
 
 from aiflame.dump.deadlocks import deadlocks
 from aiflame.dump.described import Described
 from aiflame.dump.text import as_text, wait_text
 from interpreters import VERSIONS, interpreter
-from programs_to_dump import HERE, dumped, functions, named, python, started
 
 WAITS = {
     "MainThread": ("file", r"waits for data from a pipe \(file 0\) \(read\)"),
@@ -30,14 +30,14 @@ WAITS = {
     "sleeps": ("sleep", r"sleeps for (?:\d+ s more|1000 s \(select without files\))"),
     "child": ("child", r"waits for the end of its child process \d+ \(.+\)"),
 }
-"""By thread: the kind of its wait, and how it is told."""
+"""By thread: the kind of its wait, and its sentence."""
 
 
 def _executable(version: str) -> str:
-    found = interpreter(version)
-    if found is None:
+    executable = interpreter(version)
+    if executable is None:
         pytest.skip(f"Python {version} is not installed here")
-    return found
+    return executable
 
 
 @pytest.fixture(scope="module", params=VERSIONS)
@@ -50,18 +50,18 @@ def dump(request: pytest.FixtureRequest) -> Iterator[tuple[Described, str]]:
 
 
 def _listening_port(pid: int) -> str:
-    found = dumped(pid, lambda process: any("listening" in thread.wait.text for thread in process.threads))
-    return next(thread.wait.text.rpartition(":")[2] for thread in found.threads if "listening" in thread.wait.text)
+    process = dumped(pid, lambda dump: any("listening" in thread.wait.text for thread in dump.threads))
+    return next(thread.wait.text.rpartition(":")[2] for thread in process.threads if "listening" in thread.wait.text)
 
 
 def _waits(process: Described, port: str) -> dict[str, tuple[str, str]]:
     """Each thread's wait, as its pattern in WAITS if it fits."""
-    found = {}
+    waits = {}
     for thread in process.threads:
         text = wait_text(process, thread).replace("Thread.run()", "run()").replace(f":{port}", ":PORT")
         kind, pattern = WAITS.get(thread.name, ("", ""))
-        found[thread.name] = (thread.wait.kind, pattern if kind and re.fullmatch(pattern, text) else text)
-    return found
+        waits[thread.name] = (thread.wait.kind, pattern if kind and re.fullmatch(pattern, text) else text)
+    return waits
 
 
 def test_each_thread_says_what_it_waits_for(dump: tuple[Described, str]) -> None:
@@ -102,7 +102,7 @@ def test_a_deadlock_is_named_in_one_sentence(dump: tuple[Described, str]) -> Non
 
 
 def test_only_a_thread_whose_caller_another_register_tells_was_stopped(dump: tuple[Described, str]) -> None:
-    """libffi keeps a frame pointer; the kernel tells that of no sleeping thread."""
+    """libffi keeps a frame pointer; the kernel shows that of no sleeping thread."""
     assert {thread.name for thread in dump[0].threads if thread.stopped_us} <= {"wants_mutex"}
 
 

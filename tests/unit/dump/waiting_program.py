@@ -1,4 +1,4 @@
-"""Threads that wait, each for something that its name tells; then `ready`. Runs under every Python that a dump reads."""
+"""Threads that wait, each for something that is in its name; then `ready`. Runs under every Python that a dump reads."""
 
 import ctypes
 import os

@@ -154,12 +154,12 @@ class Interpreter:
                     of_thread.append(state)
 
     def interpreters(self) -> list[int]:
-        found: list[int] = []
+        listed: list[int] = []
         interpreter = self._memory.word(self._addresses["runtime"] + self._at["runtime_interpreters"])
-        while interpreter and interpreter not in found and len(found) < _MOST_INTERPRETERS:
-            found.append(interpreter)
+        while interpreter and interpreter not in listed and len(listed) < _MOST_INTERPRETERS:
+            listed.append(interpreter)
             interpreter = self._memory.word(interpreter + self._at["interpreter_next"])
-        return found
+        return listed
 
     def firsts(self) -> list[int]:
         """Reads the first state of each interpreter: new states are put first."""
