@@ -20,10 +20,11 @@ from .target import Target
 
 _C_LIBRARY = re.compile(r"lib(?:c|pthread|m|dl)[-.\d]*\.so.*|ld-linux.*|\[vdso\]|ld-musl.*")
 _DISTRIBUTED = ("torch/distributed/distributed_c10d.py",)
+_OPS = r"(?P<op>(?:all_?(?:reduce|gather|toall)|reduce_?scatter|broadcast|barrier|reduce|gather|scatter|send|recv)\w*)"
 _COLLECTIVES = (
-    re.compile(r"(?:c10d::)?ProcessGroup(?P<backend>NCCL|Gloo|MPI|UCC)::(?P<op>\w+)"),
-    re.compile(r"(?P<backend>gloo)::(?P<op>all\w+|broadcast\w*|barrier\w*|reduce\w*|gather\w*|scatter\w*)"),
-    re.compile(r"(?P<backend>nccl|MPI_)(?P<op>[A-Z]\w+)"),
+    re.compile(r"(?:c10d::)?ProcessGroup(?P<backend>NCCL|Gloo|MPI|UCC)::" + _OPS, re.IGNORECASE),
+    re.compile(r"(?P<backend>gloo)::" + _OPS, re.IGNORECASE),
+    re.compile(r"(?P<backend>nccl|MPI_)" + _OPS, re.IGNORECASE),
 )
 _BOOTSTRAP = ("_bootstrap", "_bootstrap_inner", "Thread._bootstrap", "Thread._bootstrap_inner")
 

@@ -72,7 +72,7 @@ def name_frames(target: Target, frames: Iterable[NativeFrame]) -> dict[tuple[int
     names: dict[tuple[int, bool], str] = {}
     for frame in frames:
         if frame.module is None:
-            names[frame.pc, frame.exact] = "[generated code]"
+            names[frame.pc, frame.exact] = "[JIT]"
         else:
             wanted.setdefault(frame.module, set()).add((frame.pc, frame.exact))
     for module, places in wanted.items():

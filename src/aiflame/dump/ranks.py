@@ -22,7 +22,7 @@ def compared(processes: Sequence[Described]) -> list[str]:
     sentences = []
     for collective, inside in groups.items():
         verb = "is" if len(inside) == 1 else "are"
-        sentences.append(f"{_named(inside)} {verb} in the collective {collective}")
+        sentences.append(f"{_named(inside)} {verb} in the collective operation {collective}")
     for process in processes:
         if not _in_collective(process):
             main = process.threads[0]

@@ -57,7 +57,7 @@ def _head(process: Described, threads: list[Thread]) -> str:
     text = wait_text(process, first)
     if len(threads) > 1:
         text = "each " + text
-    collective = f"; in the collective {first.collective}" if first.collective else ""
+    collective = f"; in the collective operation {first.collective}" if first.collective else ""
     return f"{count}{names}{more}: {text}{collective}{', and holds the GIL' if first.holds_gil else ''}"
 
 
