@@ -82,7 +82,7 @@ def test_hostile_names_of_threads_and_functions_do_not_reach_the_terminal() -> N
     text = """
 import threading
 space = {}
-exec(compile("def \\u202e_f(gate): gate()".replace("\\u202e", ""), "\\x1b]0;title\\x07.py", "exec"), space)
+exec(compile("def _f(gate): gate()", "\\x1b]0;title\\x07.py", "exec"), space)
 thread = threading.Thread(target=space["_f"], args=(threading.Event().wait,), name="\\x1b[31mred\\n\\u202e", daemon=True)
 thread.start()
 print("ready", flush=True)
