@@ -1,6 +1,6 @@
 """The cost of `aiflame dump` to us and to the program; beside `py-spy dump` and `py-spy dump --native`.
 
-    python benchmarks/recording/dump.py [--py-spy py-spy] [--dumps 25] [--output benchmarks/results/dump.json]
+    python benchmarks/recording/dump.py [--py-spy py-spy] [--dumps 25] [--output benchmarks/results/recording/dump.json]
 
 The program is Python with a hundred sleeping threads and four of C, which count the system calls that ended early (EINTR).
 """
@@ -20,7 +20,7 @@ import time
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-RESULTS = HERE.parents[1] / "benchmarks/results/dump.json"
+RESULTS = HERE.parents[1] / "benchmarks/results/recording/dump.json"
 PROGRAM = """
 import ctypes, sys, threading, time
 for _ in range(100):

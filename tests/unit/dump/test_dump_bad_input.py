@@ -14,7 +14,7 @@ from programs_to_dump import dumped, python, started
 
 from aiflame.cli.commands import run
 from aiflame.cli.support.parser import UsageError
-from aiflame.dump import described
+from aiflame.dump.capture import capture
 from aiflame.dump.described import describe
 from aiflame.dump.stopping import stopped
 from aiflame.dump.target import Target
@@ -84,16 +84,15 @@ def test_a_process_of_another_user() -> None:
 
 
 def test_a_process_that_ends_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
-    read = described.capture
     with started(python(WAITS)) as program:
         name = Path(f"/proc/{program.pid}/comm").read_text().rstrip()
 
         def ends_first(target: Target, interpreter: object) -> object:
             program.kill()
             os.waitid(os.P_PID, program.pid, os.WEXITED | os.WNOWAIT)
-            return read(target, interpreter)  # type: ignore[arg-type]
+            return capture(target, interpreter)  # type: ignore[arg-type]
 
-        monkeypatch.setattr(described, "capture", ends_first)
+        monkeypatch.setattr("aiflame.dump.described.capture", ends_first)
         assert _error(program.pid) == f"process {program.pid} ({name}) ended while it was read"
 
 
