@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from aiflame.errors import AiflameError
 from aiflame.recorder.looks.interpreter import PythonFrame
 from aiflame.recorder.looks.memory import UnreadableError
 from aiflame.values import dataclass, field
@@ -104,7 +105,7 @@ def describe(pid: int) -> Described:
         except (OSError, UnreadableError, NotStoppedError):
             if target.has_ended():
                 raise target.ended_meanwhile() from None
-            raise
+            raise AiflameError(f"process {pid} ({target.name}) changed while it was read: try again") from None
         if target.has_ended() or not captured:
             raise target.ended_meanwhile()
         described.notes += [note] if note else []
