@@ -8,7 +8,9 @@ import re
 from .errors import MOVES_THE_CURSOR
 
 SCHEMAS = {
-    **dict.fromkeys(("record", "demo", "doctor", "open", "flame", "annotate", "diff", "gate", "tally", "ranks", "intra", "merge"), 1),
+    **dict.fromkeys(
+        ("record", "demo", "doctor", "open", "flame", "annotate", "diff", "gate", "tally", "ranks", "intra", "merge", "dump"), 1
+    ),
     **dict.fromkeys(("findings", "top"), 2),
     **dict.fromkeys(("report", "timeline", "import", "export", "completion", "stats", "version"), 1),
 }

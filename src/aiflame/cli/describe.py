@@ -13,6 +13,7 @@ from aiflame.cli.support.parser import Parser
 BEGIN = "<!-- generated from the commands' parsers by `python -m aiflame.cli.describe docs/commands.md` -->"
 PAGES: Mapping[str, tuple[str, ...]] = {
     "record": ("meaning", "regions", "tracing", "telemetry", "intra", "ranks", "guests"),
+    "dump": ("dump",),
     "doctor": ("troubleshooting",),
     "open": ("report", "tour"),
     "findings": ("findings",),

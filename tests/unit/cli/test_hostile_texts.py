@@ -91,6 +91,7 @@ COMMANDS: Mapping[str, list[list[str]]] = {
     ],
     "mcp": [["mcp", "/nowhere" + FILE_NAME], ["mcp", "--allow-command", "'" + FILE_NAME]],
     "completion": [["completion", "none" + FILE_NAME]],
+    "dump": [["dump", "1"], ["dump", "1", "--json"], ["dump", "none" + FILE_NAME]],
     "doctor": [["doctor"], ["doctor", "--json"]],
     "demo": [["demo", "--device", "cpu", "--seconds", "0.1", "-o", "{place}/demo.aiflame"]],
     "keep": [["keep", "0" + FILE_NAME], ["keep", "999999999", FILE_NAME], ["keep", "1"]],

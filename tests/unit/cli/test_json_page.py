@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import re
 import types
 import typing
@@ -113,6 +114,7 @@ def profiles(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         "first": repeated(folder, 1).path,
         "second": repeated(folder, 2).path,
         "folder": folder,
+        "own": os.getpid(),
     }
     return {name: str(path) for name, path in paths.items()}
 
@@ -120,6 +122,7 @@ def profiles(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 RATIOS = ("overlapped", "exposed", "bound", "bound_ns", "two_buffers")
 """Computed from the times of `overlap`."""
 RUNS: dict[str, list[list[str]]] = {
+    "dump": [["dump", "{own}"]],
     "doctor": [["doctor"]],
     "findings": [["findings", "{training}"], ["findings", "{tuned}"], ["findings", "{ranks}"], ["findings", "{steps}"]],
     "top": [

@@ -42,7 +42,7 @@ RENDER = ANALYZE | {"render", "render.gate", "render.terminal", "render.report",
 RECORDER = PROFILE | {"recorder"}
 AGENTS = RENDER | RECORDER | {"api", ""}
 EXCHANGE = {"exchange.readers", "exchange.writers"}
-EVERYTHING = AGENTS | EXCHANGE | {"cli", "demo", "agents"}
+EVERYTHING = AGENTS | EXCHANGE | {"dump", "cli", "demo", "agents"}
 
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
@@ -64,6 +64,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "profile": SEALING,
     "recorder": PROFILE | {"flight"},
     "intra": PROFILE,
+    "dump": RECORDER | RESOLVE,
     "resolve.files": PROFILE,
     "resolve.names": PROFILE,
     "resolve.native": NAMES,

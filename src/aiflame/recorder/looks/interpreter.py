@@ -31,6 +31,16 @@ class PythonFrame:
 
 
 @dataclass(frozen=True, slots=True)
+class Call:
+    """A call of the native function that evaluates Python."""
+
+    evaluator: int
+    """An address in its frame on the stack; 0: not known."""
+    frames: list[PythonFrame]
+    """Innermost first."""
+
+
+@dataclass(frozen=True, slots=True)
 class Code:
     first_line: int
     filename: bytes
@@ -65,6 +75,14 @@ class Interpreter:
         self._firsts: list[int] = []
         self._next_search = 0.0
 
+    def layout(self) -> dict[str, int]:
+        """Its columns of `PYTHON_LAYOUT`."""
+        return self._at
+
+    def addresses(self) -> dict[str, int]:
+        """Its columns of `INTERPRETER`."""
+        return self._addresses
+
     def frames(self, tid: int) -> tuple[list[PythonFrame], int]:
         """The frames from the innermost outwards, and an address in the frame of the innermost native evaluator; none for a thread without
         Python."""
@@ -72,6 +90,38 @@ class Interpreter:
         # A thread that runs several interpreters has a state for each. The one in use was entered last, and is furthest down the thread's
         # stack.
         return min((self._of_state(state) for state in states), key=lambda one: one[1] or 1 << 64, default=([], 0))
+
+    def calls(self, tid: int) -> list[Call]:
+        """The thread's calls of the evaluator, innermost first, each with its frames."""
+        states = self._states_of(tid)
+        if len(states) > 1:
+            states = [min(states, key=lambda state: self._of_state(state)[1] or 1 << 64)]
+        return self._calls_of(states[0]) if states else []
+
+    def _calls_of(self, state: int) -> list[Call]:
+        at, word = self._at, self._memory.word
+        objects, shims = self._chain is PythonChain.FRAME_OBJECTS, self._chain in (PythonChain.SHIMS, PythonChain.CFRAME_SHIMS)
+        cframe = word(state + at["thread_cframe"]) if at["thread_cframe"] else 0
+        frame = word(state + at["thread_frame"]) if at["thread_frame"] else word(cframe + at["cframe_current"]) if cframe else 0
+        calls: list[Call] = []
+        frames: list[PythonFrame] = []
+        window = Window(self._memory)
+        for _ in range(2 * MOST_FRAMES):
+            if not frame:
+                break
+            data = window.read(frame, self._frame_bytes)
+            if shims and data[at["frame_owner"]] >= at["shim_owner"]:
+                calls.append(Call(frame, frames))
+                frames = []
+            else:
+                frames.append(self._frame(frame, data))
+                # 3.10: each frame has its own call of the evaluator.
+                if objects or (not shims and data[at["frame_entry"]]):
+                    calls.append(Call(cframe, frames))
+                    frames = []
+                    cframe = word(cframe + at["cframe_previous"]) if cframe else 0
+            frame = self._pointer(data, "frame_previous")
+        return [call for call in [*calls, Call(0, frames)] if call.frames]
 
     def _states_of(self, tid: int) -> list[int]:
         states = self._states.get(tid, [])
@@ -85,38 +135,39 @@ class Interpreter:
         try:
             data = self._memory.read(state, self._state_bytes)
             before = self._pointer(data, "thread_previous")
-            listed = self._memory.word(before + self._at["thread_next"]) == state if before else state in self._read_firsts()
+            listed = self._memory.word(before + self._at["thread_next"]) == state if before else state in self.firsts()
             return listed and self._tid(data) == tid
         except UnreadableError:
             return False
 
     def _search(self, *, lost: bool) -> None:
-        firsts = self._read_firsts()
+        firsts = self.firsts()
         now = time.monotonic()
         if firsts == self._firsts and not lost and now < self._next_search:
             return
         self._firsts, self._next_search = firsts, now + _AGAIN_S
         self._states = {}
         for first in firsts:
-            for state, tid in self._listed(first):
+            for state, tid in self.listed(first):
                 of_thread = self._states.setdefault(tid, [])
                 if len(of_thread) < _MOST_INTERPRETERS:
                     of_thread.append(state)
 
-    def _read_firsts(self) -> list[int]:
-        """Reads the first state of each interpreter: new states are put first."""
-        firsts: list[int] = []
+    def interpreters(self) -> list[int]:
+        listed: list[int] = []
         interpreter = self._memory.word(self._addresses["runtime"] + self._at["runtime_interpreters"])
-        for _ in range(_MOST_INTERPRETERS):
-            if not interpreter:
-                break
-            first = self._memory.word(interpreter + self._at["interpreter_threads"])
-            if first and first not in firsts:
-                firsts.append(first)
+        while interpreter and interpreter not in listed and len(listed) < _MOST_INTERPRETERS:
+            listed.append(interpreter)
             interpreter = self._memory.word(interpreter + self._at["interpreter_next"])
-        return firsts
+        return listed
 
-    def _listed(self, state: int) -> Iterator[tuple[int, int]]:
+    def firsts(self) -> list[int]:
+        """Reads the first state of each interpreter: new states are put first."""
+        firsts = (self._memory.word(interpreter + self._at["interpreter_threads"]) for interpreter in self.interpreters())
+        return list(dict.fromkeys(first for first in firsts if first))
+
+    def listed(self, state: int) -> Iterator[tuple[int, int]]:
+        """The thread states of an interpreter from its first on, each with its thread's number."""
         listed = set[int]()
         while state and state not in listed and len(listed) < _MOST_THREADS:
             listed.add(state)
@@ -188,12 +239,13 @@ class Interpreter:
         at = self._at["code_first_line"]
         return Code(
             int.from_bytes(data[at : at + 4], "little"),
-            self._text(self._pointer(data, "code_filename")),
-            self._text(self._pointer(data, "code_qualname")),
+            self.text(self._pointer(data, "code_filename")),
+            self.text(self._pointer(data, "code_qualname")),
             self._bytes(self._pointer(data, "code_linetable")),
         )
 
-    def _text(self, address: int) -> bytes:
+    def text(self, address: int) -> bytes:
+        """The characters of a text object, as UTF-8."""
         at = self._at
         head = self._memory.read(address, at["text_compact"])
         if self._pointer(head, "object_type") != self._addresses["text_type"]:

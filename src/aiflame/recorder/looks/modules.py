@@ -57,6 +57,16 @@ class Modules:
             self._open(module)
         return module
 
+    def known(self, pc: int) -> bool:
+        """True if there is a file's code at this address, as far as is known without reading the map again."""
+        return self._find(pc) is not None
+
+    def files(self) -> list[Module]:
+        """All modules, each once, in the order of their addresses."""
+        if not self._ranges:
+            self._read_map()
+        return list(dict.fromkeys(module for _, module in self._ranges))
+
     def named(self, name: str) -> Module | None:
         """The module whose file has this name."""
         if not self._ranges:

@@ -17,6 +17,8 @@ from aiflame.resolve.files.elf_file import EXECUTABLE_SECTION, RELOCATION, ElfFi
 
 FUNCTION, INDIRECT_FUNCTION, NO_TYPE = 2, 10, 0
 X86_64 = 62
+_NEAR = np.uint64(4 << 20)
+"""More bytes than any function has."""
 _MOST_ALIASES, _MOST_SLOTS = 256, 1 << 20
 """The most names of one place, and relocations of functions, that are examined."""
 
@@ -29,14 +31,15 @@ class Function:
 
 
 class ElfSymbols:
-    """Looks up functions in one file; `debug` is its separate debug file."""
+    """Looks up functions in one file; `debug` is its separate debug file. `near`: all addresses that will be looked up, in order; only
+    symbols near them are read, which is faster for few addresses of a large file."""
 
-    def __init__(self, binary: ElfFile | None, debug: ElfFile | None = None) -> None:
+    def __init__(self, binary: ElfFile | None, debug: ElfFile | None = None, near: NDArray[np.uint64] | None = None) -> None:
         self._binary = binary
         self._tables = list(_symbol_tables(binary, debug))
         elf = binary or debug
         self._sections = [s for s in elf.sections if s.flags & EXECUTABLE_SECTION] if elf else []
-        parts = [table.picked(np.uint64(number)) for number, table in enumerate(self._tables)]
+        parts = [table.picked(np.uint64(number), near) for number, table in enumerate(self._tables)]
         rows = np.concatenate(parts) if parts else np.zeros(0, ROW)
         rows = rows[np.argsort(rows["start"], kind="stable")]
         self._sized = rows[rows["end"] > rows["start"]]
@@ -164,9 +167,13 @@ class _SymbolTable:
     symbols: NDArray[np.void]
     strings: Section
 
-    def picked(self, number: np.uint64) -> NDArray[np.void]:
+    def picked(self, number: np.uint64, near: NDArray[np.uint64] | None) -> NDArray[np.void]:
         """Its functions, and its labels in executable sections."""
         symbols, sections = self.symbols, self.file.sections
+        if near is not None and len(near):
+            starts = symbols["value"]
+            after = np.minimum(np.searchsorted(near, starts), len(near) - 1)
+            symbols = symbols[near[after] - starts <= _NEAR]  # without a sign: one behind all addresses is far from them
         executable = np.zeros(1 << 16, dtype=bool)
         for index, section in enumerate(sections):
             executable[index] = bool(section.flags & EXECUTABLE_SECTION)
