@@ -27,6 +27,8 @@ using Tick = void (*)(Thread&, siginfo_t*, ucontext_t*) noexcept;
 inline constexpr int kTickCookie = 0x41464C4D;
 // si_timerid of a signal that we send ourselves: see threads::greeted().
 inline constexpr int kGreeting = -2;
+// si_overrun of a greeting from `aiflame attach`, which has lent the thread an alternate stack for this one signal.
+inline constexpr int kLentStack = -2;
 
 // Installs the handlers. False if the kernel refuses.
 bool install(Tick tick) noexcept;
