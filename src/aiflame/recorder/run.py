@@ -83,7 +83,7 @@ def run(
     page, meta = prepare(place, options, command, overwrite=overwrite)
     for note in notes:
         place.tell(note)
-    watch = _Watch(place, page, notes, options)
+    watch = Watch(place, page, notes, options)
     status = supervise(command, variables, watch)
     from aiflame.recorder.end import finish, still_recording
 
@@ -194,7 +194,7 @@ def _all_have_ended(alive: list[int], watch: Callable[[], None], seconds: float)
     return False
 
 
-class _Watch:
+class Watch:
     """The recorder's work while the program runs."""
 
     def __init__(self, place: ProfileLocation, page: ControlPage, notes: list[str], options: RecordOptions) -> None:

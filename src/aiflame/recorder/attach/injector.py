@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TypeVar
 
 from aiflame.errors import AiflameError
 from aiflame.recorder.attach import code
@@ -57,6 +58,9 @@ _Use = Callable[[Seized, Registers, int], int]
 """What to do with a borrowed thread, its registers and its signal mask."""
 
 
+_T = TypeVar("_T")
+
+
 class NotNowError(Exception):
     """This thread cannot be borrowed at the moment."""
 
@@ -67,7 +71,8 @@ class Injector:
         self._pid = pid
         self._memory = Memory(pid)
         self._modules = Modules(pid, self._memory)
-        self._longest_s = 0.0
+        self.longest_s = 0.0
+        """The longest stop of a thread so far."""
         self._tries = 0
         files = self._modules.every()
         functions: dict[bytes, tuple[int, int]] = {}
@@ -94,29 +99,40 @@ class Injector:
         wanted = code.Call(os.fsencode(path), function.encode(), argument)
         if len(wanted.path) > code.LONGEST_PATH or len(argument) > code.LONGEST_ARGUMENT:
             raise AiflameError(f"the path of the profile or of {path.name} is too long to attach with: choose another place with -o")
-        results: list[Result | BaseException] = []
+        return self.trace(lambda: self._call(wanted, time.monotonic() + patience_s))
 
-        def work() -> None:
+    def unmap(self, address: int, size: int) -> None:
+        """Gives memory of the program back."""
+        self.trace(lambda: self._unmap(address, size, time.monotonic() + 2))
+
+    def _unmap(self, address: int, size: int, until: float) -> int:
+        return self._borrow(lambda thread, registers, _: self.system_call(thread, registers, _MUNMAP, address, size), until, safe=False)
+
+    @staticmethod
+    def trace(work: Callable[[], _T]) -> _T:
+        """Does work that traces threads in a thread of its own: when that ends, the kernel lets go of all that it has traced."""
+        results: list[_T] = []
+        errors: list[BaseException] = []
+
+        def run() -> None:
             try:
-                results.append(self._call(wanted, time.monotonic() + patience_s))
-            except BaseException as error:
-                results.append(error)
+                results.append(work())
+            except BaseException as error:  # raised again below
+                errors.append(error)
 
-        # A thread of its own: when it ends, the kernel lets go of all that it traces.
-        worker = threading.Thread(target=work, name="attach")
+        worker = threading.Thread(target=run, name="attach")
         worker.start()
         worker.join()
-        result = results[0]
-        if isinstance(result, BaseException):
-            raise result
-        return result
+        if errors:
+            raise errors[0]
+        return results[0]
 
     def _call(self, wanted: code.Call, until: float) -> Result:
         base = self._borrow(lambda thread, registers, mask: self._start(thread, registers, mask, wanted), until)
         seen = self._await_end(base, until)
-        self._borrow(lambda thread, registers, _: self._system_call(thread, registers, _MUNMAP, base, code.WHOLE), until + 2, safe=False)
+        self._unmap(base, code.WHOLE, until + 2)
         problem = "" if seen.done == code.RETURNED else seen.error.decode(errors="replace") or "the library lacks the function"
-        return Result(seen.result, problem, self._longest_s, self._tries)
+        return Result(seen.result, problem, self.longest_s, self._tries)
 
     def _await_end(self, base: int, until: float) -> code.Seen:
         while True:
@@ -198,12 +214,12 @@ class Injector:
                 if reason:
                     self._repeat_ended_call(thread, registers)
                     raise NotNowError(reason)
-                return self._with_state_kept(thread, registers, use)
+                return self.keeping_state(thread, registers, use)
             finally:
                 thread.let_go()
-                self._longest_s = max(self._longest_s, time.monotonic() - began)
+                self.longest_s = max(self.longest_s, time.monotonic() - began)
 
-    def _with_state_kept(self, thread: Seized, before: Registers, use: _Use) -> int:
+    def keeping_state(self, thread: Seized, before: Registers, use: _Use) -> int:
         vectors, mask = thread.extended_state(), thread.mask()
         thread.set_mask(_ALL_BUT_FAULTS)
         try:
@@ -225,17 +241,15 @@ class Injector:
 
     def _start(self, thread: Seized, registers: Registers, mask: int, wanted: code.Call) -> int:
         """Lets the thread make the new one; returns the address of the memory."""
-        base = self._system_call(thread, registers, _MMAP, 0, code.WHOLE, _READ_WRITE, _PRIVATE_ANONYMOUS, (1 << 64) - 1, 0)
-        if base >= -4095 & (1 << 64) - 1:
-            raise NotNowError("the system gives it no memory")
+        base = self.map(thread, registers, code.WHOLE)
         program, data, end = code.memory(
             base, wanted, self._functions, _as_repeated(registers), mask, thread.extended_state()[: code.MOST_VECTORS]
         )
-        self._write(base, program)
-        self._write(code.data_address(base), data)
-        self._write(base + code.WHOLE - code.STACK_END, end)
-        if self._system_call(thread, registers, _MPROTECT, base, code.CODE_BYTES, _READ_EXECUTE) != 0:
-            self._system_call(thread, registers, _MUNMAP, base, code.WHOLE)
+        self.write(base, program)
+        self.write(code.data_address(base), data)
+        self.write(base + code.WHOLE - code.STACK_END, end)
+        if self.system_call(thread, registers, _MPROTECT, base, code.CODE_BYTES, _READ_EXECUTE) != 0:
+            self.system_call(thread, registers, _MUNMAP, base, code.WHOLE)
             raise AiflameError(f"process {self._pid} may not make memory executable (SELinux, or a sandbox): it cannot be attached to")
         begun = registers.copy()
         begun.rip, begun.rsp, begun.orig_rax, begun.rax = base, code.stack_pointer(base), (1 << 64) - 1, 0
@@ -245,9 +259,19 @@ class Injector:
         self._await_thread(thread, base)
         seen = self._seen(base)
         if seen.created:
-            self._system_call(thread, registers, _MUNMAP, base, code.WHOLE)
+            self.system_call(thread, registers, _MUNMAP, base, code.WHOLE)
             raise AiflameError(f"process {self._pid} cannot make a thread: {os.strerror(seen.created)}")
         return base
+
+    def map(self, thread: Seized, registers: Registers, size: int) -> int:
+        """New memory of the program."""
+        base = self.system_call(thread, registers, _MMAP, 0, size, _READ_WRITE, _PRIVATE_ANONYMOUS, (1 << 64) - 1, 0)
+        if base >= -4095 & (1 << 64) - 1:
+            raise NotNowError("the system gives it no memory")
+        return base
+
+    def read(self, address: int, size: int) -> bytes:
+        return self._memory.read(address, size)
 
     def _await_thread(self, thread: Seized, base: int) -> None:
         until = time.monotonic() + _BORROW_S
@@ -258,7 +282,7 @@ class Injector:
             time.sleep(20e-6)
         thread.stop(_BORROW_S)
 
-    def _system_call(self, thread: Seized, registers: Registers, number: int, *arguments: int) -> int:
+    def system_call(self, thread: Seized, registers: Registers, number: int, *arguments: int) -> int:
         call = registers.copy()
         call.rip, call.rax, call.orig_rax = self._instruction, number, (1 << 64) - 1
         call.eflags = registers.get("eflags") & ~(_DIRECTION | _TRACE)
@@ -268,7 +292,7 @@ class Injector:
         thread.step(_STEP_S)
         return thread.registers().get("rax")
 
-    def _write(self, address: int, data: bytes) -> None:
+    def write(self, address: int, data: bytes) -> None:
         file = os.open(f"/proc/{self._pid}/mem", os.O_WRONLY | os.O_CLOEXEC)
         try:
             os.pwrite(file, data, address)
