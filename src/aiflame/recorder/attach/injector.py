@@ -37,8 +37,13 @@ _RESTART_CALL = 219
 _ENDED_BY_STOPS = frozenset((232, 281, 441, 65, 220, 70, 69, 208, 128))
 """System calls that end with EINTR when a thread is only stopped: epoll_wait, epoll_pwait(2), semop, semtimedop, msgrcv, msgsnd, io_getevents,
 rt_sigtimedwait."""
+_OF_MEMORY_AND_THREADS = frozenset((9, 10, 11, 12, 25, 28, 56, 57, 58, 59, 60, 231, 273, 322, 435))
+"""mmap, mprotect, munmap, brk, mremap, madvise, clone, fork, vfork, execve, exit, exit_group, set_robust_list, execveat, clone3."""
+_CODE_64 = 0x33
 _DIRECTION, _TRACE = 0x400, 0x100
 """Flags: strings run backwards; the processor stops after each instruction."""
+_LOOK_S = 0.004
+"""For so long a thread is stopped while its stack is read."""
 _OFTEN = 24
 _LIBC = re.compile(r"/(libc|libpthread|libdl)([.-][\d.]+)?\.so[\d.]*$")
 
@@ -196,28 +201,31 @@ class Injector:
     def _borrow_thread(self, tid: int, call: Call | None, use: _Use, *, safe: bool) -> int:
         if not _can_stop(self._pid, tid):
             raise NotNowError("it sleeps in a call that nothing interrupts")
-        began = time.monotonic()
         try:
             seized = Seized(tid)
         except PermissionError:
             raise AiflameError(f"the system does not let us trace process {self._pid}") from None
         with seized as thread:
             thread.stop(_STOP_S)
+            began = time.monotonic()
             try:
                 registers = thread.registers()
-                if registers.get("cs") != 0x33:
+                if registers.get("cs") != _CODE_64:
                     raise NotNowError("it runs 32-bit code")
-                in_call = registers.signed("orig_rax") >= 0
-                reason = self._safe.reason_against(
-                    registers.get("rip"), registers.get("rsp"), registers.get("rbp"), waits=in_call
-                ) if safe else ""  # fmt: skip
+                reason = self._reason_against(registers, began + _LOOK_S) if safe else ""
                 if reason:
                     self._repeat_ended_call(thread, registers)
                     raise NotNowError(reason)
                 return self.keeping_state(thread, registers, use)
             finally:
-                thread.let_go()
                 self.longest_s = max(self.longest_s, time.monotonic() - began)
+
+    def _reason_against(self, registers: Registers, until: float) -> str:
+        number = registers.signed("orig_rax")
+        if number in _OF_MEMORY_AND_THREADS:
+            return "it is in a system call that libc makes with a lock held"
+        places = registers.get("rip"), registers.get("rsp"), registers.get("rbp")
+        return self._safe.reason_against(*places, waits=number >= 0, until=until)
 
     def keeping_state(self, thread: Seized, before: Registers, use: _Use) -> int:
         vectors, mask = thread.extended_state(), thread.mask()

@@ -6,6 +6,7 @@ none of its frames is in these functions, nor in a signal handler, which may hav
 from __future__ import annotations
 
 import re
+import time
 from bisect import bisect_right
 from pathlib import Path
 
@@ -26,7 +27,7 @@ _ALLOCATOR = frozenset(
 _WITH_LOCKS = frozenset(
     b"pthread_create pthread_exit pthread_join fork vfork __libc_fork _Fork __fork clone posix_spawn posix_spawnp exit quick_exit "
     b"__cxa_finalize dlopen dlclose dlsym dlvsym dlmopen dladdr dl_iterate_phdr pthread_getattr_np pthread_atfork "
-    b"pthread_setattr_default_np abort".split()
+    b"pthread_setattr_default_np abort setuid setgid seteuid setegid setreuid setregid setresuid setresgid setgroups".split()
 )
 _ALLOCATORS = re.compile(r"/lib(jemalloc|tcmalloc\w*|mimalloc|asan|tsan|msan|lsan|hoard|snmalloc|rpmalloc|scudo)\b")
 _LINKER = re.compile(r"/ld(-linux-x86-64|-2\.\d+)?\.so")
@@ -62,8 +63,9 @@ class SafePoints:
         self._ranges.sort(key=lambda one: one.low)
         self._starts = [one.low for one in self._ranges]
 
-    def reason_against(self, pc: int, sp: int, bp: int, *, waits: bool) -> str:
-        """Why the thread must not make the call; empty: it may. `waits`: it is in a system call."""
+    def reason_against(self, pc: int, sp: int, bp: int, *, waits: bool, until: float = float("inf")) -> str:
+        """Why the thread must not make the call; empty: it may. `waits`: it is in a system call. At `until` it gives up: the rules found
+        by then are known when the thread is stopped again."""
         module = self._modules.at(pc)
         if module is None and waits:
             return "it waits in code without a file"
@@ -73,6 +75,8 @@ class SafePoints:
         address: int | None = bp
         innermost = True
         for _ in range(_MOST_FRAMES):
+            if time.monotonic() > until:
+                return "its stack takes long to read"
             at = pc if innermost else pc - 1
             if self._holds(at):
                 return "it is in the allocator, the dynamic linker or a function of libc that holds a lock"

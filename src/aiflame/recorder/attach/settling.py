@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 import os
 import struct
+from pathlib import Path
 
 from aiflame.recorder.attach.injector import Injector
 from aiflame.recorder.attach.ptrace import LostError, Registers, Seized
@@ -17,7 +18,7 @@ _SIGPROF, _FROM_TIMER, _COOKIE, _GREETING, _LENT, _OWN = 27, -2, 0x41464C4D, -2,
 """As in `native/sampler/signals.hpp`."""
 _QUEUE, _ALTERNATE_STACK = 297, 131
 _ON_STACK, _DISABLED = 1, 2
-_STACK_BYTES, _AT_ONCE = 64 << 10, 16
+_STACK_BYTES, _HEAD, _AT_ONCE = 64 << 10, 4096, 16
 _STACK = struct.Struct("<QiiQ")
 _INTERRUPTED = (-512, -513, -514, -516, -4)
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -29,6 +30,8 @@ class Settler:
         self._settled: set[int] = set()
         self._regions: list[int] = []
         self._free: list[int] = []
+        self._lent: dict[int, int] = {}
+        """By thread, the stack that it got."""
 
     def look(self) -> None:
         """Settles the threads that run at this moment and are not settled yet."""
@@ -45,9 +48,32 @@ class Settler:
                 continue  # it has ended, or is not to be had now
 
     def finish(self) -> None:
-        """Takes the lent stacks away, which have long been replaced."""
-        for region in self._regions:
+        """Takes the lent stacks away, when the collector has been taken out: a greeting that had not arrived by then never will."""
+        missing = [tid for tid, low in self._lent.items() if not self._is_free(tid, low)]
+        for region in self._regions if not missing else ():
             self._injector.unmap(region, _AT_ONCE * _STACK_BYTES)
+
+    def _is_free(self, tid: int, low: int) -> bool:
+        """True if the thread does not have its lent stack any more."""
+        try:
+            return self._injector.trace(lambda: self._take_back(tid, low))
+        except (OSError, LostError):
+            return not Path(f"/proc/{self._pid}/task/{tid}").exists()
+
+    def _take_back(self, tid: int, low: int) -> bool:
+        def disable(thread: Seized, registers: Registers, _: int) -> int:
+            inject = self._injector
+            if inject.system_call(thread, registers, _ALTERNATE_STACK, 0, low) != 0:
+                return 0
+            place, flags, _, _ = _STACK.unpack(inject.read(low, _STACK.size))
+            if place != low + _HEAD or flags & _DISABLED:
+                return 1
+            inject.write(low, _STACK.pack(0, _DISABLED, 0, 0))
+            return int(inject.system_call(thread, registers, _ALTERNATE_STACK, low, 0) == 0)
+
+        with Seized(tid) as thread:
+            thread.stop(0.2)
+            return bool(self._injector.keeping_state(thread, thread.registers(), disable))
 
     def _settle(self, tid: int) -> None:
         with Seized(tid) as thread:
@@ -60,6 +86,8 @@ class Settler:
                 return
             how = self._injector.keeping_state(thread, registers, self._lend)
             if how:
+                if how == _LENT:
+                    self._lent[tid] = self._free.pop()
                 _greet(self._pid, tid, how)
                 self._settled.add(tid)
 
@@ -78,10 +106,9 @@ class Settler:
             return 0
         if not flags & _DISABLED:
             return _OWN
-        inject.write(low, _STACK.pack(low + 4096, 0, 0, _STACK_BYTES - 4096))
+        inject.write(low, _STACK.pack(low + _HEAD, 0, 0, _STACK_BYTES - _HEAD))
         if inject.system_call(thread, registers, _ALTERNATE_STACK, low, 0) != 0:
             return 0
-        self._free.pop()
         return _LENT
 
     def _takes_ticks(self, tid: int) -> bool:
