@@ -226,6 +226,7 @@ void aiflame_stop() noexcept { aiflame::collector::stop(); }
 int aiflame_attach(const char* profile) noexcept {
   if (aiflame::collector::active()) return 2;
   aiflame::collector::stop();  // an earlier recording whose recorder has ended
+  aiflame::signals::repeat_ended_calls();
   return aiflame::collector::start(profile);
 }
 int aiflame_detach(const char*) noexcept {

@@ -32,6 +32,8 @@ inline constexpr int kLentStack = -2;
 
 // Installs the handlers. False if the kernel refuses.
 bool install(Tick tick) noexcept;
+// From now on a system call that a tick has ended is made again. For a program that none of our wrappers serves.
+void repeat_ended_calls() noexcept;
 // If we are not preloaded, or a program calls the kernel directly, a handler of ours may have been replaced: puts ours back in front of the new one.
 // Called from time to time; safe in a handler.
 void keep() noexcept;

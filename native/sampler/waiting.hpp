@@ -9,6 +9,10 @@ namespace aiflame::waiting {
 // handler.
 int call_of(uint32_t tid) noexcept;
 
+// The system call that our handler has just ended with EINTR, if any handler would have, with or without SA_RESTART: its number stands in the code
+// before it, as libc writes it. Otherwise -1.
+int ended_call(const ucontext_t* context) noexcept;
+
 // Called in the handler of that signal: repeats the call if the kernel has ended it.
 void resume(ucontext_t* context, int call) noexcept;
 

@@ -214,7 +214,7 @@ class Injector:
                     raise NotNowError("it runs 32-bit code")
                 reason = self._reason_against(registers, began + _LOOK_S) if safe else ""
                 if reason:
-                    self._repeat_ended_call(thread, registers)
+                    self.repeat_ended_call(thread, registers)
                     raise NotNowError(reason)
                 return self.keeping_state(thread, registers, use)
             finally:
@@ -236,9 +236,9 @@ class Injector:
             thread.set_extended_state(vectors)
             thread.set_registers(before)
             thread.set_mask(mask)
-            self._repeat_ended_call(thread, before)
+            self.repeat_ended_call(thread, before)
 
-    def _repeat_ended_call(self, thread: Seized, registers: Registers) -> None:
+    def repeat_ended_call(self, thread: Seized, registers: Registers) -> None:
         """A call that only our stop has ended is made again, unless a signal of the program's is about to end it."""
         if registers.signed("rax") != _EINTR or registers.signed("orig_rax") not in _ENDED_BY_STOPS or _signal_pending(self._pid, thread.tid):
             return

@@ -80,6 +80,7 @@ class Settler:
             thread.stop(0.05)
             registers = thread.registers()
             if registers.signed("orig_rax") >= 0 and registers.signed("rax") in _INTERRUPTED:
+                self._injector.repeat_ended_call(thread, registers)
                 return
             if thread.mask() >> (_SIGPROF - 1) & 1:
                 self._settled.add(tid)
