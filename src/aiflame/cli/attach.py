@@ -29,6 +29,7 @@ def add_arguments(parser: Parser) -> None:
     parser.add_argument("--force", action="store_true", help="replace PROFILE if it exists")
     parser.add_argument("-q", "--quiet", action="store_true", help="print nothing but errors")
     parser.add_argument("--json", action="store_true", help="print the summary as JSON, on stderr")
+    parser.add_argument("--no-seal", action="store_true", help="keep the raw files; the next command that opens the profile makes its tables")
     parser.add_argument("--no-children", action="store_true", help="do not follow child processes that it starts by fork")
     parser.add_argument("--max-size", default="0", metavar="SIZE", help="stop recording when the profile takes this much disk: 500M, 2G")
     parser.add_argument("--cpu-rate", type=int, default=199, metavar="HZ", help="samples per second of each thread's CPU time (default: 199)")
@@ -71,7 +72,8 @@ def run(options: argparse.Namespace) -> int:
         begun=begun,
     )
     summarize(attached.recording, time.monotonic() - began, quiet=options.quiet, as_json=options.json)
-    hand_over(attached.recording)
+    if not options.no_seal:
+        hand_over(attached.recording)
     return 0
 
 
