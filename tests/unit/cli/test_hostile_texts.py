@@ -93,6 +93,8 @@ COMMANDS: Mapping[str, list[list[str]]] = {
     "completion": [["completion", "none" + FILE_NAME]],
     "doctor": [["doctor"], ["doctor", "--json"]],
     "demo": [["demo", "--device", "cpu", "--seconds", "0.1", "-o", "{place}/demo.aiflame"]],
+    "attach": [["attach", "999999999"], ["attach", "1", "--duration", "x" + FILE_NAME]],
+    "ps": [["ps"], ["ps", "--all", "--json"]],
     "record": [
         ["record", "-o", "{place}/new.aiflame", "--", "/bin/true", FILE_NAME],
         ["record", "-o", "{place}/new.aiflame", "--", "/bin/true"],
