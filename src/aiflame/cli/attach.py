@@ -24,22 +24,36 @@ _DEFAULT_WALL_RATE = 49
 
 def add_arguments(parser: Parser) -> None:
     parser.add_argument("pid", type=int, metavar="PID", help="the process: aiflame ps lists them")
-    parser.add_argument("--duration", default="", metavar="TIME", help="record so long: 20s, 5m (default: until Ctrl-C, or the program's end)")
+    parser.add_argument(
+        "--duration", default="", metavar="TIME", help="record so long: 20s, 5m (default: until Ctrl-C, or the program's end)"
+    )
     parser.add_argument("-o", "--output", type=Path, metavar="PROFILE", help="where to write the profile (default: COMMAND-TIME.aiflame)")
     parser.add_argument("--force", action="store_true", help="replace PROFILE if it exists")
     parser.add_argument("-q", "--quiet", action="store_true", help="print nothing but errors")
-    parser.add_argument("--json", action="store_true", help="print the summary as JSON, on stderr")
-    parser.add_argument("--no-seal", action="store_true", help="keep the raw files; the next command that opens the profile makes its tables")
+    parser.add_argument(
+        "--no-seal", action="store_true", help="keep the raw files; the next command that opens the profile makes its tables"
+    )
     parser.add_argument("--no-children", action="store_true", help="do not follow child processes that it starts by fork")
     parser.add_argument("--max-size", default="0", metavar="SIZE", help="stop recording when the profile takes this much disk: 500M, 2G")
-    parser.add_argument("--cpu-rate", type=int, default=199, metavar="HZ", help="samples per second of each thread's CPU time (default: 199)")
     parser.add_argument(
-        "--wall", type=int, nargs="?", const=_DEFAULT_WALL_RATE, default=0, metavar="HZ", help="also sample threads that wait, with the reason"
+        "--cpu-rate", type=int, default=199, metavar="HZ", help="samples per second of each thread's CPU time (default: 199)"
+    )
+    parser.add_argument(
+        "--wall",
+        type=int,
+        nargs="?",
+        const=_DEFAULT_WALL_RATE,
+        default=0,
+        metavar="HZ",
+        help="also sample threads that wait, with the reason",
     )
     parser.add_argument("--no-python", action="store_true", help="record native frames only")
     parser.add_argument("--no-meaning", action="store_true", help="run no Python of aiflame's in the program: no names of layers and steps")
     parser.add_argument(
-        "--telemetry", default=str(INTERVAL_MS), metavar="MS|off", help=f"read load, memory … every MS milliseconds (default: {INTERVAL_MS})"
+        "--telemetry",
+        default=str(INTERVAL_MS),
+        metavar="MS|off",
+        help=f"read load, memory … every MS milliseconds (default: {INTERVAL_MS})",
     )
 
 
@@ -51,7 +65,7 @@ def run(options: argparse.Namespace) -> int:
     began = time.monotonic()
 
     def begun(after_s: float) -> None:
-        if not options.quiet and not options.json:
+        if not options.quiet:
             until = f"for {options.duration}" if seconds else "until Ctrl-C"
             say(f"aiflame: recording process {options.pid} since {after_s * 1e3:.0f} ms after the command, {until}", err=True)
 
@@ -71,7 +85,7 @@ def run(options: argparse.Namespace) -> int:
         overwrite=options.force,
         begun=begun,
     )
-    summarize(attached.recording, time.monotonic() - began, quiet=options.quiet, as_json=options.json)
+    summarize(attached.recording, time.monotonic() - began, quiet=options.quiet)
     if not options.no_seal:
         hand_over(attached.recording)
     return 0

@@ -26,7 +26,7 @@ def test_every_command_is_a_module_that_parses_and_runs() -> None:
         assert any(f"aiflame {name}" in line for line in command.EXAMPLES), name
         assert callable(command.run), name
         one = name in ("annotate", "diff", "record", "import")
-        assert parser(name, command).parse({"completion": ["bash"], "merge": ["a", "b"]}.get(name, ["x"] * one))
+        assert parser(name, command).parse({"completion": ["bash"], "merge": ["a", "b"], "attach": ["1"]}.get(name, ["x"] * one))
 
 
 @pytest.mark.parametrize("flag", ["-h", "--help"])

@@ -77,7 +77,6 @@ WHAT_OTHERS_OPEN = {
     "profile/tables/store.py": "Parquet by descriptor",
     "recorder/attach/injector.py": "/proc, and the memory of the program that is attached to",
     "recorder/attach/listing.py": "/proc",
-    "recorder/attach/session.py": "/proc",
     "recorder/attach/settling.py": "/proc",
     "recorder/attach/target.py": "/proc; paths of ours below the program's root, to compare them by number",
     "recorder/checkup.py": "this machine",

@@ -167,6 +167,8 @@ class Injector:
                     return self._borrow_thread(tid, call, use, safe=safe)
                 except (NotNowError, LostError) as error:
                     reason = str(error)
+                except UnreadableError:
+                    reason = "its memory cannot be read"
                 except ProcessLookupError:
                     reason = "the thread has ended"
                 if time.monotonic() > until:
@@ -240,7 +242,11 @@ class Injector:
 
     def repeat_ended_call(self, thread: Seized, registers: Registers) -> None:
         """A call that only our stop has ended is made again, unless a signal of the program's is about to end it."""
-        if registers.signed("rax") != _EINTR or registers.signed("orig_rax") not in _ENDED_BY_STOPS or _signal_pending(self._pid, thread.tid):
+        if (
+            registers.signed("rax") != _EINTR
+            or registers.signed("orig_rax") not in _ENDED_BY_STOPS
+            or _signal_pending(self._pid, thread.tid)
+        ):
             return
         again = registers.copy()
         again.rip, again.rax = registers.get("rip") - 2, registers.get("orig_rax")

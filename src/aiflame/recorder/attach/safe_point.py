@@ -71,7 +71,10 @@ class SafePoints:
             return "it waits in code without a file"
         if module is not None and not waits and _LIBC.search(module.path):
             return "it runs in libc"
-        stack = _Stack(self._memory, sp)
+        try:
+            stack = _Stack(self._memory, sp)
+        except UnreadableError:
+            return "its stack cannot be read"
         address: int | None = bp
         innermost = True
         for _ in range(_MOST_FRAMES):
@@ -170,5 +173,3 @@ class _Stack:
         if not more:
             raise UnreadableError
         self._data += more
-
-
