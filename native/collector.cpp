@@ -222,7 +222,8 @@ __attribute__((destructor)) void on_unload() { aiflame::collector::stop(); }
 // For recording from inside: 1 when recording began.
 int aiflame_start(const char* profile) noexcept { return aiflame::collector::start(profile); }
 void aiflame_stop() noexcept { aiflame::collector::stop(); }
-// For `aiflame attach`, which calls these in a thread that it has made for them. 1 when recording began, 2 when the process is being recorded already.
+// For `aiflame attach`, which calls these in a thread that it has made for them. 1 when recording began, 2 when the process is being recorded
+// already.
 int aiflame_attach(const char* profile) noexcept {
   if (aiflame::collector::active()) return 2;
   aiflame::collector::stop();  // an earlier recording whose recorder has ended

@@ -24,16 +24,16 @@ def run(options: argparse.Namespace) -> int:
     from aiflame.recorder.attach.listing import programs
     from aiflame.values import asdict
 
-    found = programs(every=options.all)
+    listed = programs(every=options.all)
     if options.json:
-        say_json(json_text({"schema": schema("ps"), "programs": [asdict(program) for program in found]}, indent=1))
+        say_json(json_text({"schema": schema("ps"), "programs": [asdict(program) for program in listed]}, indent=1))
         return 0
-    if not found:
+    if not listed:
         say("no program with Python or CUDA runs here (--all: other programs too)", err=True)
         return 0
     width = max(shutil.get_terminal_size().columns, _NARROW) if sys.stdout.isatty() else None
     say(f"{'PID':>8} {'CPU s':>8} {'Threads':>7} {'Rank':>4}  {'Uses':22} Command")
-    for one in found:
+    for one in listed:
         rank = "" if one.rank is None else str(one.rank)
         line = f"{one.pid:8} {one.cpu_s:8.1f} {one.threads:7} {rank:>4}  {', '.join(one.uses):22} {' '.join(one.command)}"
         say(line[:width])

@@ -1,4 +1,4 @@
-"""Runs until told to end: a quarter of the turns in `light`, three quarters in `heavy`. Prints its number of turns that were wrong: 0."""
+"""Runs until SIGTERM: a quarter of the turns in `light`, three quarters in `heavy`. Prints its number of turns that were wrong: 0."""
 
 import os
 import signal

@@ -59,7 +59,12 @@ def test_a_process_whose_end_nobody_has_asked_for() -> None:
 
 def test_a_thread_leads_to_its_process() -> None:
     over, tids = threading.Event(), list[int]()
-    thread = threading.Thread(target=lambda: (tids.append(threading.get_native_id()), over.wait()))
+
+    def wait() -> None:
+        tids.append(threading.get_native_id())
+        over.wait()
+
+    thread = threading.Thread(target=wait)
     thread.start()
     until(lambda: bool(tids))
     try:
@@ -134,12 +139,12 @@ def test_programs_are_listed_with_what_they_use_and_their_rank() -> None:
     process = subprocess.Popen(SLEEPS, env={**os.environ, "RANK": "3", "WORLD_SIZE": "8"})
     try:
         until(lambda: waits(process.pid))
-        found = {program.pid: program for program in programs()}
-        program = found[process.pid]
+        listed = {program.pid: program for program in programs()}
+        program = listed[process.pid]
         assert program.uses[0] == f"Python {sys.version_info[0]}.{sys.version_info[1]}"
         assert (program.rank, program.threads, program.obstacle) == (3, 1, "")
         assert program.command == tuple(SLEEPS)
-        assert os.getpid() not in found
+        assert os.getpid() not in listed
     finally:
         process.kill()
         process.wait()

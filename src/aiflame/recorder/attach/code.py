@@ -49,18 +49,19 @@ class Seen:
 
     state: int
     created: int
-    """what pthread_create returned"""
+    """the value of pthread_create: 0, or an error number"""
     tid: int
     """the new thread's; 0: it has not begun"""
-    done: int
+    outcome: int
+    """RUNS, RETURNED or FAILED"""
     result: int
     error: bytes
 
     @staticmethod
     def parse(data: bytes) -> Seen:
         state, created = struct.unpack_from("<ii", data, _STATE)
-        tid, done, result = struct.unpack_from("<iii", data, _TID)
-        return Seen(state, created, tid, done, result, data[_ERROR : _ERROR + _ERROR_BYTES].split(b"\0", 1)[0])
+        tid, outcome, result = struct.unpack_from("<iii", data, _TID)
+        return Seen(state, created, tid, outcome, result, data[_ERROR : _ERROR + _ERROR_BYTES].split(b"\0", 1)[0])
 
 
 @dataclass(frozen=True, slots=True)

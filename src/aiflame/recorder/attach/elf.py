@@ -48,25 +48,25 @@ def _exported(memory: Memory, first: int, base: int) -> dict[bytes, tuple[int, i
     if number > _MOST_SYMBOLS:
         return {}
     texts = memory.read(address(_TEXTS), min(facts[_TEXTS_BYTES], _LARGEST))
-    found = {}
+    functions = {}
     for name, info, _, section, value, size in _SYMBOL.iter_unpack(memory.read(address(_SYMBOLS), number * _SYMBOL.size)):
         if section and info & 15 in (_FUNCTION, _FUNCTION_THAT_CHOOSES):
-            found[texts[name : texts.index(b"\0", name)]] = (base + value, size)
-    return found
+            functions[texts[name : texts.index(b"\0", name)]] = (base + value, size)
+    return functions
 
 
 def _count_by_gnu_hash(memory: Memory, at: int) -> int:
-    """The number of symbols, which only the last chain of the table tells."""
+    """The number of symbols, from the last chain of the table."""
     buckets, offset, filters, _ = struct.unpack("<IIII", memory.read(at, 16))
     if buckets > _MOST_SYMBOLS or filters > _MOST_SYMBOLS:
         return 0
     table = at + 16 + 8 * filters
     last = max(struct.unpack(f"<{buckets}I", memory.read(table, 4 * buckets)), default=0)
     if last < offset:
-        return offset
+        return int(offset)
     chain = table + 4 * buckets + 4 * (last - offset)
     while last < _MOST_SYMBOLS:
         if struct.unpack("<I", memory.read(chain, 4))[0] & 1:
-            return last + 1
+            return int(last) + 1
         last, chain = last + 1, chain + 4
-    return last
+    return int(last)

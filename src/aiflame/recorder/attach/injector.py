@@ -1,7 +1,7 @@
 """Makes a program that runs call a function of a library, in a new thread of its own that ends with the call.
 
-One thread is borrowed for a fraction of a millisecond: it must be at a safe point (`safe_point`), gets a piece of memory, makes the new thread, and goes
-on where it was: in its system call, which the kernel repeats or ends as it would have without us. No other thread is stopped.
+One thread is borrowed for a moment: it must be at a safe point (`safe_point`), gets a piece of memory, makes the new thread, and goes on
+where it was: in its system call, which the kernel repeats or ends as it would have without us. No other thread is stopped.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from aiflame.recorder.attach import code
 from aiflame.recorder.attach.elf import exported
 from aiflame.recorder.attach.ptrace import LostError, Registers, Seized
 from aiflame.recorder.attach.safe_point import SafePoints
-from aiflame.recorder.looks.kernel import Call, parse_call, read
+from aiflame.recorder.looks.kernel import Call, parse_call, read, threads_of
 from aiflame.recorder.looks.memory import Memory, UnreadableError
 from aiflame.recorder.looks.modules import Modules
 from aiflame.values import dataclass
@@ -35,8 +35,8 @@ _EINTR, _RESTART_BLOCK = -4, -516
 _RESTARTS = (-512, -513, -514)
 _RESTART_CALL = 219
 _ENDED_BY_STOPS = frozenset((232, 281, 441, 65, 220, 70, 69, 208, 128))
-"""System calls that end with EINTR when a thread is only stopped: epoll_wait, epoll_pwait(2), semop, semtimedop, msgrcv, msgsnd, io_getevents,
-rt_sigtimedwait."""
+"""System calls that end with EINTR when a thread is only stopped: epoll_wait, epoll_pwait(2), semop, semtimedop, msgrcv, msgsnd,
+io_getevents, rt_sigtimedwait."""
 _OF_MEMORY_AND_THREADS = frozenset((9, 10, 11, 12, 25, 28, 56, 57, 58, 59, 60, 231, 273, 322, 435))
 """mmap, mprotect, munmap, brk, mremap, madvise, clone, fork, vfork, execve, exit, exit_group, set_robust_list, execveat, clone3."""
 _CODE_64 = 0x33
@@ -50,7 +50,7 @@ _LIBC = re.compile(r"/(libc|libpthread|libdl)([.-][\d.]+)?\.so[\d.]*$")
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What the function returned, or why it was not called."""
+    """The value of the function, or the reason for which it was not called."""
 
     value: int
     problem: str
@@ -72,7 +72,7 @@ class NotNowError(Exception):
 
 class Injector:
     def __init__(self, pid: int) -> None:
-        """PermissionError, or AiflameError if the program lacks what is needed."""
+        """PermissionError, or AiflameError if the program lacks a function that is needed."""
         self._pid = pid
         self._memory = Memory(pid)
         self._modules = Modules(pid, self._memory)
@@ -136,7 +136,7 @@ class Injector:
         base = self._borrow(lambda thread, registers, mask: self._start(thread, registers, mask, wanted), until)
         seen = self._await_end(base, until)
         self._unmap(base, code.WHOLE, until + 2)
-        problem = "" if seen.done == code.RETURNED else seen.error.decode(errors="replace") or "the library lacks the function"
+        problem = "" if seen.outcome == code.RETURNED else seen.error.decode(errors="replace") or "the library lacks the function"
         return Result(seen.result, problem, self.longest_s, self._tries)
 
     def _await_end(self, base: int, until: float) -> code.Seen:
@@ -145,7 +145,7 @@ class Injector:
                 seen = self._seen(base)
             except UnreadableError:
                 raise AiflameError(f"process {self._pid} ended while we attached") from None
-            if seen.done and not os.path.exists(f"/proc/{self._pid}/task/{seen.tid}"):
+            if seen.outcome and not Path(f"/proc/{self._pid}/task/{seen.tid}").exists():
                 return seen
             if time.monotonic() > until:
                 raise AiflameError(
@@ -173,7 +173,7 @@ class Injector:
                     reason = "the thread has ended"
                 if time.monotonic() > until:
                     raise AiflameError(f"no thread of process {self._pid} could be borrowed: {reason}: try again")
-            if not os.path.exists(f"/proc/{self._pid}/task"):
+            if not Path(f"/proc/{self._pid}/task").exists():
                 raise AiflameError(f"process {self._pid} ended while we attached")
             if time.monotonic() > until:
                 raise AiflameError(f"no thread of process {self._pid} could be borrowed: {reason}: try again")
@@ -181,10 +181,10 @@ class Injector:
             pause = min(pause * 1.5, 0.02)
 
     def _candidates(self) -> Iterator[tuple[int, Call | None]]:
-        """Threads, those first that wait in a call which goes on as if nothing had been, then those that run, then those that wait in other calls."""
+        """Threads: first those that wait in a call which goes on as if nothing had been, then those that run, then the others."""
         ranked = []
         try:
-            tids = [int(name) for name in os.listdir(f"/proc/{self._pid}/task")]
+            tids = threads_of(self._pid)
         except OSError:
             return
         random.shuffle(tids)
@@ -300,7 +300,7 @@ class Injector:
         call = registers.copy()
         call.rip, call.rax, call.orig_rax = self._instruction, number, (1 << 64) - 1
         call.eflags = registers.get("eflags") & ~(_DIRECTION | _TRACE)
-        for name, value in zip(("rdi", "rsi", "rdx", "r10", "r8", "r9"), arguments):
+        for name, value in zip(("rdi", "rsi", "rdx", "r10", "r8", "r9"), arguments, strict=False):
             setattr(call, name, value)
         thread.set_registers(call)
         thread.step(_STEP_S)

@@ -33,17 +33,17 @@ class Program:
 
 def programs(*, every: bool = False) -> list[Program]:
     """Programs with Python or CUDA, those first that have used most CPU time; with `every`, others too."""
-    found = []
-    for name in os.listdir("/proc"):
-        if not name.isdigit() or int(name) == os.getpid():
+    running = []
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit() or int(entry.name) == os.getpid():
             continue
         try:
-            program = _program(int(name))
+            program = _program(int(entry.name))
         except OSError:
             continue  # it has ended
         if program is not None and (every or program.uses):
-            found.append(program)
-    return sorted(found, key=lambda program: -program.cpu_s)
+            running.append(program)
+    return sorted(running, key=lambda program: -program.cpu_s)
 
 
 def _program(pid: int) -> Program | None:

@@ -1,14 +1,13 @@
 """Whether a stopped thread may make a call that allocates memory and starts a thread.
 
-It must not if it holds a lock that the call needs: the allocator's, or the dynamic linker's, or that of libc's list of stacks. It holds none where
-none of its frames is in these functions, nor in a signal handler, which may have interrupted any of them."""
+It must not if it holds a lock that the call needs: the allocator's, the dynamic linker's, or that of libc's list of stacks. It holds none
+where none of its frames is in these functions, nor in a signal handler, which may have interrupted any of them."""
 
 from __future__ import annotations
 
 import re
 import time
 from bisect import bisect_right
-from pathlib import Path
 
 from aiflame.recorder.attach.elf import exported
 from aiflame.recorder.looks.memory import Memory, UnreadableError
@@ -114,9 +113,9 @@ class SafePoints:
 
     def _search(self, stack: _Stack, sp: int) -> str:
         """The frames from here on are not known (code made at run time): a signal handler's has left its return address."""
-        rest = stack.rest(sp)
-        found = any(address.to_bytes(8, "little") in rest for address in self._returns)
-        return "it may be in a signal handler" if found else ""
+        data = stack.data_from(sp)
+        in_handler = any(address.to_bytes(8, "little") in data for address in self._returns)
+        return "it may be in a signal handler" if in_handler else ""
 
 
 def _places(memory: Memory, module: Module, wanted: bytes) -> set[int]:
@@ -130,7 +129,7 @@ def _alone(functions: dict[bytes, tuple[int, int]], names: frozenset[bytes]) -> 
 
 
 def _around(functions: dict[bytes, tuple[int, int]], names: frozenset[bytes]) -> list[_Range]:
-    """The functions, and what lies beside them up to those of other names: the functions of the same source that are not exported."""
+    """The functions, with the code beside them up to those of other names: functions of the same source that are not exported."""
     others = sorted((at, at + size) for name, (at, size) in functions.items() if name not in names)
     starts, ends = [low for low, _ in others], sorted(high for _, high in others)
     ranges = []
@@ -160,7 +159,7 @@ class _Stack:
             self._more()
         return int.from_bytes(self._data[begin : begin + 8], "little")
 
-    def rest(self, address: int) -> bytes:
+    def data_from(self, address: int) -> bytes:
         try:
             while len(self._data) < _DEEPEST:
                 self._more()

@@ -47,7 +47,8 @@ def attach(
     overwrite: bool = False,
     begun: Callable[[float], None] = lambda _: None,
 ) -> Attached:
-    """Records the process for so many seconds, 0: until it ends or a signal (Ctrl-C) comes. `begun` is called when the collector has begun."""
+    """Records the process for so many seconds, 0: until it ends or a signal (Ctrl-C) comes. `begun` is called as soon as the collector
+    has begun."""
     from_s = time.monotonic()
     process = target(pid)
     try:

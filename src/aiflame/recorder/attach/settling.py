@@ -1,18 +1,18 @@
 """Gives busy threads of the program a stack for their ticks.
 
-The collector gives one to a thread that waits, by a signal that interrupts the wait unnoticed. A thread that computes may keep data below its stack
-pointer, which a signal would destroy: so we stop it, lend it an alternate stack, and send the same signal. Its handler replaces that stack."""
+The collector gives one to a thread that waits, by a signal that interrupts the wait unnoticed. A thread that computes may keep data
+below its stack pointer, which a signal would destroy: so we stop it, lend it an alternate stack, and send the same signal. Its handler
+replaces that stack."""
 
 from __future__ import annotations
 
 import ctypes
-import os
 import struct
 from pathlib import Path
 
 from aiflame.recorder.attach.injector import Injector
 from aiflame.recorder.attach.ptrace import LostError, Registers, Seized
-from aiflame.recorder.looks.kernel import parse_call, read
+from aiflame.recorder.looks.kernel import parse_call, read, threads_of
 
 _SIGPROF, _FROM_TIMER, _COOKIE, _GREETING, _LENT, _OWN = 27, -2, 0x41464C4D, -2, -2, -1
 """As in `native/sampler/signals.hpp`."""
@@ -36,7 +36,7 @@ class Settler:
     def look(self) -> None:
         """Settles the threads that run at this moment and are not settled yet."""
         try:
-            tids = {int(name) for name in os.listdir(f"/proc/{self._pid}/task")}
+            tids = set(threads_of(self._pid))
         except OSError:
             return
         self._settled &= tids
@@ -44,7 +44,7 @@ class Settler:
             try:
                 if parse_call(read(f"/proc/{self._pid}/task/{tid}/syscall")) is None and self._takes_ticks(tid):
                     self._injector.trace(lambda tid=tid: self._settle(tid))  # type: ignore[misc]
-            except (OSError, ValueError, LostError):
+            except (OSError, ValueError, LostError):  # noqa: PERF203
                 continue  # it has ended, or is not to be had now
 
     def finish(self) -> None:
