@@ -19,7 +19,6 @@
 #include <sys/mman.h>
 #include <ucontext.h>
 #include <atomic>
-#include <bit>
 #include <cerrno>
 
 namespace aiflame::signals {
@@ -120,21 +119,6 @@ void pass_on(int signal, siginfo_t* info, ucontext_t* context, const void* cfa) 
   redelivery::call(signal, info, context, cfa, disposition, &mask);
 }
 
-// Whether a signal of the program's came during the tick whose handler ends system calls (no SA_RESTART). A signal that comes after this, and before
-// the thread is back in its call, is seen by interposed_signals, where that handler is among those set through libc.
-bool interrupting_signal_pending(const ucontext_t* context, bool any_handler) noexcept {
-  Mask pending = 0;
-  sys::call(SYS_rt_sigpending, reinterpret_cast<long>(&pending), sizeof pending);
-  pending &= ~mask_of(context->uc_sigmask);
-  for (; pending; pending &= pending - 1) {
-    KernelAction action{};
-    sys::call(SYS_rt_sigaction, std::countr_zero(pending) + 1, 0, reinterpret_cast<long>(&action), sizeof(Mask));
-    bool function = action.handler != reinterpret_cast<uint64_t>(SIG_DFL) && action.handler != reinterpret_cast<uint64_t>(SIG_IGN);
-    if (function && (any_handler || !(action.flags & SA_RESTART))) return true;
-  }
-  return false;
-}
-
 // A tick, and its use of the interrupted thread.
 struct Arrival {
   Tick tick;
@@ -175,19 +159,12 @@ void on_tick(siginfo_t* info, ucontext_t* context) noexcept {
   private_stack::run(context, run, &arrival);
 }
 
-// Where we are not preloaded, no wrapper of ours makes a call again that a tick has ended. A tick of the CPU clock comes before the call has begun to
-// wait, so that its time limit starts anew unnoticed.
-void repeat_ended_call(ucontext_t* context) noexcept {
-  int call = waiting::ended_call(context);
-  if (call >= 0 && !interrupting_signal_pending(context, true)) waiting::resume(context, call);
-}
-
 void on_profile(int signal, siginfo_t* info, void* context_pointer) {
   auto* context = static_cast<ucontext_t*>(context_pointer);
   if (info->si_code != SI_TIMER || info->si_value.sival_int != kTickCookie) return pass_on(signal, info, context, __builtin_dwarf_cfa());
   on_tick(info, context);
-  if (waiting::to_be_repeated(context) && interrupting_signal_pending(context, false)) waiting::end_call(context);
-  if (repeats_ended_calls.load(std::memory_order_relaxed) && !control::page().wall_rate) repeat_ended_call(context);
+  if (waiting::to_be_repeated(context) && waiting::interrupting_signal_pending(context, false)) waiting::end_call(context);
+  if (repeats_ended_calls.load(std::memory_order_relaxed) && !control::page().wall_rate) waiting::repeat_ended(context);
 }
 
 // Maps a page of ours again that the program has unmapped or protected. If the file system cannot supply it (the file was cut off, or the server is

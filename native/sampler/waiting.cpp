@@ -4,7 +4,9 @@
 #include "base/sys.hpp"
 #include "sampler/task_list.hpp"
 
+#include <bit>
 #include <cerrno>
+#include <csignal>
 
 namespace aiflame::waiting {
 
@@ -170,6 +172,26 @@ void end_call(ucontext_t* context) noexcept {
   if (!to_be_repeated(context)) return;
   context->uc_mcontext.gregs[REG_RIP] += 2;
   context->uc_mcontext.gregs[REG_RAX] = -EINTR;
+}
+
+bool interrupting_signal_pending(const ucontext_t* context, bool any_handler) noexcept {
+  uint64_t pending = 0;
+  sys::call(SYS_rt_sigpending, reinterpret_cast<long>(&pending), sizeof pending);
+  pending &= ~*reinterpret_cast<const uint64_t*>(&context->uc_sigmask);
+  for (; pending; pending &= pending - 1) {
+    struct {
+      uint64_t handler, flags, restorer, mask;
+    } action{};
+    sys::call(SYS_rt_sigaction, std::countr_zero(pending) + 1, 0, reinterpret_cast<long>(&action), sizeof(uint64_t));
+    bool function = action.handler != reinterpret_cast<uint64_t>(SIG_DFL) && action.handler != reinterpret_cast<uint64_t>(SIG_IGN);
+    if (function && (any_handler || !(action.flags & SA_RESTART))) return true;
+  }
+  return false;
+}
+
+void repeat_ended(ucontext_t* context) noexcept {
+  int call = ended_call(context);
+  if (call >= 0 && !interrupting_signal_pending(context, true)) resume(context, call);
 }
 
 }  // namespace aiflame::waiting

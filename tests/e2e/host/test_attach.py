@@ -10,12 +10,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from recording import PROGRAMS, PYTHON, time_under
+from recording import PYTHON, time_under
 
 import aiflame
 from aiflame.recorder.library import collector_file
 
-PROGRAM = PROGRAMS / "known_shares.py"
+PROGRAM = Path(__file__).parent / "known_shares.py"
 SIGPROF, SIGSEGV = 27, 11
 
 
