@@ -20,6 +20,7 @@ from aiflame.recorder.attach import code
 from aiflame.recorder.attach.elf import exported
 from aiflame.recorder.attach.ptrace import LostError, Registers, Seized
 from aiflame.recorder.attach.safe_point import SafePoints
+from aiflame.recorder.attach.target import tracer_of
 from aiflame.recorder.looks.kernel import Call, parse_call, read, threads_of
 from aiflame.recorder.looks.memory import Memory, UnreadableError
 from aiflame.recorder.looks.modules import Modules
@@ -206,6 +207,8 @@ class Injector:
         try:
             seized = Seized(tid)
         except PermissionError:
+            if tracer_of(tid):
+                raise NotNowError("another process traces it") from None
             raise AiflameError(f"the system does not let us trace process {self._pid}") from None
         with seized as thread:
             thread.stop(_STOP_S)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import time
 from pathlib import Path
 
 from aiflame.errors import AiflameError
@@ -11,6 +12,7 @@ from aiflame.profile.folder.meta import start_ticks
 from aiflame.values import dataclass
 
 _LARGEST = 4 << 20
+_PATIENCE_S = 0.3
 _MUSL = re.compile(rb"/(ld-musl-[^\n]*|libc\.musl[^\n]*)\.so")
 _GLIBC = re.compile(rb"/libc(\.so\.6|-2\.\d+\.so)\n")
 _SANITIZER = re.compile(rb"/lib(a|t|m|l)san\.so")
@@ -76,8 +78,8 @@ def _refuse(pid: int) -> None:
         raise AiflameError(f"process {pid} is stopped: let it go on first (kill -CONT {pid})")
     if "VmSize" not in facts:
         raise AiflameError(f"process {pid} is a thread of the kernel: name a program")
-    tracer = int(facts.get("TracerPid", "0"))
-    if tracer:
+    tracer = tracer_of(pid)
+    if tracer and not _ends_soon(pid):
         name = _facts(tracer).get("Name", "?")
         raise AiflameError(f"process {pid} is being traced by process {tracer} ({name}): end that first")
     owner = int(facts["Uid"].split()[1])
@@ -111,6 +113,21 @@ def _why_not_traced(pid: int) -> str:
     if scope == "3":
         return f"Yama lets nobody trace processes until this machine starts anew: record process {pid} from its start"
     return f"the system does not let us trace process {pid} (a container without SYS_PTRACE, or a program with privileges)"
+
+
+def tracer_of(pid: int) -> int:
+    """The process that traces this process or thread; 0: none."""
+    return int(_facts(pid).get("TracerPid", "0"))
+
+
+def _ends_soon(pid: int) -> bool:
+    """True when nobody traces the process any more: another `aiflame attach` does it for moments."""
+    until = time.monotonic() + _PATIENCE_S
+    while tracer_of(pid):
+        if time.monotonic() > until:
+            return False
+        time.sleep(0.01)
+    return True
 
 
 def _filters(facts: dict[str, str]) -> int:
