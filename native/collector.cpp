@@ -31,6 +31,8 @@
 
 extern "C" __attribute__((visibility("default"))) int aiflame_start(const char* profile) noexcept;
 extern "C" __attribute__((visibility("default"))) void aiflame_stop() noexcept;
+extern "C" __attribute__((visibility("default"))) int aiflame_attach(const char* profile) noexcept;
+extern "C" __attribute__((visibility("default"))) int aiflame_detach(const char*) noexcept;
 extern "C" __attribute__((visibility("default"))) void aiflame_pause() noexcept;
 extern "C" __attribute__((visibility("default"))) void aiflame_resume() noexcept;
 
@@ -190,6 +192,10 @@ void before_sandbox() noexcept {
   in_sandbox.store(true, std::memory_order_relaxed);
   if (!ours()) return;
   spool::note("recording ends where the program enters a sandbox (seccomp)");
+  detach();
+}
+
+void detach() noexcept {
   stop();
   // A tick that was under way meanwhile may have given its thread timers again.
   control::await_users(threads::any_uses);
@@ -216,6 +222,18 @@ __attribute__((destructor)) void on_unload() { aiflame::collector::stop(); }
 // For recording from inside: 1 when recording began.
 int aiflame_start(const char* profile) noexcept { return aiflame::collector::start(profile); }
 void aiflame_stop() noexcept { aiflame::collector::stop(); }
+// For `aiflame attach`, which calls these in a thread that it has made for them. 1 when recording began, 2 when the process is being recorded
+// already.
+int aiflame_attach(const char* profile) noexcept {
+  if (aiflame::collector::active()) return 2;
+  aiflame::collector::stop();  // an earlier recording whose recorder has ended
+  aiflame::signals::repeat_ended_calls();
+  return aiflame::collector::start(profile);
+}
+int aiflame_detach(const char*) noexcept {
+  aiflame::collector::detach();
+  return 1;
+}
 // No ticks until aiflame_resume(), in every thread; the recording goes on.
 void aiflame_pause() noexcept { aiflame::threads::pause_all(); }
 void aiflame_resume() noexcept { aiflame::threads::resume_all(); }

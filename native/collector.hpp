@@ -6,6 +6,8 @@ namespace aiflame::collector {
 // Starts recording into $AIFLAME_PROFILE (or `profile`). Idempotent. False if there is no profile to record into.
 bool start(const char* profile) noexcept;
 void stop() noexcept;
+// Stops, and takes all out of the program that would still act: timers, and handlers of signals.
+void detach() noexcept;
 bool active() noexcept;
 
 // True if the library came by LD_PRELOAD, so that its wrappers are in effect.

@@ -19,7 +19,6 @@
 #include <sys/mman.h>
 #include <ucontext.h>
 #include <atomic>
-#include <bit>
 #include <cerrno>
 
 namespace aiflame::signals {
@@ -39,6 +38,7 @@ Real<decltype(::pthread_sigmask), "pthread_sigmask"> real_pthread_sigmask;
 
 std::atomic<Tick> tick_handler{nullptr};
 std::atomic<bool> in_place{false};
+std::atomic<bool> repeats_ended_calls{false};
 
 thread_local Inherited believed;
 thread_local Seen arrived;
@@ -119,21 +119,6 @@ void pass_on(int signal, siginfo_t* info, ucontext_t* context, const void* cfa) 
   redelivery::call(signal, info, context, cfa, disposition, &mask);
 }
 
-// Whether a signal of the program's came during the tick whose handler ends system calls (no SA_RESTART). A signal that comes after this, and before
-// the thread is back in its call, is seen by interposed_signals, where that handler is among those set through libc.
-bool interrupting_signal_pending(const ucontext_t* context) noexcept {
-  Mask pending = 0;
-  sys::call(SYS_rt_sigpending, reinterpret_cast<long>(&pending), sizeof pending);
-  pending &= ~mask_of(context->uc_sigmask);
-  for (; pending; pending &= pending - 1) {
-    KernelAction action{};
-    sys::call(SYS_rt_sigaction, std::countr_zero(pending) + 1, 0, reinterpret_cast<long>(&action), sizeof(Mask));
-    bool function = action.handler != reinterpret_cast<uint64_t>(SIG_DFL) && action.handler != reinterpret_cast<uint64_t>(SIG_IGN);
-    if (function && !(action.flags & SA_RESTART)) return true;
-  }
-  return false;
-}
-
 // A tick, and its use of the interrupted thread.
 struct Arrival {
   Tick tick;
@@ -178,7 +163,8 @@ void on_profile(int signal, siginfo_t* info, void* context_pointer) {
   auto* context = static_cast<ucontext_t*>(context_pointer);
   if (info->si_code != SI_TIMER || info->si_value.sival_int != kTickCookie) return pass_on(signal, info, context, __builtin_dwarf_cfa());
   on_tick(info, context);
-  if (waiting::to_be_repeated(context) && interrupting_signal_pending(context)) waiting::end_call(context);
+  if (waiting::to_be_repeated(context) && waiting::interrupting_signal_pending(context, false)) waiting::end_call(context);
+  if (repeats_ended_calls.load(std::memory_order_relaxed) && !control::page().wall_rate) waiting::repeat_ended(context);
 }
 
 // Maps a page of ours again that the program has unmapped or protected. If the file system cannot supply it (the file was cut off, or the server is
@@ -282,6 +268,8 @@ bool install(Tick tick) noexcept {
   if (!in_place.exchange(true)) take_over_mask();
   return true;
 }
+
+void repeat_ended_calls() noexcept { repeats_ended_calls.store(true, std::memory_order_relaxed); }
 
 void keep() noexcept {
   if (!installed()) return;

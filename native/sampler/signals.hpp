@@ -27,9 +27,13 @@ using Tick = void (*)(Thread&, siginfo_t*, ucontext_t*) noexcept;
 inline constexpr int kTickCookie = 0x41464C4D;
 // si_timerid of a signal that we send ourselves: see threads::greeted().
 inline constexpr int kGreeting = -2;
+// si_overrun of a greeting from `aiflame attach`, which has lent the thread an alternate stack for this one signal.
+inline constexpr int kLentStack = -2;
 
 // Installs the handlers. False if the kernel refuses.
 bool install(Tick tick) noexcept;
+// From now on a system call that a tick has ended is made again. For a program that none of our wrappers serves.
+void repeat_ended_calls() noexcept;
 // If we are not preloaded, or a program calls the kernel directly, a handler of ours may have been replaced: puts ours back in front of the new one.
 // Called from time to time; safe in a handler.
 void keep() noexcept;

@@ -240,6 +240,7 @@ bool may_use_locals(const ucontext_t* context) noexcept {
 
 void greeted(ucontext_t* context, const siginfo_t* greeting) noexcept {
   control::Use use;
+  if (greeting->si_overrun == signals::kLentStack) context->uc_stack = stack_t{.ss_sp = nullptr, .ss_flags = SS_DISABLE, .ss_size = 0};
   waiting::resume(context, greeting->si_overrun);
   uint32_t tid = sys::thread_id();
   Claim claimed(tid);

@@ -4,7 +4,9 @@
 #include "base/sys.hpp"
 #include "sampler/task_list.hpp"
 
+#include <bit>
 #include <cerrno>
+#include <csignal>
 
 namespace aiflame::waiting {
 
@@ -100,6 +102,30 @@ bool is_restarted(int64_t call) noexcept {
   }
 }
 
+// Calls that any handler ends, also one with SA_RESTART (signal(7)).
+bool is_ended_by_handlers(uint32_t call) noexcept {
+  switch (call) {
+    case SYS_poll:
+    case SYS_ppoll:
+    case SYS_select:
+    case SYS_pselect6:
+    case SYS_epoll_wait:
+    case SYS_epoll_pwait:
+    case SYS_epoll_pwait2:
+    case SYS_nanosleep:
+    case SYS_clock_nanosleep:
+    case SYS_semop:
+    case SYS_semtimedop:
+    case SYS_msgrcv:
+    case SYS_msgsnd:
+    case SYS_io_getevents:
+    case SYS_rt_sigtimedwait:
+      return true;
+    default:
+      return false;
+  }
+}
+
 constexpr uint64_t kSyscall = 0x050f, kTwoBytes = 0xffff;
 
 }  // namespace
@@ -115,6 +141,18 @@ int call_of(uint32_t tid) noexcept {
   uint64_t argument[6];
   for (uint64_t& value : argument) value = fields.argument();
   return waits_for_ever(call, argument) ? static_cast<int>(call) : -1;
+}
+
+int ended_call(const ucontext_t* context) noexcept {
+  constexpr uint64_t kMoveToAx = 0xb8, kByte = 0xff, kFurthest = 16;
+  auto pc = static_cast<uint64_t>(context->uc_mcontext.gregs[REG_RIP]);
+  if (context->uc_mcontext.gregs[REG_RAX] != -EINTR || (safe_load(pc - 2) & kTwoBytes) != kSyscall) return -1;
+  for (uint64_t back = 7; back <= kFurthest; back++) {
+    if ((safe_load(pc - back) & kByte) != kMoveToAx) continue;
+    auto call = static_cast<uint32_t>(safe_load(pc - back + 1));
+    if (is_ended_by_handlers(call)) return static_cast<int>(call);
+  }
+  return -1;
 }
 
 void resume(ucontext_t* context, int call) noexcept {
@@ -134,6 +172,26 @@ void end_call(ucontext_t* context) noexcept {
   if (!to_be_repeated(context)) return;
   context->uc_mcontext.gregs[REG_RIP] += 2;
   context->uc_mcontext.gregs[REG_RAX] = -EINTR;
+}
+
+bool interrupting_signal_pending(const ucontext_t* context, bool any_handler) noexcept {
+  uint64_t pending = 0;
+  sys::call(SYS_rt_sigpending, reinterpret_cast<long>(&pending), sizeof pending);
+  pending &= ~*reinterpret_cast<const uint64_t*>(&context->uc_sigmask);
+  for (; pending; pending &= pending - 1) {
+    struct {
+      uint64_t handler, flags, restorer, mask;
+    } action{};
+    sys::call(SYS_rt_sigaction, std::countr_zero(pending) + 1, 0, reinterpret_cast<long>(&action), sizeof(uint64_t));
+    bool function = action.handler != reinterpret_cast<uint64_t>(SIG_DFL) && action.handler != reinterpret_cast<uint64_t>(SIG_IGN);
+    if (function && (any_handler || !(action.flags & SA_RESTART))) return true;
+  }
+  return false;
+}
+
+void repeat_ended(ucontext_t* context) noexcept {
+  int call = ended_call(context);
+  if (call >= 0 && !interrupting_signal_pending(context, true)) resume(context, call);
 }
 
 }  // namespace aiflame::waiting

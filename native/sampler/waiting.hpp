@@ -9,6 +9,10 @@ namespace aiflame::waiting {
 // handler.
 int call_of(uint32_t tid) noexcept;
 
+// The system call that our handler has just ended with EINTR, if any handler would have, with or without SA_RESTART: its number stands in the code
+// before it, as libc writes it. Otherwise -1.
+int ended_call(const ucontext_t* context) noexcept;
+
 // Called in the handler of that signal: repeats the call if the kernel has ended it.
 void resume(ucontext_t* context, int call) noexcept;
 
@@ -16,5 +20,13 @@ void resume(ucontext_t* context, int call) noexcept;
 bool to_be_repeated(const ucontext_t* context) noexcept;
 // Such a call ends with EINTR.
 void end_call(ucontext_t* context) noexcept;
+
+// Whether a signal of the program's came during the tick whose handler ends system calls (no SA_RESTART). A signal that comes after this, and before
+// the thread is back in its call, is seen by interposed_signals, where that handler is among those set through libc.
+bool interrupting_signal_pending(const ucontext_t* context, bool any_handler) noexcept;
+
+// Where we are not preloaded, no wrapper of ours makes a call again that a tick has ended. A tick of the CPU clock comes before the call has begun to
+// wait, so that its time limit starts anew unnoticed.
+void repeat_ended(ucontext_t* context) noexcept;
 
 }  // namespace aiflame::waiting

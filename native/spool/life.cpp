@@ -62,7 +62,13 @@ long read_cwd(char* out, size_t room) noexcept {
   long length = sys::call(SYS_getcwd, reinterpret_cast<long>(out), static_cast<long>(room));
   return sys::failed(length) ? read_link("/proc/self/cwd", out, room) : length - 1;
 }
-long read_name(char* out, size_t) noexcept {
+// The main thread's. Another thread may be the one that records from now on.
+long read_name(char* out, size_t room) noexcept {
+  if (sys::thread_id() != sys::process_id()) {
+    long length = sys::read_file("/proc/self/comm", out, room);
+    if (length > 0 && out[length - 1] == '\n') out[--length] = 0;
+    return length;
+  }
   long result = sys::call(SYS_prctl, PR_GET_NAME, reinterpret_cast<long>(out));
   return sys::failed(result) ? 0 : static_cast<long>(strnlen(out, 16));
 }

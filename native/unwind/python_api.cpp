@@ -51,6 +51,7 @@ bool find_api(Api* out) noexcept {
   out->library = library;
   find(library, "PyGILState_GetThisThreadState", &out->this_thread);
   find(library, "Py_AddPendingCall", &out->add_pending_call);
+  find(library, "Py_IsInitialized", &out->is_initialized);
   find(library, "PyType_GetSlot", &out->type_slot);
   find(library, "PyEval_GetFrame", &out->current_frame);
   find(library, "PyFrame_GetBack", &out->frame_back);

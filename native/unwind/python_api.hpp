@@ -15,6 +15,7 @@ struct Api {
   const uint64_t* runtime;
   uint64_t code_type, text_type, bytes_type, cell_type;
 
+  int (*is_initialized)();
   int (*add_pending_call)(int (*)(void*), void*);
   void* (*type_slot)(Object, int);
 

@@ -245,6 +245,9 @@ int on_pending_call(void*) noexcept {
   return 0;
 }
 
+// The interpreter is complete. A recording may begin in a thread that it does not know.
+bool takes_calls() noexcept { return api.this_thread() || (api.is_initialized && api.is_initialized()); }
+
 void look_for_interpreter() noexcept {
   if (!find_api(&api)) return;
   const char* reason = nullptr;
@@ -274,10 +277,10 @@ void attach() noexcept {
 
 // Py_AddPendingCall() waits for a lock that make_pending_calls() and other adders hold for a moment (3.10 to 3.12: a semaphore; from
 // 3.13 a mutex whose slow path may give up the GIL). A tick that interrupted such a holder would wait for ever; CPython's own
-// signalmodule.c says that it "isn't signal-safe". So the test is registered where the program called us. A caller with a thread
-// state proves that the main one is there too, which 3.13 and later take for granted.
+// signalmodule.c says that it "isn't signal-safe". So the test is registered where the program called us, or where a recording began. A caller
+// with a thread state proves that the main one is there too, which 3.13 and later take for granted; so does a complete interpreter.
 void schedule_self_test() noexcept {
-  if (status.load(std::memory_order_acquire) != Status::ATTACHED || !api.this_thread()) return;
+  if (status.load(std::memory_order_acquire) != Status::ATTACHED || !takes_calls()) return;
   if (test_pending.exchange(true, std::memory_order_acq_rel)) return;
   if (api.add_pending_call(on_pending_call, nullptr) != 0) test_pending.store(false, std::memory_order_release);
 }
@@ -296,8 +299,8 @@ bool test_self() noexcept {
 }
 
 bool call_soon(int (*function)(void*)) noexcept {
-  return status.load(std::memory_order_acquire) != Status::NOT_FOUND && api.this_thread && api.this_thread() &&
-         api.add_pending_call(function, nullptr) == 0;
+  if (status.load(std::memory_order_acquire) == Status::NOT_FOUND) return false;
+  return takes_calls() && api.add_pending_call(function, nullptr) == 0;
 }
 
 bool attached() noexcept {

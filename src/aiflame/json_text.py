@@ -12,7 +12,7 @@ SCHEMAS = {
         ("record", "demo", "doctor", "open", "flame", "annotate", "diff", "gate", "tally", "ranks", "intra", "merge", "dump"), 1
     ),
     **dict.fromkeys(("findings", "top"), 2),
-    **dict.fromkeys(("report", "timeline", "import", "export", "completion", "stats", "version"), 1),
+    **dict.fromkeys(("report", "timeline", "import", "export", "completion", "stats", "version", "ps"), 1),
 }
 """The documents by command, each with its version. It rises when a key is removed, renamed or gets another meaning."""
 

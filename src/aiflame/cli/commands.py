@@ -37,9 +37,11 @@ DESCRIPTION = "AI flame graphs for everyone: where did the time go, and why?"
 GROUPS: Mapping[str, Mapping[str, str]] = {
     "record": {
         "record": "record a program and all its child processes",
+        "attach": "record a program that runs already",
+        "ps": "list the programs that can be attached to",
+        "dump": "show what each thread of a running process does or waits for",
         "keep": "keep the last minutes of a program that record --last records",
         "demo": "record a small bundled workload and show where its time went",
-        "dump": "show what each thread of a running process does or waits for",
         "doctor": "check what can be recorded on this machine, and how to enable more",
         "merge": "merge GPU stalls and GPU counters of two recordings into one",
     },

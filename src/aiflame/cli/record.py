@@ -194,7 +194,7 @@ def run(options: argparse.Namespace) -> int:
         seal_follows=not options.no_seal,
         wait_daemons=options.wait_daemons,
     )
-    from aiflame.cli.recorded import hand_over, show_findings, summarize
+    from aiflame.cli.support.recorded import hand_over, show_findings, summarize
 
     summarize(recording, time.monotonic() - began, quiet=options.quiet, as_json=options.json)
     if options.findings:

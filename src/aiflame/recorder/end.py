@@ -25,7 +25,7 @@ def finish(
     place: ProfileLocation,
     page: ControlPage,
     meta: Meta,
-    status: int,
+    status: int | None,
     notes: list[str],
     stop_watching: Callable[[], None] | None = None,
     alive: list[int] | None = None,

@@ -127,6 +127,11 @@ class ProfileLocation:
         else:
             self._make_rank(self.rank, self.job, overwrite=overwrite)
 
+    def remove(self) -> None:
+        """Removes the folder again, in which nothing was recorded."""
+        if self.rank is None:
+            _remove_profile(self.whole)
+
     def first_on_host(self) -> bool:
         """True for one recorder of the job on each host: it records the data of the whole host. Call it only once, since it takes a
         lock."""

@@ -85,7 +85,7 @@ def run(
     page, meta = prepare(place, options, command, overwrite=overwrite)
     for note in notes:
         place.tell(note)
-    watch = _Watch(place, page, notes, options, meta)
+    watch = Watch(place, page, notes, options, meta)
     status = supervise(command, variables, watch, takes=watch.takes)
     from aiflame.recorder.end import finish, still_recording
 
@@ -219,7 +219,7 @@ def _all_have_ended(alive: list[int], watch: Callable[[], None], seconds: float)
     return False
 
 
-class _Watch:
+class Watch:
     """The recorder's work while the program runs."""
 
     def __init__(self, place: ProfileLocation, page: ControlPage, notes: list[str], options: RecordOptions, meta: Meta) -> None:

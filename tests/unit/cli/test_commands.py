@@ -26,7 +26,7 @@ def test_every_command_is_a_module_that_parses_and_runs() -> None:
         assert any(f"aiflame {name}" in line for line in command.EXAMPLES), name
         assert callable(command.run), name
         one = name in ("annotate", "diff", "record", "import")
-        words = {"completion": ["bash"], "dump": ["1"], "keep": ["1"], "merge": ["a", "b"]}
+        words = {"completion": ["bash"], "attach": ["1"], "dump": ["1"], "keep": ["1"], "merge": ["a", "b"]}
         assert parser(name, command).parse(words.get(name, ["x"] * one))
 
 

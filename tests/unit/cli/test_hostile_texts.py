@@ -95,6 +95,8 @@ COMMANDS: Mapping[str, list[list[str]]] = {
     "doctor": [["doctor"], ["doctor", "--json"]],
     "demo": [["demo", "--device", "cpu", "--seconds", "0.1", "-o", "{place}/demo.aiflame"]],
     "keep": [["keep", "0" + FILE_NAME], ["keep", "999999999", FILE_NAME], ["keep", "1"]],
+    "attach": [["attach", "999999999"], ["attach", "1", "--duration", "x" + FILE_NAME]],
+    "ps": [["ps"], ["ps", "--all", "--json"]],
     "record": [
         ["record", "-o", "{place}/new.aiflame", "--", "/bin/true", FILE_NAME],
         ["record", "-o", "{place}/new.aiflame", "--", "/bin/true"],

@@ -30,8 +30,8 @@ from aiflame.render.report.server import Server
 
 PAGE = (Path(__file__).parents[3] / "docs/json.md").read_text(encoding="utf-8")
 LISTS = ("doctor", "tally", "intra")
-NO_DOCUMENT = ("mcp",)
-"""Its stdout is the protocol's."""
+NO_DOCUMENT = ("mcp", "attach")
+"""The stdout of the first is the protocol's; the other only writes a profile."""
 
 
 def documented(command: str) -> set[str]:
@@ -158,6 +158,7 @@ RUNS: dict[str, list[list[str]]] = {
     "demo": [["demo", "--device", "cpu", "--seconds", "0.2", "-o", "{folder}/demo.aiflame"]],
     "completion": [["completion", "bash"]],
     "version": [["--version"]],
+    "ps": [["ps", "--all"]],
     "record": [["record", "-o", "{folder}/new.aiflame", "--", "/bin/true"]],
 }
 

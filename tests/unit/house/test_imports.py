@@ -132,7 +132,7 @@ RECORDING = ("aiflame", "aiflame.cli.main", "aiflame.cli.record", "aiflame.recor
 NOT_BEFORE_THE_PROGRAM = {
     *("dataclasses", "inspect", "typing", "threading", "subprocess", "shutil", "tempfile", "hashlib", "ctypes", "socket", "logging"),
     *("numpy", "polars", "rich"),
-    *("aiflame.api", "aiflame.cli.recorded", "aiflame.recorder.end", "aiflame.recorder.telemetry"),
+    *("aiflame.api", "aiflame.cli.support.recorded", "aiflame.recorder.end", "aiflame.recorder.telemetry"),
     *(
         "aiflame.profile.schema.all_tables",
         "aiflame.profile.schema.enums",

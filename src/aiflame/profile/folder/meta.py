@@ -165,6 +165,8 @@ class Meta:
     """CPU time of the command and of all processes that it waited for, from the operating system; 0: unknown"""
     complete: bool = False
     """the recorder saw the end; False after a crash of the recorder"""
+    attached: int = 0
+    """the process that ran already and was attached to; 0: the recorder started the program"""
     job_rank: JobRank | None = None
     """None: no launcher started the recorder, or the job has one rank"""
     id: str = ""

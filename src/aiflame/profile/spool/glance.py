@@ -43,7 +43,7 @@ def glance(profile: Folder, patience_s: float = _PATIENCE_S) -> Glance:
     until = time.monotonic() + patience_s
     with contextlib.suppress(OSError, AiflameError):
         spool = profile.folder("spool")
-        folders = [entry.name for entry in spool.entries() if entry.is_folder]
+        folders = [entry.name for entry in spool.entries() if entry.is_folder and entry.name[:1].isdigit()]
         result.processes = len({f"{pid}.{start}" for pid, start, _ in Reader().read(spool)}.union(folders))
         for name in folders:
             if time.monotonic() > until:

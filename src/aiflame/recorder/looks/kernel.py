@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 from aiflame.values import dataclass
 
@@ -39,6 +40,11 @@ def read(path: str) -> bytes:
         return os.read(descriptor, 4096)
     finally:
         os.close(descriptor)
+
+
+def threads_of(pid: int) -> list[int]:
+    """Ids of the threads of a process. OSError if it has ended."""
+    return [int(entry.name) for entry in Path(f"/proc/{pid}/task").iterdir()]
 
 
 class Thread:

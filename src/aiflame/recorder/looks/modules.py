@@ -74,6 +74,11 @@ class Modules:
         low = next((module.low for _, module in self._ranges if module.path.rpartition("/")[2] == name), 0)
         return self.at(low) if low else None
 
+    def every(self) -> list[Module]:
+        """All modules."""
+        self._read_map()
+        return [module for module in {id(one): one for _, one in self._ranges}.values() if self.at(module.low) is not None]
+
     def rule(self, module: Module, pc: int) -> Rule | None:
         """The rule that gives the caller of a frame at this instruction, or just behind it."""
         if pc not in self._rules:

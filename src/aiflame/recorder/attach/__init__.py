@@ -1,0 +1,1 @@
+"""Attaches to a program that runs already. Standard library alone."""

@@ -1,0 +1,162 @@
+"""Facts about a program that runs, from `/proc/PID`, and why it cannot be attached to."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from pathlib import Path
+
+from aiflame.errors import AiflameError
+from aiflame.profile.folder.meta import start_ticks
+from aiflame.values import dataclass
+
+_LARGEST = 4 << 20
+_PATIENCE_S = 0.3
+_MUSL = re.compile(rb"/(ld-musl-[^\n]*|libc\.musl[^\n]*)\.so")
+_GLIBC = re.compile(rb"/libc(\.so\.6|-2\.\d+\.so)\n")
+_SANITIZER = re.compile(rb"/lib(a|t|m|l)san\.so")
+_ENDED, _STOPPED = ("Z", "X", "x"), ("T",)
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    pid: int
+    start_ticks: int
+    command: tuple[str, ...]
+    variables: dict[str, str]
+    pidfd: int
+    """It stands for this process, also when another one gets its number."""
+
+    def lives(self) -> bool:
+        return start_ticks(self.pid) == self.start_ticks and _facts(self.pid).get("State", "Z")[0] not in _ENDED
+
+
+def target(pid: int) -> Target:
+    """AiflameError, in one line, if the process cannot be attached to."""
+    if pid == os.getpid():
+        raise AiflameError("aiflame cannot attach to itself: name another process")
+    try:
+        pidfd = os.pidfd_open(pid)
+    except (OSError, OverflowError):
+        if facts := _facts(pid):
+            raise AiflameError(f"{pid} is a thread of process {facts.get('Tgid', '?')}: attach to that one") from None
+        raise AiflameError(f"there is no process {pid}: aiflame ps lists those that run") from None
+    try:
+        _refuse(pid)
+        ticks = start_ticks(pid)
+        if ticks is None:
+            raise AiflameError(f"there is no process {pid}: it has just ended")
+        variables = dict(text.split("=", 1) for text in _texts(pid, "environ") if "=" in text)
+        if "AIFLAME_PROFILE" in variables and b"/libaiflame.so" in _map(pid):
+            raise AiflameError(f"process {pid} is recorded already, into {variables['AIFLAME_PROFILE']}")
+        return Target(pid, ticks, _texts(pid, "cmdline"), variables, pidfd)
+    except BaseException:
+        os.close(pidfd)
+        raise
+
+
+def check_paths(pid: int, *paths: Path) -> None:
+    """AiflameError if the program finds other files at these paths than we do: it lives in a container, or below another root folder."""
+    for path in paths:
+        try:
+            here, there = path.stat(), Path(f"/proc/{pid}/root{path}").stat()
+        except OSError:
+            there = None
+        if there is None or (here.st_ino, here.st_dev) != (there.st_ino, there.st_dev):
+            raise AiflameError(f"process {pid} cannot reach {path} (it lives in a container, or below another root): run aiflame in there")
+
+
+def _refuse(pid: int) -> None:
+    facts = _facts(pid)
+    if not facts:
+        raise AiflameError(f"there is no process {pid}: it has just ended")
+    state = facts.get("State", "?")[0]
+    if state in _ENDED:
+        raise AiflameError(f"process {pid} has ended; its parent {facts.get('PPid', '?')} has not asked for its exit status yet")
+    if state in _STOPPED:
+        raise AiflameError(f"process {pid} is stopped: let it go on first (kill -CONT {pid})")
+    if "VmSize" not in facts:
+        raise AiflameError(f"process {pid} is a thread of the kernel: name a program")
+    tracer = tracer_of(pid)
+    if tracer and not _ends_soon(pid):
+        name = _facts(tracer).get("Name", "?")
+        raise AiflameError(f"process {pid} is being traced by process {tracer} ({name}): end that first")
+    owner = int(facts["Uid"].split()[1])
+    if owner != os.geteuid():
+        how = f"sudo -u '#{owner}' aiflame attach {pid}" if os.geteuid() == 0 else f"sudo -u '#{owner}' aiflame attach {pid}, if you may"
+        raise AiflameError(f"process {pid} belongs to user {owner}, who could not write into your profile: {how}")
+    try:
+        head, mapped = _head(pid), _map(pid)
+    except PermissionError:
+        raise AiflameError(_why_not_traced(pid)) from None
+    if head[:4] != b"\x7fELF" or head[4:5] != b"\2" or head[18:20] != b"\x3e\x00":
+        raise AiflameError(f"process {pid} is no 64-bit program for x86-64: aiflame cannot attach to it")
+    if _MUSL.search(mapped):
+        raise AiflameError(f"process {pid} uses musl for its C library: aiflame attaches to programs with glibc")
+    if not _GLIBC.search(mapped + b"\n"):
+        raise AiflameError(f"process {pid} is linked statically, without glibc as a library: record it from its start")
+    if _SANITIZER.search(mapped):
+        raise AiflameError(f"process {pid} runs under a sanitizer: record it from its start")
+    filters, parents = _filters(facts), _filters(_facts(int(facts.get("PPid", "0"))))
+    if facts.get("Seccomp") == "1" or filters > parents:
+        raise AiflameError(f"process {pid} has put itself into a sandbox (seccomp), which may end it: record it from its start")
+
+
+def _why_not_traced(pid: int) -> str:
+    try:
+        scope = Path("/proc/sys/kernel/yama/ptrace_scope").read_text().strip()
+    except OSError:
+        scope = "0"
+    if scope in ("1", "2"):
+        return f"Yama lets nobody trace process {pid}: sudo sysctl kernel.yama.ptrace_scope=0, or attach as root"
+    if scope == "3":
+        return f"Yama lets nobody trace processes until this machine starts anew: record process {pid} from its start"
+    return f"the system does not let us trace process {pid} (a container without SYS_PTRACE, or a program with privileges)"
+
+
+def tracer_of(pid: int) -> int:
+    """The process that traces this process or thread; 0: none."""
+    return int(_facts(pid).get("TracerPid", "0"))
+
+
+def _ends_soon(pid: int) -> bool:
+    """True when nobody traces the process any more: another `aiflame attach` does it for moments."""
+    until = time.monotonic() + _PATIENCE_S
+    while tracer_of(pid):
+        if time.monotonic() > until:
+            return False
+        time.sleep(0.01)
+    return True
+
+
+def _filters(facts: dict[str, str]) -> int:
+    return int(facts.get("Seccomp_filters", "0"))
+
+
+def _facts(pid: int) -> dict[str, str]:
+    """/proc/PID/status; empty: there is no such process."""
+    try:
+        text = Path(f"/proc/{pid}/status").read_text(errors="replace")
+    except OSError:
+        return {}
+    return {name: value.strip() for name, _, value in (line.partition(":") for line in text.splitlines())}
+
+
+def _head(pid: int) -> bytes:
+    with Path(f"/proc/{pid}/exe").open("rb") as file:
+        return file.read(64)
+
+
+def _map(pid: int) -> bytes:
+    with Path(f"/proc/{pid}/maps").open("rb") as file:
+        return file.read(_LARGEST)
+
+
+def _texts(pid: int, name: str) -> tuple[str, ...]:
+    try:
+        with Path(f"/proc/{pid}/{name}").open("rb") as file:
+            data = file.read(_LARGEST)
+    except OSError:
+        return ()
+    return tuple(os.fsdecode(part) for part in data.split(b"\0")[: -1 if data.endswith(b"\0") else None])

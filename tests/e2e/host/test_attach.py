@@ -1,0 +1,113 @@
+"""`aiflame attach`: a program that was started without us is recorded, and goes on as if nothing had been."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from recording import PYTHON, time_under
+
+import aiflame
+from aiflame.recorder.library import collector_file
+
+PROGRAM = Path(__file__).parent / "known_shares.py"
+SIGPROF, SIGSEGV = 27, 11
+
+
+@pytest.fixture
+def program() -> Iterator[subprocess.Popen[str]]:
+    process = subprocess.Popen([PYTHON, PROGRAM], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "begun\n"
+    yield process
+    process.kill()
+    process.wait()
+
+
+def attach(pid: int, path: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    command = [PYTHON, "-m", "aiflame.cli.main", "attach", str(pid), "-o", str(path), "--no-seal", "--telemetry", "off", *options]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+
+
+def end(process: subprocess.Popen[str]) -> tuple[int, str, str]:
+    process.send_signal(signal.SIGTERM)
+    output, errors = process.communicate(timeout=60)
+    return process.returncode, output, errors
+
+
+def facts(pid: int) -> dict[str, str]:
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}
+
+
+def test_a_program_is_recorded_twice_and_left_as_it_was(program: subprocess.Popen[str], tmp_path: Path) -> None:
+    before = facts(program.pid)
+    for name in ("first", "second"):
+        path = tmp_path / f"{name}.aiflame"
+        result = attach(program.pid, path, "--duration", "1s")
+        assert result.returncode == 0, result.stderr
+        profile = aiflame.open(path)
+        assert profile.meta.attached == program.pid
+        assert profile.meta.command == (PYTHON, str(PROGRAM))
+        assert profile.meta.degraded == ()
+        assert time_under(profile.tree("cpu-time"), "heavy", "turn") > 0
+        threads = profile.table("threads")
+        assert set(threads.filter(threads["tid"] == program.pid)["name"]) == {Path(PYTHON).name[:15]}
+
+        after = facts(program.pid)
+        caught = int(after["SigCgt"], 16)
+        assert not caught >> (SIGPROF - 1) & 1
+        assert not caught >> (SIGSEGV - 1) & 1
+        assert Path(f"/proc/{program.pid}/timers").read_text() == ""
+        assert {key: after[key] for key in ("Threads", "TracerPid", "SigBlk")} == {
+            key: before[key] for key in ("Threads", "TracerPid", "SigBlk")
+        }
+    assert end(program) == (7, "0\n", "")
+
+
+def test_a_program_that_ends_ends_the_recording(program: subprocess.Popen[str], tmp_path: Path) -> None:
+    path = tmp_path / "p.aiflame"
+    command = [PYTHON, "-m", "aiflame.cli.main", "attach", str(program.pid), "-o", str(path), "--no-seal", "--telemetry", "off"]
+    recorder = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    assert recorder.stderr is not None
+    assert "recording process" in recorder.stderr.readline()
+    assert end(program) == (7, "0\n", "")
+    assert recorder.wait(60) == 0
+    assert aiflame.open(path).meta.complete
+
+
+def test_ctrl_c_ends_the_recording_and_not_the_program(program: subprocess.Popen[str], tmp_path: Path) -> None:
+    path = tmp_path / "p.aiflame"
+    command = [PYTHON, "-m", "aiflame.cli.main", "attach", str(program.pid), "-o", str(path), "--no-seal", "--telemetry", "off"]
+    recorder = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    assert recorder.stderr is not None
+    assert "recording process" in recorder.stderr.readline()
+    again = attach(program.pid, tmp_path / "again.aiflame", "--duration", "1s")
+    assert again.returncode == 1
+    assert again.stderr == f"aiflame: process {program.pid} is recorded already: end that recording first\n"
+    assert not (tmp_path / "again.aiflame").exists()
+    recorder.send_signal(signal.SIGINT)
+    assert recorder.wait(60) == 0
+    assert aiflame.open(path).meta.complete
+    assert end(program) == (7, "0\n", "")
+
+
+KILLED = """import os, sys
+from pathlib import Path
+from aiflame.recorder.attach import code, injector
+code._PATIENCE_CYCLES = 100_000_000
+injector.Injector._await_thread = lambda *_: os._exit(9)
+injector.Injector({pid}).call(Path({library!r}), "aiflame_stop", b"")
+"""
+
+
+def test_a_borrowed_thread_goes_on_by_itself_when_we_are_killed(program: subprocess.Popen[str]) -> None:
+    for _ in range(5):
+        text = KILLED.format(pid=program.pid, library=str(collector_file()))
+        assert subprocess.run([sys.executable, "-c", text], env=os.environ, check=False).returncode == 9
+    assert end(program) == (7, "0\n", "")
