@@ -28,7 +28,9 @@ _LEAST = (
     "max",
     "avg",
     "longest",
+    "memory",
     "launches",
+    "flops",
     "device",
 )
 """Beginnings and parts of names of columns, from those that a narrow terminal can best do without."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -18,13 +18,6 @@ from aiflame.profile.schema.kinds import Kind
 
 FOLDER = Path(__file__).parents[3] / "data" / "traces" / "pprof"
 MORE = Path(os.environ.get("AIFLAME_TRACES", FOLDER), "pprof")
-
-
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    (tmp_path / "cache").mkdir(0o700)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    yield
 
 
 class Made:

@@ -34,6 +34,8 @@ _NUMBERS = {
     "args.shared memory": "shared",
     "args.In msg nelems": "elements",
     "args.Group size": "group_size",
+    "args.Bytes": "allocated",
+    "args.Device Type": "device_type",
 }
 _AS_WRITTEN = {
     "args.grid": "grid",
@@ -72,6 +74,9 @@ _ARROWS = r"^((CL_)?Flow_H2D_.*|flow)$"
 """Categories of arrows from calls to the work that they launched, where nothing else says so."""
 PROFILES = ("Profile", "ProfileChunk", "CpuProfile")
 _OF_PROFILES = ("pid", "tid", "name", "id", "begin")
+_OF_MEMORY = ("pid", "tid", "begin", "allocated", "device_type")
+MEMORY = "[memory]"
+"""The name of torch's moments at which memory was allocated or freed."""
 _OF_NAMES = ("pid", "tid", "name", "given_name")
 
 
@@ -94,6 +99,8 @@ class Events:
     """Moments: pid, tid, cat, name, begin, ph."""
     arrows: pl.DataFrame
     """Begin (ph: s) and end of arrows from a call to the work that it launched: pid, tid, cat, id, begin, ph."""
+    memory: pl.DataFrame
+    """Moments at which torch allocated or freed memory: pid, tid, begin, allocated (bytes; negative: freed), device_type."""
     profiles: pl.DataFrame
     """Events that hold parts of V8's CPU profiles, in the order of the file: pid, tid, name, id, begin."""
     names: pl.DataFrame
@@ -145,6 +152,7 @@ class _Parts:
         self._work: list[pl.DataFrame] = []
         self._marks: list[pl.DataFrame] = []
         self._arrows: list[pl.DataFrame] = []
+        self._memory: list[pl.DataFrame] = []
         self._profiles: list[pl.DataFrame] = []
         self._chunks = 0
         self._names: list[pl.DataFrame] = []
@@ -173,6 +181,7 @@ class _Parts:
         self._halves.append(rows.filter(phase.is_in(["B", "E"])).select("ph", *_OF_CALLS))
         self._add_profiles(rows.filter(phase.is_in(["P", "I"])))
         self._marks.append(rows.filter(phase.is_in(["i", "I", "R"])).select(_OF_MARKS))
+        self._add_memory(rows.filter(phase == "i"))
         arrows = phase.is_in(["s", "t", "f"]) & where.str.contains(_ARROWS)
         self._arrows.append(rows.filter(arrows).select(_OF_ARROWS))
         used = phase.is_in(["X", "B", "E", "i", "I", "R", "M"]) | arrows
@@ -183,6 +192,10 @@ class _Parts:
         rows = rows.filter(self._texts_of(rows["name"]).is_in(PROFILES))
         self._profiles.append(rows.select(_OF_PROFILES))
         self._chunks += int((self._texts_of(rows["ph"]) == "P").sum())
+
+    def _add_memory(self, rows: pl.DataFrame) -> None:
+        complete = (pl.col("allocated") != NONE) & (pl.col("device_type") != NONE)
+        self._memory.append(rows.filter(self._texts_of(rows["name"]) == MEMORY).filter(complete).select(_OF_MEMORY))
 
     def finish(self) -> Events:
         halves = pl.concat(self._halves) if self._halves else None
@@ -209,6 +222,7 @@ class _Parts:
             work=_joined(self._work, empty.select(_OF_WORK)),
             marks=_joined(self._marks, empty.select(_OF_MARKS)),
             arrows=_joined(self._arrows, empty.select(_OF_ARROWS)),
+            memory=_joined(self._memory, empty.select(_OF_MEMORY)),
             profiles=_joined(self._profiles, empty.select(_OF_PROFILES)),
             names=_joined(self._names, empty.select(_OF_NAMES)),
             members=members,

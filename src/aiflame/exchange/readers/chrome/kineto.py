@@ -20,6 +20,7 @@ from aiflame.exchange.readers.chrome.devices import add_launches, add_work
 from aiflame.exchange.readers.chrome.events import Events, read_events
 from aiflame.exchange.readers.chrome.meaning import add_layers, add_regions, frames_of, is_annotation
 from aiflame.exchange.readers.chrome.op_shapes import add_op_work
+from aiflame.exchange.readers.chrome.op_sums import add_op_sums
 from aiflame.exchange.readers.chrome.threads import Threads
 from aiflame.exchange.readers.frames import Frames
 from aiflame.exchange.readers.making import FIRST_NS, Making
@@ -59,7 +60,7 @@ def read(source: Source, making: Making, progress: Callable[[float], None]) -> N
     add_regions(making, events, annotated)
     add_work(making, events, work)
     last_ns = int(work["end"].max() or 0)  # type: ignore[arg-type]
-    work = work.select("process", "external", "correlation")
+    work = work.select("process", "external", "correlation", took=pl.col("end") - pl.col("begin"))
 
     frames = Frames()
     kinds = frames_of(events, calls, frames)
@@ -86,6 +87,7 @@ def read(source: Source, making: Making, progress: Callable[[float], None]) -> N
     progress(0.9)
     launches = add_launches(making, events, calls, spans, stack, autograd.columns(), work)
     add_op_work(making, events, calls, spans, launches)
+    add_op_sums(making, events, calls, spans, launches, work, annotated, threads.memory(events))
     add_collectives(making, events, calls, spans, stack)
     making.last_ns = max(making.last_ns, last_ns, int(spans.end.max(initial=0)))
 
