@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import polars as pl
 import polars.selectors as cs
 
-from aiflame.analyze.stats import hta, hta_counters, nsys, torch, tracelens
+from aiflame.analyze.stats import hta, hta_counters, nsys, torch, tracelens, tracelens_trees
 from aiflame.analyze.stats.op_inputs import key_averages_by_shape, unique_arguments
 from aiflame.analyze.stats.report import Report
 from aiflame.analyze.stats.sequences import kernel_sequences
@@ -118,6 +118,27 @@ _ROWS = (
         _NO_SHAPES,
     ),
     Report("tracelens.kernel-launchers", "ops with each of their kernels", "get_df_kernel_launchers", tracelens.kernel_launchers),
+    Report(
+        "tracelens.roofline",
+        "ops: operations, bytes, rates, and the share of their limit",
+        "build_df_unified_perf_table",
+        tracelens_trees.roofline,
+        "no limit is known for a kernel of this profile: see docs/limits.md",
+    ),
+    Report(
+        "tracelens.module-tree",
+        "modules, each below its caller, with their times",
+        "build_nn_module_latency_tree",
+        tracelens_trees.module_tree,
+        "no module of a model is known in this profile",
+    ),
+    Report(
+        "tracelens.xla-summary",
+        "kernels by the instruction of XLA (JAX)",
+        "xla_summary",
+        tracelens_trees.xla_summary,
+        "no kernel in this profile belongs to an op of JAX",
+    ),
     Report(
         "tracelens.coll-analysis",
         "collectives: bytes, time, bandwidth",

@@ -51,11 +51,16 @@ def needed_width(heading: str, cells: Sequence[str | Text]) -> int:
 
 
 def shared_widths(wanted: Sequence[int], width: int) -> list[int]:
-    """Widths within `width`: the first text may take three fifths, and more if the second needs less."""
+    """Widths within `width`: the first text may take three fifths, and more if the others need less; these share the rest evenly."""
     if not wanted:
         return []
-    first = max(1, min(wanted[0], width - sum(min(other, width * 2 // 5) for other in wanted[1:])))
-    return [first, *(max(1, min(other, width - first)) for other in wanted[1:])]
+    first, *others = wanted
+    widths = {0: max(1, min(first, width - min(sum(others), width * 2 // 5)))}
+    left = width - widths[0]
+    for rank, place in enumerate(sorted(range(1, len(wanted)), key=lambda place: wanted[place])):
+        widths[place] = max(1, min(wanted[place], left // (len(others) - rank)))
+        left -= widths[place]
+    return [widths[place] for place in range(len(wanted))]
 
 
 def cut_middle(text: str, width: int) -> str:

@@ -40,7 +40,7 @@ _FEWEST = 2
 """Columns of numbers that stay on any terminal."""
 _NAMES = 32
 """The width that texts have before columns of numbers are left out for them."""
-_UNITS = {"ns": "", "bytes": "", "percent": " %", "gb_s": " GB/s"}
+_UNITS = {"ns": "", "bytes": "", "percent": " %", "gb_s": " GB/s", "tb_s": " TB/s", "tflop_s": " TFLOP/s"}
 """The ends of columns' names, each with its text in a heading: "" where values have their units beside them."""
 
 
