@@ -86,16 +86,16 @@ def module_tree(profile: Analysis) -> pl.DataFrame:
     return _in_order(both.with_columns(shares), callers, weight).select(list(_MODULES))
 
 
-def _callers(profile: Analysis, known: Collection[str]) -> dict[str, str]:
+def _callers(profile: Analysis, paths: Collection[str]) -> dict[str, str]:
     """For each path that of the nearest module around it that has a row; "" for none. `layers` has none where a list of modules is never
     called. Where a program has one model, paths do not begin with its name."""
     outer = profile.table("layer_names").filter(pl.col("path") == "")["type"].unique()
-    models = [name for name in outer.str.split(".").list.last().to_list() if name in known]
+    models = [name for name in outer.str.split(".").list.last().to_list() if name in paths]
     alone = models[0] if len(models) == 1 else ""
     callers = {}
-    for path in known:
+    for path in paths:
         above = path.rpartition(".")[0]
-        while above and above not in known:
+        while above and above not in paths:
             above = above.rpartition(".")[0]
         callers[path] = above or (alone if path != alone else "")
     return callers
