@@ -131,6 +131,7 @@ _ROWS = (
         "build_nn_module_latency_tree",
         tracelens_trees.module_tree,
         "no module of a model is known in this profile",
+        only_in_files=("path",),
     ),
     Report(
         "tracelens.xla-summary",

@@ -32,7 +32,7 @@ _CLOCKS = {"cpu": CPU, "cpu time": CPU, "wall": WALL, "wall time": WALL}
 _OWNERS = {"process": "process", "process id": "process", "pid": "process", "thread": "thread", "thread id": "thread", "tid": "thread"}
 """Labels that name the process or thread of a sample."""
 _OF_MODELS = ("layer", "op")
-"""Labels that aiflame writes, and reads again."""
+"""Labels that aiflame writes, and reads again; those of other tools may mean something else."""
 _YEAR_2001_NS = 10**18
 _PYTHON = (".py", ".pyx", ".pyw")
 _UNKNOWN = NamedFrame("[unknown]")
@@ -57,11 +57,11 @@ def is_one(head: bytes) -> bool:
 def read(source: Source, making: Making, progress: Callable[[float], None]) -> None:
     data = source.whole(_MOST)
     try:
-        file = _File.of(data)
+        reading = _Reading(_File.of(data), making)
     except DamagedError as error:
         raise AiflameError(f"{source.path} is a damaged profile of pprof: {error}") from None
     progress(0.3)
-    _Reading(file, making).read(progress)
+    reading.read(progress)
 
 
 @dataclass(slots=True)
@@ -76,6 +76,7 @@ class _File:
     locations: dict[int, memoryview] = field(default_factory=dict)
     functions: dict[int, Mapping[int, Value]] = field(default_factory=dict)
     numbers: dict[int, int] = field(default_factory=dict)
+    comments: list[Value] = field(default_factory=list)
 
     @staticmethod
     def of(data: bytes) -> _File:
@@ -99,6 +100,8 @@ class _File:
                 file.texts.append(text(value))
             elif isinstance(value, int):
                 file.numbers[number] = signed(value)
+                if number == 13:
+                    file.comments.append(value)
         return file
 
     def text(self, index: Value) -> str:
@@ -118,6 +121,7 @@ class _Reading:
         self._frames: dict[int, list[AnyFrame]] = {}
         self._calls: dict[tuple[int, tuple[int, ...], str, str], int] = {}
         self._layers = LayerLabels()
+        self._ours = any(file.text(one).startswith("aiflame ") for one in file.comments)
         self._unknown = 0
 
     def read(self, progress: Callable[[float], None]) -> None:
@@ -170,7 +174,7 @@ class _Reading:
         named = {"process": (0, self.main), "thread": (0, "")} | dict.fromkeys(_OF_MODELS, (0, ""))
         for label in keys:
             key = self.file.text(label.get(1, 0))
-            of = _OWNERS.get(_plain(key)) or (key if key in _OF_MODELS else None)
+            of = _OWNERS.get(_plain(key)) or (key if self._ours and key in _OF_MODELS else None)
             if of is None:
                 labels[key] += 1
             else:
