@@ -18,12 +18,16 @@ WORK = ("kernel", "gpu_memcpy", "gpu_memset", "concurrent_kernel", "memcpy", "me
 """Categories of kernels, copies and fills."""
 
 _EVENTS = "traceEvents"
-_TEXTS = {"ph": "ph", "cat": "cat", "name": "name", "pid": "pid", "tid": "tid", "id": "id", "args.name": "given_name"}
+_TEXTS = {
+    "ph": "ph", "cat": "cat", "name": "name", "pid": "pid", "tid": "tid", "id": "id", "args.name": "given_name",
+    "args.memcpy_details": "copied",
+}  # fmt: skip
 _TIMES = {"ts": "begin", "dur": "took"}
 """Microseconds with decimals: nanoseconds here."""
 _NUMBERS = {
     "args.External id": "external",
     "args.correlation": "correlation",
+    "args.correlation_id": "xla_correlation",
     "args.Sequence number": "sequence",
     "args.Fwd thread id": "forward_thread",
     "args.device": "device",
@@ -63,6 +67,7 @@ _MOST_SMALL = (1 << 31) - 1
 
 _OF_CALLS = ("pid", "tid", "cat", "name", "begin", "end", "external", "correlation", "sequence", "forward_thread")
 _OF_COLLECTIVES = ("collective", "elements", "dtype", "group", "group_size", "members")
+_OF_COPIED = ("pid", "tid", "begin", "copied")
 _OF_SHAPES = ("dims", "types", "values")
 _OF_WORK = (
     *("pid", "tid", "cat", "name", "begin", "end", "external", "correlation"),
@@ -93,6 +98,8 @@ class Events:
     """Calls that communicate: `call` (row of `calls`), collective, elements, dtype, group, group_size, members."""
     shapes: pl.DataFrame
     """Of calls of ops whose inputs the trace describes: `call` (row of `calls`), dims, types, values."""
+    copied: pl.DataFrame
+    """Descriptions of copies by XLA, which has them as calls: pid, tid, begin, copied."""
     work: pl.DataFrame
     """Kernels, copies and fills of devices."""
     marks: pl.DataFrame
@@ -149,6 +156,7 @@ class _Parts:
         self._calls: list[pl.DataFrame] = []
         self._collectives: list[pl.DataFrame] = []
         self._shapes: list[pl.DataFrame] = []
+        self._copied: list[pl.DataFrame] = []
         self._work: list[pl.DataFrame] = []
         self._marks: list[pl.DataFrame] = []
         self._arrows: list[pl.DataFrame] = []
@@ -169,12 +177,15 @@ class _Parts:
         self._names.append(rows.filter(phase == "M").select(_OF_NAMES))
         rows, phase = began, self._texts_of(began["ph"])
         rows = rows.with_columns(_small(name) for name in _SMALL).with_columns(end=pl.col("begin") + pl.max_horizontal("took", 0))
+        of_xla = (pl.col("correlation") == MISSING) & pl.col("xla_correlation").is_between(0, _MOST_SMALL)
+        rows = rows.with_columns(correlation=pl.when(of_xla).then("xla_correlation").otherwise("correlation").cast(pl.Int32))
         complete, where = phase == "X", self._texts_of(rows["cat"])
         work = complete & where.is_in(WORK)
         self._work.append(rows.filter(work).select(_OF_WORK))
         calls = rows.filter(complete & ~work)
         calls = calls.with_columns(pl.int_range(self._count, self._count + pl.len()).alias("call"))
         self._collectives.append(calls.filter(pl.col("collective") > 0).select("call", *_OF_COLLECTIVES))
+        self._copied.append(calls.filter(pl.col("copied") > 0).select(_OF_COPIED))
         self._shapes.append(calls.filter(pl.col("dims") > 0).select("call", *_OF_SHAPES))
         self._calls.append(calls.select(_OF_CALLS))
         self._count += len(calls)
@@ -219,6 +230,7 @@ class _Parts:
             calls=[empty.select(_OF_CALLS), *self._calls],
             collectives=_joined(self._collectives, empty.select("call", *_OF_COLLECTIVES)),
             shapes=_joined(self._shapes, empty.select("call", *_OF_SHAPES)),
+            copied=_joined(self._copied, empty.select(_OF_COPIED)),
             work=_joined(self._work, empty.select(_OF_WORK)),
             marks=_joined(self._marks, empty.select(_OF_MARKS)),
             arrows=_joined(self._arrows, empty.select(_OF_ARROWS)),

@@ -18,6 +18,7 @@ from aiflame.exchange.readers.chrome.autograd import Autograd
 from aiflame.exchange.readers.chrome.collectives import add_collectives
 from aiflame.exchange.readers.chrome.devices import add_launches, add_work
 from aiflame.exchange.readers.chrome.events import Events, read_events
+from aiflame.exchange.readers.chrome.jax_devices import find_devices
 from aiflame.exchange.readers.chrome.meaning import add_layers, add_regions, frames_of, is_annotation
 from aiflame.exchange.readers.chrome.op_shapes import add_op_work
 from aiflame.exchange.readers.chrome.op_sums import add_op_sums
@@ -49,6 +50,7 @@ def read(source: Source, making: Making, progress: Callable[[float], None]) -> N
     if linked.is_linked(events):
         linked.read(events, making)
         return
+    find_devices(events, making)
     pieces = list(_calls_of_threads(events, making))
     shift = _shift(events, pieces, making)
     making.rank = _rank(events)
