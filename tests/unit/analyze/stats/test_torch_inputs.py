@@ -35,8 +35,8 @@ def profiled(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Path]:
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
-        kept = torch.bmm(torch.randn(2, 3, 4), torch.randn(2, 4, 5)), torch.mm(torch.randn(3, 4), torch.randn(4, 5))
-        kept += (torch.randn(4) * torch.randn(3, 4), torch.randn(3, 4) + 1, torch.randn(3, 4).mul_(2))
+        kept = [torch.bmm(torch.randn(2, 3, 4), torch.randn(2, 4, 5)), torch.mm(torch.randn(3, 4), torch.randn(4, 5))]
+        kept += [torch.randn(4) * torch.randn(3, 4), torch.randn(3, 4) + 1, torch.randn(3, 4).mul_(2)]
     file = tmp_path_factory.mktemp("torch") / "trace.json"
     profiler.export_chrome_trace(str(file))
     return profiler, file
@@ -113,7 +113,7 @@ def test_a_moment_at_which_one_call_ends_and_the_next_begins(tmp_path: Path, fra
 
 
 def shaped(name: str, ts: float, dur: float, *dims: list[int]) -> dict[str, Any]:
-    args = {"Input Dims": list(dims), "Input type": ["c10::BFloat16"] * len(dims), "Concrete Inputs": [""] * len(dims)}
+    args: dict[str, Any] = {"Input Dims": list(dims), "Input type": ["c10::BFloat16"] * len(dims), "Concrete Inputs": [""] * len(dims)}
     return event("cpu_op", name, ts, dur, **args)
 
 
@@ -149,7 +149,8 @@ def test_nothing_of_it_without_shapes_and_memory(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("shapes", ["no list", [[1, "x"]], {"a": 1}, [[[2, 3], [4]], 5], [[1 << 70]], [[-3]]], ids=str)
 def test_damaged_shapes(tmp_path: Path, shapes: object) -> None:
-    one = event("cpu_op", "aten::mm", 10, 50, **{"Input Dims": shapes, "Input type": 7, "Concrete Inputs": None})
+    args: dict[str, Any] = {"Input Dims": shapes, "Input type": 7, "Concrete Inputs": None}
+    one = event("cpu_op", "aten::mm", 10, 50, **args)
     profile = aiflame.open(written(tmp_path, [one]))
     assert profile.stats("tracelens.ops-unique-args").height <= 1
     assert profile.stats("torch.key-averages").filter(name="aten::mm")["flops"].to_list() == [None]

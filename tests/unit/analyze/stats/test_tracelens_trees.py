@@ -17,14 +17,18 @@ US = 1000
 
 def product(ts: float, begin: float, dur: float, correlation: int, rows: int, inner: int, columns: int) -> list[dict[str, Any]]:
     """`aten::mm` of bfloat16, and its kernel."""
-    args = {"Input Dims": [[rows, inner], [inner, columns]], "Input type": ["c10::BFloat16"] * 2, "Concrete Inputs": ["", ""]}
+    args: dict[str, Any] = {
+        "Input Dims": [[rows, inner], [inner, columns]],
+        "Input type": ["c10::BFloat16"] * 2,
+        "Concrete Inputs": ["", ""],
+    }
     return [event("cpu_op", "aten::mm", ts, 8, **args), *launched("gemm", ts + 1, begin, dur, correlation)[1:]]
 
 
 def test_roofline_of_products(tmp_path: Path) -> None:
     """Two products of 2·4096³ operations in 200 µs each; a copy of a vector, which reads and writes 64 MiB in 100 µs."""
     size, vector = 4096, 1 << 24
-    args = {"Input Dims": [[vector], [vector]], "Input type": ["float"] * 2, "Concrete Inputs": ["", ""]}
+    args: dict[str, Any] = {"Input Dims": [[vector], [vector]], "Input type": ["float"] * 2, "Concrete Inputs": ["", ""]}
     copied = [event("cpu_op", "aten::copy_", 300, 8, **args), *launched("copy", 301, 1000, 100, 3)[1:]]
     products = [product(100, 150, 200, 1, size, size, size), product(200, 400, 200, 2, size, size, size)]
     rows = {row["op"]: row for row in aiflame.open(written(tmp_path, *products, copied)).stats("tracelens.roofline").to_dicts()}

@@ -136,10 +136,10 @@ def test_real_profiles_of_go_have_the_totals_that_its_own_tool_says(name: str, t
 @pytest.mark.parametrize(("comment", "layers"), [("aiflame 1.0", ["layers.0"]), ("go 1.22", [])])
 def test_layers_are_read_from_our_own_files(tmp_path: Path, comment: str, layers: list[str]) -> None:
     """A label of that name may mean something else in another tool's file."""
-    made = example([("cpu", "nanoseconds")])
-    label = sized(3, number(1, made.text("layer")) + number(2, made.text("layers.0")))
-    made.data += sized(2, sized(1, varint(1)) + sized(2, varint(50)) + label) + number(13, made.text(comment))
-    store = made.opened(tmp_path).store
+    profile_of_pprof = example([("cpu", "nanoseconds")])
+    label = sized(3, number(1, profile_of_pprof.text("layer")) + number(2, profile_of_pprof.text("layers.0")))
+    profile_of_pprof.data += sized(2, sized(1, varint(1)) + sized(2, varint(50)) + label) + number(13, profile_of_pprof.text(comment))
+    store = profile_of_pprof.opened(tmp_path).store
     assert store.table("layer_names").filter(path="layers.0")["path"].to_list() == layers
     assert store.meta.imported is not None
     assert store.meta.imported.unused == ({} if layers else {"labels layer": 1})

@@ -95,7 +95,7 @@ def misfits(value: Any, kind: Any, where: str = "profile") -> list[str]:
         unknown = [f"{where}.{name} is no field of {kind}" for name in value if name not in fields]
         missing = [f"{where}.{name} is missing" for name, (_, optional) in fields.items() if not optional and name not in value]
         inner = (misfits(value[name], of, f"{where}.{name}") for name, (of, _) in fields.items() if name in value)
-        return [*unknown, *missing, *(one for found in inner for one in found)]
+        return [*unknown, *missing, *(one for each in inner for one in each)]
     if isinstance(kind, list):
         if not isinstance(value, list):
             return [f"{where}: {value!r} is no list"]

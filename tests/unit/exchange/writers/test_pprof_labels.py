@@ -73,7 +73,7 @@ def test_an_imported_trace_has_the_same_layers_and_ops(pairs: Callable[[str], tu
     read = listed(after, "wall-time", "op")
     differing = {name for name in ops | read if ops.get(name) != read.get(name)}
     assert len(ops) > 40 and any(name.endswith("(backward)") and name not in differing for name in ops)
-    assert differing == {"AccumulateGrad (backward)", "aten::detach", "[no op]"}  # a node without an op: its calls are told by their own
+    assert differing == {"AccumulateGrad (backward)", "aten::detach", "[no op]"}  # a node without an op
 
 
 def test_places_of_layers_and_ops_in_a_stack() -> None:

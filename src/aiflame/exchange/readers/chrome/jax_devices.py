@@ -43,14 +43,14 @@ def find_devices(events: Events, making: Making) -> None:
     for rows in events.take_calls():
         on_device = pl.col("pid").is_in(with_streams)
         rows = rows.with_row_index("row")
-        ran = rows.filter(on_device).join(of_streams, on=["pid", "tid"], how="left", maintain_order="left")
-        derived = ran.filter(pl.col("stream").is_null())
+        on_streams = rows.filter(on_device).join(of_streams, on=["pid", "tid"], how="left", maintain_order="left")
+        derived = on_streams.filter(pl.col("stream").is_null())
         for (tid,), own in derived.partition_by("tid", as_dict=True).items():
             line = next((text for _, of, text in threads if of == tid), "")
             making.unused[f"events of the derived line {line[:40]}"] += len(own)
         is_copy = pl.col("name").is_in(copies.implode())
-        ran = ran.filter(pl.col("stream").is_not_null()).with_columns(cat=pl.when(is_copy).then(number + 1).otherwise(number))
-        work.append(_as_work(ran, events.work, copied))
+        on_streams = on_streams.filter(pl.col("stream").is_not_null()).with_columns(cat=pl.when(is_copy).then(number + 1).otherwise(number))
+        work.append(_as_work(on_streams, events.work, copied))
         launches = (pl.col("cat") == 0) & (pl.col("correlation") != MISSING)
         kept = rows.filter(~on_device).drop("row")
         calls.append(kept.with_columns(cat=pl.when(launches).then(number + 2).otherwise("cat").cast(kept.schema["cat"])))
