@@ -110,7 +110,7 @@ def _lates(lates: list[Late], rows: int, width: int) -> Table:
     if width >= WIDE:
         numbers["Others waited"] = [amount(late.waited_ns, "ns") for late in worst]
     numbers["Step"] = [str(late.step) if late.step >= 0 else "" for late in worst]
-    texts = {
+    texts: dict[str, list[str | Text]] = {
         "Collective": [", ".join(part for part in (f"{late.name} {late.number}", where(late.phase, late.layer)) if part) for late in worst],
         "Why": [Text(_reason(late), "red") for late in worst],
     }

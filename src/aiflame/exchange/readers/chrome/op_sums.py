@@ -88,7 +88,7 @@ class _Calls:
 
     def _inputs_of(self, calls: pl.DataFrame) -> dict[str, Whole]:
         """The texts of the inputs of each call: rows of the trace's texts, 0 where none are known."""
-        inputs = {name: np.zeros(len(self.row), dtype=np.uint32) for name in _INPUTS}
+        inputs: dict[str, Whole] = {name: np.zeros(len(self.row), dtype=np.uint32) for name in _INPUTS}
         if self._events.shapes.is_empty():
             return inputs
         described = placed(self._events.shapes, calls)
@@ -160,7 +160,7 @@ class _Calls:
 
     def _own(self, whole: Ints) -> Ints:
         """The values without those of the calls that each made."""
-        own = whole.copy()
+        own: Ints = whole.copy()
         inner = self.parent >= 0
         np.subtract.at(own, self.parent[inner], whole[inner])
         return own
