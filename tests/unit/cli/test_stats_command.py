@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from calling import run_aiflame
 from exported_profiles import STEPS, training
-from kineto_events import launched, written
+from kineto_events import event, launched, written
 
 from aiflame.analyze.stats.table import REPORTS, named
 from aiflame.cli.completion import SHELLS
@@ -123,6 +123,23 @@ def test_hostile_names_do_not_reach_the_terminal(tmp_path: Path, monkeypatch: py
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     file = written(tmp_path, launched("evil\x1b[2Jkernel", 10, 100, 50, 1))
     assert "\x1b" not in run_aiflame("stats", "cuda_gpu_kern_sum", str(file)).out
+
+
+def test_a_device_and_its_time_have_headings_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    first, second = launched("gemm", 10, 100, 50, 1), launched("gemm", 20, 200, 60, 2)
+    second[-1]["pid"] = second[-1]["args"]["device"] = 1
+    said = run_aiflame("stats", "hta.launches", str(written(tmp_path, first, second))).out
+    heading = next(line for line in said.splitlines() if "Device time" in line)
+    assert re.search(r"Device\s{2,}", heading) and "60 µs" in said and "GPU [1]" in said
+
+
+def test_columns_that_say_the_same_are_in_files_only(tmp_path: Path) -> None:
+    calls = [event("python_function", f"nn.Module: {name}_0", 10 + at, 100 - 2 * at) for at, name in enumerate(("Net", "Linear"))]
+    file = str(written(tmp_path, calls))
+    said = run_aiflame("stats", "tracelens.module-tree", file).out
+    assert "Path" not in said and "  Linear" in said
+    assert run_aiflame("stats", "tracelens.module-tree", file, "--csv").out.splitlines()[0].endswith("module,path")
 
 
 def test_a_shell_completes_the_names() -> None:

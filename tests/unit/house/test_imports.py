@@ -94,7 +94,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "analyze.overview": ON_DEVICES | {"analyze.limits"},
     "analyze.diff": ON_DEVICES,
     "analyze.gate": ON_DEVICES | {"analyze.diff", "analyze.limits", "analyze.overview"},
-    "analyze.stats": ON_DEVICES,
+    "analyze.stats": ON_DEVICES | {"analyze.limits"},
     "analyze.tables": ON_DEVICES | {"analyze.limits"},
     "analyze.ranks": ON_DEVICES | {"analyze.limits", "analyze.tables", "fan_out"},
     "analyze.findings": ON_DEVICES | {"analyze.intra", "analyze.limits", "analyze.overview", "analyze.ranks"},

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from rich.text import Text
 
-from aiflame.render.terminal.columns import table_of
+from aiflame.render.terminal.columns import shared_widths, table_of
 from aiflame.render.terminal.console import Terminal
 
 NUMBERS: dict[str, list[str | Text]] = {
@@ -34,3 +34,26 @@ def test_numbers_stay_whole_whatever_the_names_are(width: int) -> None:
 def test_the_end_of_a_layers_path_is_kept() -> None:
     _, first, _ = lines(60, "model.layers.12.self_attention.query_projection.linear", "norm", keep_ends=True)
     assert "model" in first and "…" in first and first.rstrip().endswith("linear")
+
+
+@pytest.mark.parametrize(
+    ("wanted", "width", "given"),
+    [
+        ([], 50, []),
+        ([30], 50, [30]),
+        ([80, 10], 50, [40, 10]),
+        ([80, 90], 50, [30, 20]),
+        ([10, 80], 50, [10, 40]),
+        ([90, 90, 90], 100, [60, 20, 20]),
+        ([90, 4, 90], 100, [60, 4, 36]),
+        ([5, 5, 5], 100, [5, 5, 5]),
+    ],
+)
+def test_texts_share_the_width(wanted: list[int], width: int, given: list[int]) -> None:
+    assert shared_widths(wanted, width) == given
+
+
+def test_columns_stand_in_the_given_order() -> None:
+    table = table_of({"Time": ["1 s"]}, {"Name": ["a"], "Kind": ["b"]}, 80, order=["Kind", "Time", "Name"])
+    assert [column.header for column in table.columns] == ["Kind", "Time", "Name"]
+    assert [str(next(iter(column.cells))) for column in table.columns] == ["b", "1 s", "a"]

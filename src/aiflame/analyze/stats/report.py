@@ -25,3 +25,5 @@ class Report:
     """A frame whose columns end in their unit: `_ns`, `_bytes`, `_percent`, `_gb_s` (10^9 bytes a second); counts and texts have none."""
     empty: str = NO_WORK
     """Why the frame can be without rows, for people."""
+    only_in_files: tuple[str, ...] = ()
+    """Columns that a terminal leaves out, as others show the same to people."""

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 import polars as pl
 import polars.selectors as cs
 
-from aiflame.analyze.stats import hta, hta_counters, nsys, torch, tracelens
+from aiflame.analyze.stats import hta, hta_counters, nsys, torch, tracelens, tracelens_trees
+from aiflame.analyze.stats.op_inputs import key_averages_by_shape, unique_arguments
 from aiflame.analyze.stats.report import Report
 from aiflame.analyze.stats.sequences import kernel_sequences
 from aiflame.analyze.stats.torch_stacks import key_averages_by_stack
@@ -20,6 +21,7 @@ _NO_COPY = "nothing was copied on a device in this profile"
 _NO_COMMUNICATION = "no kernel in this profile communicates"
 _NO_OP = "no op of torch is known in this profile"
 _NO_CALL = "this profile has no single calls of ops: only imported traces have them"
+_NO_SHAPES = "no shapes of inputs are known in this profile: imported traces of torch.profiler with record_shapes=True have them"
 
 _ROWS = (
     Report("hta.temporal-breakdown", "time of each device: idle, computing, other work", "get_temporal_breakdown", hta.temporal_breakdown),
@@ -85,6 +87,13 @@ _ROWS = (
     ),
     Report("torch.key-averages", "ops: own and total time on CPUs and devices, calls", "key_averages()", torch.key_averages, _NO_OP),
     Report(
+        "torch.key-averages-by-shape",
+        "ops by the shapes of their inputs",
+        "key_averages(group_by_input_shape=True)",
+        key_averages_by_shape,
+        _NO_SHAPES,
+    ),
+    Report(
         "torch.key-averages-by-stack",
         "ops by the Python code around them",
         "key_averages(group_by_stack_n=5)",
@@ -101,7 +110,36 @@ _ROWS = (
         "get_df_kernel_launchers_summary_by_category",
         tracelens.ops_by_category,
     ),
+    Report(
+        "tracelens.ops-unique-args",
+        "ops by shapes, types and other arguments",
+        "get_df_kernel_launchers_unique_args",
+        unique_arguments,
+        _NO_SHAPES,
+    ),
     Report("tracelens.kernel-launchers", "ops with each of their kernels", "get_df_kernel_launchers", tracelens.kernel_launchers),
+    Report(
+        "tracelens.roofline",
+        "ops: operations, bytes, rates, and the share of their limit",
+        "build_df_unified_perf_table",
+        tracelens_trees.roofline,
+        "no limit is known for a kernel of this profile: see docs/limits.md",
+    ),
+    Report(
+        "tracelens.module-tree",
+        "modules, each below its caller, with their times",
+        "build_nn_module_latency_tree",
+        tracelens_trees.module_tree,
+        "no module of a model is known in this profile",
+        only_in_files=("path",),
+    ),
+    Report(
+        "tracelens.xla-summary",
+        "kernels by the instruction of XLA (JAX)",
+        "xla_summary",
+        tracelens_trees.xla_summary,
+        "no kernel in this profile belongs to an op of JAX",
+    ),
     Report(
         "tracelens.coll-analysis",
         "collectives: bytes, time, bandwidth",

@@ -9,6 +9,7 @@ import polars as pl
 
 from aiflame.analyze.spans import Spans, union
 from aiflame.analyze.stats.calls import call_counts, calls_of, marked_stacks, op_and_runtime_frames, op_frames, within_its_like
+from aiflame.analyze.stats.op_inputs import MEMORY, by_name
 from aiflame.analyze.stats.sums import percent
 from aiflame.analyze.stats.work import device_work
 from aiflame.analyze.top import top
@@ -21,6 +22,8 @@ from aiflame.profile.schema.enums import RegionApi, RegionKind
 from aiflame.profile.schema.kinds import Kind
 
 GPU_TIME = "gpu-time"
+OUTSIDE = "[memory]"
+"""The row of memory that was allocated or freed outside of all calls."""
 _STEP = re.compile(r"^ProfilerStep#\d+$")
 _OF_DEVICES = ("self_device_ns", "device_ns", "launches")
 """Columns that are null where no device was used."""
@@ -37,7 +40,11 @@ _COLUMNS = {
 
 def key_averages(profile: Analysis) -> pl.DataFrame:
     """Each op, call of a runtime and `record_function`: its own time and that with all it called, on CPUs and on devices."""
-    rows = _traced(profile) if len(op_frames(profile)) else _recorded(profile)
+    rows, sums = _traced(profile) if len(op_frames(profile)) else _recorded(profile), by_name(profile)
+    alone = sums.filter(pl.col("name") == OUTSIDE).with_columns(
+        pl.lit(0, pl.Int64).alias(name) for name in _COLUMNS if name.endswith("_ns")
+    )
+    rows = pl.concat([rows.join(sums.drop("calls"), on="name", how="left"), alone], how="diagonal")
     if device_work(profile).is_empty():
         rows = rows.with_columns(pl.lit(None, pl.Int64).alias(name) for name in _OF_DEVICES)
     shown = rows.with_columns(
@@ -49,7 +56,7 @@ def key_averages(profile: Analysis) -> pl.DataFrame:
     return shown.sort("self_cpu_ns", "self_device_ns", "name", descending=[True, True, False]).select(
         *("self_cpu_percent", "self_cpu_ns", "cpu_ns", "avg_cpu_ns"),
         *("self_device_percent", "self_device_ns", "device_ns", "avg_device_ns"),
-        *("launches", "calls", "name"),
+        *(*MEMORY, "flops", "launches", "calls", "name"),
     )
 
 

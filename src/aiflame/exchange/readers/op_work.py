@@ -152,7 +152,7 @@ def numbers(text: str) -> list[int]:
     return [int(part) for part in text.strip("[]() ").split(",") if part.strip()]
 
 
-def _convolution(call: Call) -> OpWork:
+def convolution(call: Call) -> OpWork:
     """(input, weight, bias, stride, padding, dilation, transposed, output_padding, groups, …)"""
     a, weight = call.tensor(0), call.tensor(1)
     return _convolved(call, a, weight, _convolution_output(call, a, weight))
@@ -293,7 +293,7 @@ _MODELS: Mapping[str, Callable[[Call], OpWork]] = {
     "addmv": _by_vector(1, 2),
     "linear": _linear,
     "matmul": _matmul,
-    **_all("convolution _convolution convolution_overrideable", _convolution),
+    **_all("convolution _convolution convolution_overrideable", convolution),
     "convolution_backward": _convolution_backward,
     "convolution_backward_overrideable": _convolution_backward,
     "scaled_dot_product_attention": _attention(5),

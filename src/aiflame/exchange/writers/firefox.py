@@ -110,7 +110,7 @@ def _meta(facts: Facts) -> dict[str, object]:
         "symbolicated": True,
         "sourceCodeIsNotOnSearchfox": True,
         "usesOnlyOneStackType": True,
-        "pausedRanges": [],
+        "stackwalk": 1,
         "oscpu": facts.host,
     }
 
@@ -153,7 +153,7 @@ class _Shared:
         return row if row >= 0 else None
 
     def libraries(self) -> list[dict[str, object]]:
-        named = {"arch": None, "breakpadId": "", "codeId": None}
+        named = {"arch": "", "breakpadId": "", "codeId": None}
         return [{**named, "name": one, "path": one, "debugName": one, "debugPath": one} for one in self._modules]
 
     def write(self, file: TextIO) -> None:

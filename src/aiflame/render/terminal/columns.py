@@ -18,22 +18,24 @@ def table_of(
     *,
     left: Collection[str] = (),
     keep_ends: bool = False,
+    order: Sequence[str] = (),
 ) -> Table:
-    """A table with these columns for a terminal of this width. `left`: columns of numbers that begin at the left. `keep_ends`: long texts
-    lose their middle, as the end of a layer's path names the layer."""
+    """A table with these columns for a terminal of this width: numbers, then texts, or all in this `order`. `left`: columns of numbers that
+    begin at the left. `keep_ends`: long texts lose their middle, as the end of a layer's path names the layer."""
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, GAP, 0, 0))
-    room = width - GAP * len(texts)
-    for heading, cells in numbers.items():
-        needed = needed_width(heading, cells)
-        table.add_column(heading, justify="left" if heading in left else "right", width=needed, no_wrap=True)
-        room -= needed + GAP
+    widths = {heading: needed_width(heading, cells) for heading, cells in numbers.items()}
+    room = width - GAP * (len(texts) + len(numbers)) - sum(widths.values())
+    widths |= zip(texts, shared_widths([needed_width(*column) for column in texts.items()], room), strict=True)
     shown: list[Sequence[str | Text]] = []
-    for (heading, cells), needed in zip(
-        texts.items(), shared_widths([needed_width(*column) for column in texts.items()], room), strict=True
-    ):
-        table.add_column(heading, no_wrap=True, overflow="ellipsis", width=needed)
-        shown.append([_without_middle(_text(cell), needed) for cell in cells] if keep_ends else cells)
-    for row in zip(*numbers.values(), *shown, strict=True):
+    for heading in order or (*numbers, *texts):
+        if heading in numbers:
+            table.add_column(heading, justify="left" if heading in left else "right", width=widths[heading], no_wrap=True)
+            shown.append(numbers[heading])
+        else:
+            table.add_column(heading, no_wrap=True, overflow="ellipsis", width=widths[heading])
+            cells = texts[heading]
+            shown.append([_without_middle(_text(cell), widths[heading]) for cell in cells] if keep_ends else cells)
+    for row in zip(*shown, strict=True):
         table.add_row(*map(_text, row))
     return table
 
@@ -51,11 +53,16 @@ def needed_width(heading: str, cells: Sequence[str | Text]) -> int:
 
 
 def shared_widths(wanted: Sequence[int], width: int) -> list[int]:
-    """Widths within `width`: the first text may take three fifths, and more if the second needs less."""
+    """Widths within `width`: the first text may take three fifths, and more if the others need less; these share the rest evenly."""
     if not wanted:
         return []
-    first = max(1, min(wanted[0], width - sum(min(other, width * 2 // 5) for other in wanted[1:])))
-    return [first, *(max(1, min(other, width - first)) for other in wanted[1:])]
+    first, *others = wanted
+    widths = {0: max(1, min(first, width - min(sum(others), width * 2 // 5)))}
+    left = width - widths[0]
+    for rank, place in enumerate(sorted(range(1, len(wanted)), key=lambda place: wanted[place])):
+        widths[place] = max(1, min(wanted[place], left // (len(others) - rank)))
+        left -= widths[place]
+    return [widths[place] for place in range(len(wanted))]
 
 
 def cut_middle(text: str, width: int) -> str:

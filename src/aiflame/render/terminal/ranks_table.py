@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -12,12 +11,14 @@ from aiflame.analyze.ranks.comparison import Ranks, median_and_longest
 from aiflame.analyze.ranks.critical_path import Path
 from aiflame.analyze.ranks.row import Row
 from aiflame.analyze.ranks.stragglers import Late, where
-from aiflame.render.terminal.columns import GAP, shared_widths
+from aiflame.render.terminal.columns import cut_middle, table_of
 from aiflame.render.terminal.console import Terminal
 from aiflame.render.terminal.top_table import MEDIUM, WIDE
 
 PARTS = 12
 """The number of stretches of a critical path that are shown, the longest ones."""
+_HOST = 24
+"""The most characters of a host's name."""
 
 
 def print_ranks(comparison: Ranks, rows: int, console: Console | None = None) -> None:
@@ -65,64 +66,33 @@ def _shown(ranks: list[Row], rows: int) -> list[Row]:
     return sorted(kept, key=lambda row: row.rank)
 
 
-def _table(*headings: str, left: tuple[str, ...] = ()) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, GAP, 0, 0))
-    for heading in headings:
-        table.add_column(heading, justify="left" if heading in left else "right", no_wrap=True, overflow="ellipsis")
-    return table
-
-
-def _fitted(table: Table, width: int) -> Table:
-    """rich would narrow all columns alike; numbers must stay whole, so the texts share the remaining width."""
-    texts, left = [], width
-    for column in table.columns:
-        needed = max(cell_len(str(cell)) for cell in (column.header, *column.cells))
-        if column.justify == "right":
-            column.width = needed
-            left -= needed + GAP
-        else:
-            texts.append((column, needed))
-    wanted = [needed for _, needed in texts]
-    if texts and sum(wanted) > left - GAP * len(texts):
-        for (column, _), needed in zip(texts, shared_widths(wanted, left - GAP * len(texts)), strict=True):
-            column.width = needed
-    return table
-
-
 def _ranks(ranks: list[Row], width: int) -> Table:
     hosts = len({row.host for row in ranks}) > 1 and width >= WIDE
     copies = any(row.copies_ns for row in ranks) and width >= WIDE
-    first = ["Rank", *(["Host"] if hosts else []), *(["Time"] if width >= MEDIUM else []), "Compute", "Comm.", "Exposed"]
-    table = _table(*first, *(["Copies"] if copies else []), "Idle", "Overlap", "Waited", "Last", "Late by", left=("Host",))
-    for row in ranks:
-        whole = row.whole_ns
-        table.add_row(
-            Text(str(row.rank), "bold"),
-            *([row.host] if hosts else []),
-            *([amount(whole, "ns")] if width >= MEDIUM else []),
-            share(row.compute_ns, whole),
-            share(row.communication_ns, whole),
-            Text(share(row.exposed_ns, whole), "red" if row.exposed_ns * 10 > whole else ""),
-            *([share(row.copies_ns, whole)] if copies else []),
-            share(row.idle_ns, whole),
-            "" if row.overlap is None else f"{100 * row.overlap:.0f}%",
-            share(row.waited_ns, whole) if row.communication_ns else "",
-            Text(f"{row.last:,}" if row.last else "", "red"),
-            Text(amount(row.lost_ns, "ns") if row.lost_ns else "", "red"),
-        )
-    return _fitted(table, width)
+    numbers: dict[str, list[str | Text]] = {"Rank": [Text(str(row.rank), "bold") for row in ranks]}
+    if hosts:
+        numbers["Host"] = [cut_middle(row.host, _HOST) for row in ranks]
+    if width >= MEDIUM:
+        numbers["Time"] = [amount(row.whole_ns, "ns") for row in ranks]
+    numbers["Compute"] = [share(row.compute_ns, row.whole_ns) for row in ranks]
+    numbers["Comm."] = [share(row.communication_ns, row.whole_ns) for row in ranks]
+    numbers["Exposed"] = [Text(share(row.exposed_ns, row.whole_ns), "red" if row.exposed_ns * 10 > row.whole_ns else "") for row in ranks]
+    if copies:
+        numbers["Copies"] = [share(row.copies_ns, row.whole_ns) for row in ranks]
+    numbers["Idle"] = [share(row.idle_ns, row.whole_ns) for row in ranks]
+    numbers["Overlap"] = ["" if row.overlap is None else f"{100 * row.overlap:.0f}%" for row in ranks]
+    numbers["Waited"] = [share(row.waited_ns, row.whole_ns) if row.communication_ns else "" for row in ranks]
+    numbers["Last"] = [Text(f"{row.last:,}" if row.last else "", "red") for row in ranks]
+    numbers["Late by"] = [Text(amount(row.lost_ns, "ns") if row.lost_ns else "", "red") for row in ranks]
+    return table_of(numbers, {}, width, left=("Host",))
 
 
 def _phases(comparison: Ranks, width: int) -> Table:
-    table = _table("Step", "Compute", "Exposed", "Idle", "Slowest rank", "Phase", left=("Phase",))
-    for one in comparison.phases:
-        slowest = f"{one.slowest} ({amount(one.slowest_ns, 'ns')})"
-        table.add_row(
-            *(amount(value, "ns") for value in (one.whole_ns, one.compute_ns, one.exposed_ns, one.idle_ns)),
-            slowest,
-            Text(one.phase, "magenta"),
-        )
-    return _fitted(table, width)
+    phases = comparison.phases
+    parts = {"Step": "whole_ns", "Compute": "compute_ns", "Exposed": "exposed_ns", "Idle": "idle_ns"}
+    numbers = {heading: [amount(getattr(one, name), "ns") for one in phases] for heading, name in parts.items()}
+    numbers["Slowest rank"] = [f"{one.slowest} ({amount(one.slowest_ns, 'ns')})" for one in phases]
+    return table_of(numbers, {"Phase": [Text(one.phase, "magenta") for one in phases]}, width)
 
 
 def _lates(lates: list[Late], rows: int, width: int) -> Table:
@@ -130,39 +100,46 @@ def _lates(lates: list[Late], rows: int, width: int) -> Table:
     alike: dict[object, list[Late]] = {}
     for late in lates:
         alike.setdefault((late.rank, late.name, late.phase, late.layer, late.why), []).append(late)
-    wide = width >= WIDE
-    table = _table(
-        "Last", "Times", "Late by", *(["Others waited"] if wide else []), "Step", "Collective", "Why", left=("Collective", "Why")
-    )
-    for late, *others in list(alike.values())[:rows]:
-        why = late.why
-        assert why is not None
-        place = where(late.phase, late.layer)
-        reason = " · ".join(part for part in (why.cause.name.lower(), where(why.phase, why.layer), why.what or why.op) if part)
-        table.add_row(
-            Text(f"rank {late.rank}", "bold"),
-            f"{1 + len(others):,}",
-            amount(late.late_ns, "ns"),
-            *([amount(late.waited_ns, "ns")] if wide else []),
-            str(late.step) if late.step >= 0 else "",
-            f"{late.name} {late.number}" + (f", {place}" if place else ""),
-            Text(reason, "red"),
-        )
-    return _fitted(table, width)
+    shown = list(alike.values())[:rows]
+    worst = [late for late, *_ in shown]
+    numbers: dict[str, list[str | Text]] = {
+        "Last": [Text(f"rank {late.rank}", "bold") for late in worst],
+        "Times": [f"{len(same):,}" for same in shown],
+        "Late by": [amount(late.late_ns, "ns") for late in worst],
+    }
+    if width >= WIDE:
+        numbers["Others waited"] = [amount(late.waited_ns, "ns") for late in worst]
+    numbers["Step"] = [str(late.step) if late.step >= 0 else "" for late in worst]
+    texts: dict[str, list[str | Text]] = {
+        "Collective": [", ".join(part for part in (f"{late.name} {late.number}", where(late.phase, late.layer)) if part) for late in worst],
+        "Why": [Text(_reason(late), "red") for late in worst],
+    }
+    return table_of(numbers, texts, width)
+
+
+def _reason(late: Late) -> str:
+    why = late.why
+    assert why is not None
+    return " · ".join(part for part in (why.cause.name.lower(), where(why.phase, why.layer), why.what or why.op) if part)
 
 
 def _path(path: Path, width: int) -> Table:
     """The longest stretches, in the order of time."""
-    heading = f"Critical path of step {path.step} ({amount(path.took_ns, 'ns')})"
-    table = _table("Begins", "Takes", heading, left=(heading,))
     longest = sorted(path.stretches, key=lambda one: -one.took_ns)[:PARTS]
+    begins: list[str | Text] = []
+    takes: list[str | Text] = []
+    what: list[str | Text] = []
     for one in sorted(longest, key=lambda one: one.begin_ns):
         place = where(one.phase, one.layer)
+        begins.append(amount(one.begin_ns, "ns"))
+        takes.append(amount(one.took_ns, "ns"))
         if one.does == "work":
-            what = Text.assemble((f"rank {one.rank}", "bold"), f" works up to the collective in {place}" if place else " works")
+            what.append(Text.assemble((f"rank {one.rank}", "bold"), f" works up to the collective in {place}" if place else " works"))
         else:
-            what = Text(f"communication in {place}" if place else "communication", "blue")
-        table.add_row(amount(one.begin_ns, "ns"), amount(one.took_ns, "ns"), what)
+            what.append(Text(f"communication in {place}" if place else "communication", "blue"))
     if remainder := path.took_ns - sum(one.took_ns for one in longest):
-        table.add_row("", amount(remainder, "ns"), Text("the rest", "dim"))
-    return _fitted(table, width)
+        begins.append("")
+        takes.append(amount(remainder, "ns"))
+        what.append(Text("the rest", "dim"))
+    heading = f"Critical path of step {path.step} ({amount(path.took_ns, 'ns')})"
+    return table_of({"Begins": begins, "Takes": takes}, {heading: what}, width)

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from aiflame.analyze.amounts import amount
 from aiflame.analyze.stats.report import Report
-from aiflame.render.terminal.columns import GAP, shared_widths
+from aiflame.render.terminal.columns import GAP, needed_width, table_of
 from aiflame.render.terminal.console import Terminal
 
 _OWNERS = ("rank", "process", "device")
@@ -28,7 +28,9 @@ _LEAST = (
     "max",
     "avg",
     "longest",
+    "memory",
     "launches",
+    "flops",
     "device",
 )
 """Beginnings and parts of names of columns, from those that a narrow terminal can best do without."""
@@ -38,7 +40,7 @@ _FEWEST = 2
 """Columns of numbers that stay on any terminal."""
 _NAMES = 32
 """The width that texts have before columns of numbers are left out for them."""
-_UNITS = {"ns": "", "bytes": "", "percent": " %", "gb_s": " GB/s"}
+_UNITS = {"ns": "", "bytes": "", "percent": " %", "gb_s": " GB/s", "tb_s": " TB/s", "tflop_s": " TFLOP/s"}
 """The ends of columns' names, each with its text in a heading: "" where values have their units beside them."""
 
 
@@ -50,7 +52,7 @@ def print_report(report: Report, rows: pl.DataFrame, most: int, console: Console
     if rows.is_empty():
         console.print(Text(f"Nothing to show: {report.empty}.", "dim"))
         return
-    shown, owner = _without_owner(rows)
+    shown, owner = _without_owner(rows.drop(report.only_in_files))
     if owner:
         console.print(Text(owner, "dim"))
     shown, left_out = _fitting(shown.head(most), console.width)
@@ -102,32 +104,24 @@ def _needed(rows: pl.DataFrame) -> int:
 
 
 def _width(rows: pl.DataFrame, name: str) -> int:
-    return max(Text(text).cell_len for text in (_heading(name), *_cells(rows, name)))
+    return needed_width(_heading(name), _cells(rows, name))
 
 
 def _table(rows: pl.DataFrame, width: int) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, GAP, 0, 0))
-    numbers = {name: _width(rows, name) for name in rows.columns if rows[name].dtype.is_numeric()}
-    texts = [name for name in rows.columns if name not in numbers]
-    left = width - sum(needed + GAP for needed in numbers.values()) - GAP * len(texts)
-    room = dict(zip(texts, _shared([_width(rows, name) for name in texts], left), strict=True))
-    for name in rows.columns:
-        if name in numbers:
-            table.add_column(_heading(name), justify="right", no_wrap=True, width=numbers[name])
-        else:
-            table.add_column(_heading(name), no_wrap=True, overflow="ellipsis", width=room[name])
-    for row in zip(*([Text(cell) for cell in _cells(rows, name)] for name in rows.columns), strict=True):
-        table.add_row(*row)
-    return table
+    """The columns in the order of the report. The last text, most often a name, has more room than the others."""
+    headings = _headings(rows)
+    is_number = {name: rows[name].dtype.is_numeric() for name in rows.columns}
+    numbers = {heading: _cells(rows, name) for name, heading in headings.items() if is_number[name]}
+    texts = {headings[name]: _cells(rows, name) for name in reversed(rows.columns) if not is_number[name]}
+    return table_of(numbers, texts, width, order=list(headings.values()))
 
 
-def _shared(wanted: list[int], width: int) -> list[int]:
-    """The widths of texts. The last one, most often a name, has the room that the others leave, and at least two fifths."""
-    if not wanted:
-        return []
-    *others, last = wanted
-    widths = shared_widths([last, *others], max(width, len(wanted)))
-    return [*widths[1:], widths[0]]
+def _headings(rows: pl.DataFrame) -> dict[str, str]:
+    """For each column its own: of a device and its time, the latter is `Device time`."""
+    plain = [_heading(name) for name in rows.columns]
+    return {
+        name: f"{one} time" if name.endswith("_ns") and plain.count(one) > 1 else one for name, one in zip(rows.columns, plain, strict=True)
+    }
 
 
 def _heading(name: str) -> str:

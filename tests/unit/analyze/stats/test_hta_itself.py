@@ -40,12 +40,6 @@ def hta() -> Iterator[None]:
         sys.path.remove(PACKAGES)
 
 
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "cache").mkdir(0o700)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-
-
 def analysed(file: Path, *, whole: bool = True) -> Any:
     from hta.trace_analysis import TraceAnalysis
 

@@ -17,12 +17,6 @@ US = 1000
 THREE = ("first", "second", "third")
 
 
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "cache").mkdir(0o700)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-
-
 @pytest.fixture
 def opened(tmp_path: Path) -> Callable[..., aiflame.Profile]:
     return lambda *events: aiflame.open(written(tmp_path, *events))

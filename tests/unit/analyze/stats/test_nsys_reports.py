@@ -46,12 +46,6 @@ NAMES = {
 }
 
 
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "cache").mkdir(0o700)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-
-
 @pytest.fixture
 def report(tmp_path: Path) -> Path:
     file: Path = made.write(tmp_path / "report.sqlite")

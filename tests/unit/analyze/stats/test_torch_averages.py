@@ -24,12 +24,6 @@ CALLED = ("cpu_op", "Operator", "cuda_runtime", "cuda_driver", "Runtime")
 NAMED = ("ProfilerStep#", "Optimizer.step#", "Optimizer.zero_grad#", "enumerate(DataLoader)#")
 
 
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "cache").mkdir(0o700)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-
-
 def profiled(folder: Path, *, stacks: bool = False) -> tuple[Any, Path]:
     """A small model's training under torch.profiler on a CPU."""
     torch = pytest.importorskip("torch", reason="torch is not installed")

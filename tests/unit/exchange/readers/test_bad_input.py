@@ -25,12 +25,6 @@ BEGAN_US = 1_700_000_000_000_000
 Event = dict[str, Any]
 
 
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "cache").mkdir(0o700)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-
-
 def call(name: str, begin: float, took: float, correlation: int = 0, category: str = "cuda_runtime", tid: int = 1) -> Event:
     args = {"correlation": correlation} if correlation else {}
     return {"ph": "X", "cat": category, "name": name, "pid": 1, "tid": tid, "ts": BEGAN_US + begin, "dur": took, "args": args}

@@ -30,12 +30,6 @@ ALWAYS = "hot-group"
 OPTIONS = ("--wall", "--cpu-rate", "--gpu-", "--telemetry", "--no-waits")
 
 
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "cache").mkdir(0o700)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-
-
 def listed(path: Path) -> Listing:
     answer = listing(aiflame.open(path).store, 9)
     said = "\n".join([*(f"{one.finding.sentence} {one.fix}" for one in answer.findings), *answer.missing, *answer.notes])

@@ -18,11 +18,6 @@ TRACES = Path(__file__).parents[3] / "data" / "traces"
 TOOK = (pl.col("end_ns") - pl.col("start_ns")).cast(pl.Int64)
 
 
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "cache").mkdir(0o700)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-
 
 def document(name: str) -> Any:
     return json.loads(gzip.decompress((TRACES / name).read_bytes()))

@@ -27,12 +27,6 @@ WAITS = re.compile(r"\w*(Stream|Event|Device|Ctx)Synchronize(_v\d+)?")
 NAMED = ("ProfilerStep#", "Optimizer.step#", "Optimizer.zero_grad#", "enumerate(DataLoader)#")
 
 
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "cache").mkdir(0o700)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-
-
 def events(file: Path) -> list[dict[str, Any]]:
     """The events with a duration, times in nanoseconds."""
     with gzip.open(file, "rt") as text:

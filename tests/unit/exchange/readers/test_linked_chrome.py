@@ -17,12 +17,6 @@ EPOCH = 1_700_000_000_000_000
 HOST, DEVICE, LANE = 4711, 4294967295, 4294967294
 
 
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "cache").mkdir(0o700)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-
-
 def launched(number: int, call: str, at: float, name: str, begin: float, took: float) -> list[dict[str, Any]]:
     """As unitrace's chromelogger.h writes a call, its kernel, and the arrow between them."""
     arrow = {"name": "dep", "cat": f"Flow_H2D_{number}_0", "id": number}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import pickle
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,15 +24,6 @@ REAL = sorted((MORE / "memory-snapshot").glob("*.pickle"))
 OURS = [busy(1), busy(2, devices=3), busy(3, last=100), busy(4, actions=900, last=7), busy(5, last=0)]
 Sums = dict[str, Counter[str]]
 FORMAT = next(one for one in FORMATS if one.name == "torch memory snapshot")
-
-
-@pytest.fixture(autouse=True, scope="module")
-def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    folder = tmp_path_factory.mktemp("cache")
-    folder.chmod(0o700)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_CACHE_HOME", str(folder))
-        yield
 
 
 def opened(content: object, folder: Path) -> Any:

@@ -6,7 +6,6 @@ import gzip
 import json
 import os
 from collections import Counter
-from collections.abc import Iterator
 from itertools import accumulate
 from pathlib import Path
 
@@ -19,15 +18,6 @@ from aiflame.exchange.readers.formats import FORMATS
 REAL = sorted((Path(os.environ.get("AIFLAME_TRACES", "/nowhere")) / "memory-snapshot").glob("*.raw.gz"))
 NAMES = ("parameters", "optimizer state", "inputs", "temporaries", "activations", "gradients", "autograd detail", "other memory")
 FORMAT = next(one for one in FORMATS if one.name == "torch memory timeline")
-
-
-@pytest.fixture(autouse=True, scope="module")
-def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    folder = tmp_path_factory.mktemp("cache")
-    folder.chmod(0o700)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_CACHE_HOME", str(folder))
-        yield
 
 
 def sums(file: Path, metric: str) -> dict[str, int]:

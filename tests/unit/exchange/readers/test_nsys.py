@@ -29,12 +29,6 @@ def at(moment: int) -> int:
     return FIRST_NS + moment - BEGAN
 
 
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "cache").mkdir(0o700)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-
-
 @pytest.fixture(scope="module")
 def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made.write(tmp_path_factory.mktemp("made") / "report.sqlite")
@@ -180,7 +174,7 @@ def test_what_the_report_says_about_itself(report: aiflame.Profile) -> None:
 
 def test_variables_of_the_environment_stay_in_the_report(tmp_path: Path) -> None:
     aiflame.open(made.write(tmp_path / "report.sqlite"))
-    assert not any(b"secret" in file.read_bytes() for file in (tmp_path / "cache").rglob("*") if file.is_file())
+    assert not any(b"secret" in file.read_bytes() for file in Path(os.environ["XDG_CACHE_HOME"]).rglob("*") if file.is_file())
 
 
 @pytest.mark.parametrize("table", [name for name in made.ROWS if name != "StringIds"])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -30,15 +29,6 @@ REAL = [
 FORMAT = next(one for one in FORMATS if one.name == "perf.data")
 OURS = (Kind.ROOT, Kind.PROCESS, Kind.THREAD, Kind.WAIT)
 Stacks = Counter[tuple[str, ...]]
-
-
-@pytest.fixture(autouse=True, scope="module")
-def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    folder = tmp_path_factory.mktemp("cache")
-    folder.chmod(0o700)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_CACHE_HOME", str(folder))
-        yield
 
 
 def stacks(tree: Tree, metric: str) -> Stacks:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,13 +15,6 @@ from aiflame.profile.schema.kinds import Kind
 
 STACK = "\t    ffffffff81755b8a do_syscall+0x1 ([kernel.kallsyms])\n\t            11d6 spin+0x5d (/app/work)\n\t    10e6 main (/app/work)\n"
 CODE = ("main", "spin", "do_syscall")
-
-
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    (tmp_path / "cache").mkdir(0o700)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    yield
 
 
 def opened(tmp_path: Path, text: str) -> Profile:

@@ -23,12 +23,6 @@ REAL = sorted(
 OF_KERNELS = ("time (ns)", "count", "device_id", "device_type")
 
 
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "cache").mkdir(0o700)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-
-
 def written(path: Path, content: object) -> Path:
     path.write_text("\n" + json.dumps(content, indent=2))
     return path

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -18,13 +18,6 @@ from aiflame.profile.schema.kinds import Kind
 
 FOLDER = Path(__file__).parents[3] / "data" / "traces" / "pprof"
 MORE = Path(os.environ.get("AIFLAME_TRACES", FOLDER), "pprof")
-
-
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    (tmp_path / "cache").mkdir(0o700)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    yield
 
 
 class Made:
@@ -138,3 +131,15 @@ def test_real_profiles_of_go_have_the_totals_that_its_own_tool_says(name: str, t
     """`go tool pprof -raw` lists every sample; the totals are sums of its columns."""
     profile = aiflame.open(FOLDER / name)
     assert {metric: profile.tree(metric).total(metric) for metric in metrics(profile.store)} == totals
+
+
+@pytest.mark.parametrize(("comment", "layers"), [("aiflame 1.0", ["layers.0"]), ("go 1.22", [])])
+def test_layers_are_read_from_our_own_files(tmp_path: Path, comment: str, layers: list[str]) -> None:
+    """A label of that name may mean something else in another tool's file."""
+    profile_of_pprof = example([("cpu", "nanoseconds")])
+    label = sized(3, number(1, profile_of_pprof.text("layer")) + number(2, profile_of_pprof.text("layers.0")))
+    profile_of_pprof.data += sized(2, sized(1, varint(1)) + sized(2, varint(50)) + label) + number(13, profile_of_pprof.text(comment))
+    store = profile_of_pprof.opened(tmp_path).store
+    assert store.table("layer_names").filter(path="layers.0")["path"].to_list() == layers
+    assert store.meta.imported is not None
+    assert store.meta.imported.unused == ({} if layers else {"labels layer": 1})

@@ -28,12 +28,6 @@ EACH = pytest.mark.parametrize("write", WRITERS, ids=lambda write: write.__name_
 Writer = Callable[[Path], Path]
 
 
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "cache").mkdir(0o700)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-
-
 @EACH
 def test_a_run_has_the_same_answers_in_each_format(write: Writer, tmp_path: Path) -> None:
     profile = aiflame.open(write(tmp_path))

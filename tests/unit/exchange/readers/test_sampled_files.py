@@ -6,7 +6,7 @@ import json
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,15 +23,6 @@ MORE = Path(os.environ.get("AIFLAME_TRACES", FOLDER))
 Sums = dict[str, Counter[str]]
 """For each metric, sums by the innermost function."""
 OURS = (Kind.WAIT, Kind.CPU_LINE, Kind.PROCESS, Kind.THREAD)
-
-
-@pytest.fixture(autouse=True, scope="module")
-def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    folder = tmp_path_factory.mktemp("cache")
-    folder.chmod(0o700)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_CACHE_HOME", str(folder))
-        yield
 
 
 def of(kind: str, *patterns: str, most: int = 300_000) -> list[Path]:

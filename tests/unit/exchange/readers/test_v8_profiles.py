@@ -24,12 +24,6 @@ REAL = [
 ]
 
 
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "cache").mkdir(0o700)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-
-
 OWN = {"work": (100 + 30) * 1000, "inner": (100 + 50) * 1000, "(idle)": 110 * 1000}
 
 

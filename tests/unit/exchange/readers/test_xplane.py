@@ -81,12 +81,6 @@ HOST = Plane(
 ENVIRONMENT = Plane("Task Environment", stats={"profile_start_time": 1_700_000_000 * 10**9})
 
 
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "cache").mkdir(0o700)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-
-
 def opened(tmp_path: Path, *planes: Plane) -> aiflame.Profile:
     file = tmp_path / "host.xplane.pb"
     file.write_bytes(space(*planes))

@@ -19,12 +19,6 @@ REAL = sorted(file for folder in (OWN, THEIRS) for file in folder.glob("*.xplane
 EACH = pytest.mark.parametrize("file", REAL, ids=lambda file: file.name)
 
 
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "cache").mkdir(0o700)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-
-
 def kernels(profile: aiflame.Profile) -> pl.DataFrame:
     shapes = profile.table("kernel_shapes")
     return profile.table("kernels").join(shapes, left_on=["process", "shape"], right_on=["process", "id"], maintain_order="left")

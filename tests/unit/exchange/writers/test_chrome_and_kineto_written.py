@@ -24,13 +24,6 @@ TRACES = sorted((Path(__file__).parents[3] / "data" / "traces" / "kineto").glob(
 HOSTILE = ('"</script><script>alert(1)</script>', "nul\0 \x1b[31m \u202e", '\\"\n\t', "x" * 100_000, "=cmd|' /C calc'!A0", "💥")
 
 
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = tmp_path_factory.mktemp("cache")
-    folder.chmod(0o700)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(folder))
-
-
 @pytest.fixture(scope="module")
 def profile(tmp_path_factory: pytest.TempPathFactory) -> Profile:
     return training(tmp_path_factory.mktemp("traces"))

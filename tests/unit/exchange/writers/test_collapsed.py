@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -39,15 +38,6 @@ WHOLE = tree(
     ((PROCESS, THREAD, Frame("[unattributed: no stack]", Kind.UNATTRIBUTED)), 23),
     ((PROCESS, THREAD, py("odd;name\nof two lines"), c("")), 29),
 )
-
-
-@pytest.fixture(autouse=True, scope="module")
-def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    folder = tmp_path_factory.mktemp("cache")
-    folder.chmod(0o700)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_CACHE_HOME", str(folder))
-        yield
 
 
 def written(of: Tree) -> str:

@@ -18,12 +18,16 @@ WORK = ("kernel", "gpu_memcpy", "gpu_memset", "concurrent_kernel", "memcpy", "me
 """Categories of kernels, copies and fills."""
 
 _EVENTS = "traceEvents"
-_TEXTS = {"ph": "ph", "cat": "cat", "name": "name", "pid": "pid", "tid": "tid", "id": "id", "args.name": "given_name"}
+_TEXTS = {
+    "ph": "ph", "cat": "cat", "name": "name", "pid": "pid", "tid": "tid", "id": "id", "args.name": "given_name",
+    "args.memcpy_details": "copied",
+}  # fmt: skip
 _TIMES = {"ts": "begin", "dur": "took"}
 """Microseconds with decimals: nanoseconds here."""
 _NUMBERS = {
     "args.External id": "external",
     "args.correlation": "correlation",
+    "args.correlation_id": "xla_correlation",
     "args.Sequence number": "sequence",
     "args.Fwd thread id": "forward_thread",
     "args.device": "device",
@@ -34,6 +38,8 @@ _NUMBERS = {
     "args.shared memory": "shared",
     "args.In msg nelems": "elements",
     "args.Group size": "group_size",
+    "args.Bytes": "allocated",
+    "args.Device Type": "device_type",
 }
 _AS_WRITTEN = {
     "args.grid": "grid",
@@ -61,6 +67,7 @@ _MOST_SMALL = (1 << 31) - 1
 
 _OF_CALLS = ("pid", "tid", "cat", "name", "begin", "end", "external", "correlation", "sequence", "forward_thread")
 _OF_COLLECTIVES = ("collective", "elements", "dtype", "group", "group_size", "members")
+_OF_COPIED = ("pid", "tid", "begin", "copied")
 _OF_SHAPES = ("dims", "types", "values")
 _OF_WORK = (
     *("pid", "tid", "cat", "name", "begin", "end", "external", "correlation"),
@@ -72,6 +79,9 @@ _ARROWS = r"^((CL_)?Flow_H2D_.*|flow)$"
 """Categories of arrows from calls to the work that they launched, where nothing else says so."""
 PROFILES = ("Profile", "ProfileChunk", "CpuProfile")
 _OF_PROFILES = ("pid", "tid", "name", "id", "begin")
+_OF_MEMORY = ("pid", "tid", "begin", "allocated", "device_type")
+MEMORY = "[memory]"
+"""The name of torch's moments at which memory was allocated or freed."""
 _OF_NAMES = ("pid", "tid", "name", "given_name")
 
 
@@ -88,12 +98,16 @@ class Events:
     """Calls that communicate: `call` (row of `calls`), collective, elements, dtype, group, group_size, members."""
     shapes: pl.DataFrame
     """Of calls of ops whose inputs the trace describes: `call` (row of `calls`), dims, types, values."""
+    copied: pl.DataFrame
+    """Descriptions of copies by XLA, which has them as calls: pid, tid, begin, copied."""
     work: pl.DataFrame
     """Kernels, copies and fills of devices."""
     marks: pl.DataFrame
     """Moments: pid, tid, cat, name, begin, ph."""
     arrows: pl.DataFrame
     """Begin (ph: s) and end of arrows from a call to the work that it launched: pid, tid, cat, id, begin, ph."""
+    memory: pl.DataFrame
+    """Moments at which torch allocated or freed memory: pid, tid, begin, allocated (bytes; negative: freed), device_type."""
     profiles: pl.DataFrame
     """Events that hold parts of V8's CPU profiles, in the order of the file: pid, tid, name, id, begin."""
     names: pl.DataFrame
@@ -142,9 +156,11 @@ class _Parts:
         self._calls: list[pl.DataFrame] = []
         self._collectives: list[pl.DataFrame] = []
         self._shapes: list[pl.DataFrame] = []
+        self._copied: list[pl.DataFrame] = []
         self._work: list[pl.DataFrame] = []
         self._marks: list[pl.DataFrame] = []
         self._arrows: list[pl.DataFrame] = []
+        self._memory: list[pl.DataFrame] = []
         self._profiles: list[pl.DataFrame] = []
         self._chunks = 0
         self._names: list[pl.DataFrame] = []
@@ -161,18 +177,22 @@ class _Parts:
         self._names.append(rows.filter(phase == "M").select(_OF_NAMES))
         rows, phase = began, self._texts_of(began["ph"])
         rows = rows.with_columns(_small(name) for name in _SMALL).with_columns(end=pl.col("begin") + pl.max_horizontal("took", 0))
+        of_xla = (pl.col("correlation") == MISSING) & pl.col("xla_correlation").is_between(0, _MOST_SMALL)
+        rows = rows.with_columns(correlation=pl.when(of_xla).then("xla_correlation").otherwise("correlation").cast(pl.Int32))
         complete, where = phase == "X", self._texts_of(rows["cat"])
         work = complete & where.is_in(WORK)
         self._work.append(rows.filter(work).select(_OF_WORK))
         calls = rows.filter(complete & ~work)
         calls = calls.with_columns(pl.int_range(self._count, self._count + pl.len()).alias("call"))
         self._collectives.append(calls.filter(pl.col("collective") > 0).select("call", *_OF_COLLECTIVES))
+        self._copied.append(calls.filter(pl.col("copied") > 0).select(_OF_COPIED))
         self._shapes.append(calls.filter(pl.col("dims") > 0).select("call", *_OF_SHAPES))
         self._calls.append(calls.select(_OF_CALLS))
         self._count += len(calls)
         self._halves.append(rows.filter(phase.is_in(["B", "E"])).select("ph", *_OF_CALLS))
         self._add_profiles(rows.filter(phase.is_in(["P", "I"])))
         self._marks.append(rows.filter(phase.is_in(["i", "I", "R"])).select(_OF_MARKS))
+        self._add_memory(rows.filter(phase == "i"))
         arrows = phase.is_in(["s", "t", "f"]) & where.str.contains(_ARROWS)
         self._arrows.append(rows.filter(arrows).select(_OF_ARROWS))
         used = phase.is_in(["X", "B", "E", "i", "I", "R", "M"]) | arrows
@@ -183,6 +203,10 @@ class _Parts:
         rows = rows.filter(self._texts_of(rows["name"]).is_in(PROFILES))
         self._profiles.append(rows.select(_OF_PROFILES))
         self._chunks += int((self._texts_of(rows["ph"]) == "P").sum())
+
+    def _add_memory(self, rows: pl.DataFrame) -> None:
+        complete = (pl.col("allocated") != NONE) & (pl.col("device_type") != NONE)
+        self._memory.append(rows.filter(self._texts_of(rows["name"]) == MEMORY).filter(complete).select(_OF_MEMORY))
 
     def finish(self) -> Events:
         halves = pl.concat(self._halves) if self._halves else None
@@ -206,9 +230,11 @@ class _Parts:
             calls=[empty.select(_OF_CALLS), *self._calls],
             collectives=_joined(self._collectives, empty.select("call", *_OF_COLLECTIVES)),
             shapes=_joined(self._shapes, empty.select("call", *_OF_SHAPES)),
+            copied=_joined(self._copied, empty.select(_OF_COPIED)),
             work=_joined(self._work, empty.select(_OF_WORK)),
             marks=_joined(self._marks, empty.select(_OF_MARKS)),
             arrows=_joined(self._arrows, empty.select(_OF_ARROWS)),
+            memory=_joined(self._memory, empty.select(_OF_MEMORY)),
             profiles=_joined(self._profiles, empty.select(_OF_PROFILES)),
             names=_joined(self._names, empty.select(_OF_NAMES)),
             members=members,

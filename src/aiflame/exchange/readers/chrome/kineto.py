@@ -18,8 +18,10 @@ from aiflame.exchange.readers.chrome.autograd import Autograd
 from aiflame.exchange.readers.chrome.collectives import add_collectives
 from aiflame.exchange.readers.chrome.devices import add_launches, add_work
 from aiflame.exchange.readers.chrome.events import Events, read_events
+from aiflame.exchange.readers.chrome.jax_devices import find_devices
 from aiflame.exchange.readers.chrome.meaning import add_layers, add_regions, frames_of, is_annotation
 from aiflame.exchange.readers.chrome.op_shapes import add_op_work
+from aiflame.exchange.readers.chrome.op_sums import add_op_sums
 from aiflame.exchange.readers.chrome.threads import Threads
 from aiflame.exchange.readers.frames import Frames
 from aiflame.exchange.readers.making import FIRST_NS, Making
@@ -53,6 +55,7 @@ def read(source: Source, making: Making, progress: Callable[[float], None]) -> N
     if linked.is_linked(events):
         linked.read(events, making)
         return
+    find_devices(events, making)
     pieces = _calls_of_threads(events, making)
     shift = _shift(events, pieces, making)
     making.rank = _rank(events)
@@ -64,7 +67,7 @@ def read(source: Source, making: Making, progress: Callable[[float], None]) -> N
     add_regions(making, events, annotated)
     add_work(making, events, work)
     last_ns = int(work["end"].max() or 0)  # type: ignore[arg-type]
-    work = work.select("process", "external", "correlation")
+    work = work.select("process", "external", "correlation", took=pl.col("end") - pl.col("begin"))
 
     frames = Frames()
     kinds = frames_of(events, calls, frames)
@@ -91,6 +94,7 @@ def read(source: Source, making: Making, progress: Callable[[float], None]) -> N
     progress(0.9)
     launches = add_launches(making, events, calls, spans, stack, autograd.columns(), work)
     add_op_work(making, events, calls, spans, launches)
+    add_op_sums(making, events, calls, spans, launches, work, annotated, threads.memory(events))
     add_collectives(making, events, calls, spans, stack)
     making.last_ns = max(making.last_ns, last_ns, int(spans.end.max(initial=0)))
 

@@ -183,6 +183,11 @@ def add_regions(making: Making, events: Events, annotated: pl.DataFrame) -> None
     making.add("region_ends", rows.select("process", "thread", region="id", end_ns="end"))
 
 
+def region_name(text: str) -> str:
+    """The name of the region of an annotation."""
+    return _region(text)[2]
+
+
 def _region(text: str) -> tuple[int, str, str, int]:
     if step := _OPTIMIZER_STEP.fullmatch(text):
         return int(RegionApi.AUTOMATIC), "aiflame", "optimizer", zlib.crc32(step["optimizer"].encode())

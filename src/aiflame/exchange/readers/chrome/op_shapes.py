@@ -10,7 +10,7 @@ import polars as pl
 from aiflame.attribute.arrays.types import Mask
 from aiflame.exchange.readers.chrome.events import Events
 from aiflame.exchange.readers.making import Making
-from aiflame.exchange.readers.op_work import OpWork, call_of, op_work
+from aiflame.exchange.readers.op_work import Call, OpWork, call_of, op_work
 from aiflame.exchange.readers.spans import Spans
 
 _MOST = 200_000
@@ -23,7 +23,7 @@ def add_op_work(making: Making, events: Events, calls: pl.DataFrame, spans: Span
     """Writes the work of the innermost op with a model around each launch. `launches`: process, correlation, row (of `calls`)."""
     if launches.is_empty() or events.shapes.is_empty():
         return
-    described = _placed(events.shapes, calls)
+    described = placed(events.shapes, calls)
     key = ["name", "dims", "types", "values"]
     distinct = described.select(key).unique(maintain_order=True)
     if len(distinct) > _MOST:
@@ -46,7 +46,7 @@ def add_op_work(making: Making, events: Events, calls: pl.DataFrame, spans: Span
     making.add("op_work", launched.with_columns(pl.col("op") + 1))
 
 
-def _placed(shapes: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
+def placed(shapes: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
     """The shapes with the row of their call in `calls`, and its name. There are millions: a place for each number needs less memory than a
     join."""
     call, described = calls["call"].to_numpy(), shapes["call"].to_numpy()
@@ -75,12 +75,13 @@ def _innermost(spans: Spans, ops: pl.DataFrame) -> Mask:
 
 
 def _work(name: str, dims: str, types: str, values: str) -> OpWork | None:
-    if len(dims) > _LONGEST:
-        return None
+    return op_work(name, call_of_texts(dims, types, values)) if len(dims) <= _LONGEST else None
+
+
+def call_of_texts(dims: str, types: str, values: str) -> Call:
+    """The call that these texts describe; one without tensors where they are damaged."""
     try:
-        shapes, kinds, others = (json.loads(text or "[]") for text in (dims, types, values))
+        parts = [json.loads(text or "[]") for text in (dims, types, values)]
     except (ValueError, RecursionError):
-        return None
-    if not all(isinstance(part, list) for part in (shapes, kinds, others)):
-        return None
-    return op_work(name, call_of(shapes, kinds, others))
+        return Call(())
+    return call_of(*parts) if all(isinstance(part, list) for part in parts) else Call(())

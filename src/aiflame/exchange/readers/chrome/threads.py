@@ -46,6 +46,12 @@ class Threads:
         rows = calls.join(self._threads.select(*key, "process", "thread"), on=key, how="left", maintain_order="left")
         return rows.drop(key).with_columns((pl.col("begin", "end") + self.shift).clip(0))
 
+    def memory(self, events: Events) -> pl.DataFrame:
+        """The moments at which memory was allocated or freed: process, moment, allocated, device_type."""
+        rows = self.with_rows(events.memory.with_columns(end="begin"))
+        process = pl.col("process").cast(pl.Int64).fill_null(self.main)
+        return rows.select(process, "allocated", "device_type", moment="begin")
+
     def row_of(self, pid: int, tid: int) -> tuple[int, int]:
         """The process and the row of `threads` of a thread of the file."""
         rows = self._threads.filter(pl.col("pid") == pid, pl.col("tid") == tid).select("process", "thread").rows()

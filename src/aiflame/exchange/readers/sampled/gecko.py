@@ -225,7 +225,7 @@ class _Names:
         name = self._text(functions.at("name", of)) or "[unknown]"
         file = self._text(functions.at("fileName", of)) or self._text(self._sources.at("filename", whole(functions.at("source", of), -1)))
         script = functions.at("isJS", of) is True
-        module = "" if script else self._library(functions.at("resource", of))
+        module = "" if script else self._library(functions.at("resource", of), frames.at("lib", row))
         line = line or min(max(whole(functions.at("lineNumber", of)), 0), _MOST_LINE)
         if file.endswith((".py", ".pyx")):
             return PythonFrame(name, file_of(file), 0, line)
@@ -240,9 +240,10 @@ class _Names:
             return NamedFrame(native["name"], Kind.OS_KERNEL if kernel else native_kind(native["name"]), native["library"])
         return NamedFrame(location or "[unknown]", Kind.OS_KERNEL if kernel else native_kind(location))
 
-    def _library(self, resource: object) -> str:
+    def _library(self, resource: object, lib: object) -> str:
+        """`lib`: since version 70 frames have their libraries themselves."""
         at = resource if isinstance(resource, int) and not isinstance(resource, bool) else -1
-        library = mapping(item(self._libraries, self._resources.at("lib", at)))
+        library = mapping(item(self._libraries, lib if isinstance(lib, int) and lib >= 0 else self._resources.at("lib", at)))
         return text(library.get("debugName")) or text(library.get("name")) or self._text(self._resources.at("name", at))
 
     def _text(self, at: object) -> str:

@@ -15,6 +15,7 @@ from aiflame.errors import AiflameError
 from aiflame.exchange.readers.frames import AnyFrame, NamedFrame, PythonFrame
 from aiflame.exchange.readers.making import FIRST_NS, Making
 from aiflame.exchange.readers.protobuf import DamagedError, Value, fields, message, numbers, signed, text, unsigned
+from aiflame.exchange.readers.sampled.layer_labels import LayerLabels
 from aiflame.exchange.readers.sampled.samples import CPU, DEEPEST, WALL, Sampled, native_kind
 from aiflame.exchange.readers.source import Source
 from aiflame.profile.schema.kinds import Kind
@@ -30,6 +31,8 @@ _TO_BYTES = {"bytes": 1, "byte": 1, "kilobytes": 1 << 10, "megabytes": 1 << 20}
 _CLOCKS = {"cpu": CPU, "cpu time": CPU, "wall": WALL, "wall time": WALL}
 _OWNERS = {"process": "process", "process id": "process", "pid": "process", "thread": "thread", "thread id": "thread", "tid": "thread"}
 """Labels that name the process or thread of a sample."""
+_OF_MODELS = ("layer", "op")
+"""Labels that aiflame writes, and reads again; those of other tools may mean something else."""
 _YEAR_2001_NS = 10**18
 _PYTHON = (".py", ".pyx", ".pyw")
 _UNKNOWN = NamedFrame("[unknown]")
@@ -54,11 +57,11 @@ def is_one(head: bytes) -> bool:
 def read(source: Source, making: Making, progress: Callable[[float], None]) -> None:
     data = source.whole(_MOST)
     try:
-        file = _File.of(data)
+        reading = _Reading(_File.of(data), making)
     except DamagedError as error:
         raise AiflameError(f"{source.path} is a damaged profile of pprof: {error}") from None
     progress(0.3)
-    _Reading(file, making).read(progress)
+    reading.read(progress)
 
 
 @dataclass(slots=True)
@@ -73,6 +76,7 @@ class _File:
     locations: dict[int, memoryview] = field(default_factory=dict)
     functions: dict[int, Mapping[int, Value]] = field(default_factory=dict)
     numbers: dict[int, int] = field(default_factory=dict)
+    comments: list[Value] = field(default_factory=list)
 
     @staticmethod
     def of(data: bytes) -> _File:
@@ -96,6 +100,8 @@ class _File:
                 file.texts.append(text(value))
             elif isinstance(value, int):
                 file.numbers[number] = signed(value)
+                if number == 13:
+                    file.comments.append(value)
         return file
 
     def text(self, index: Value) -> str:
@@ -113,7 +119,9 @@ class _Reading:
         self.rows = Sampled(making)
         self.main = next((self._module(number) for number in file.mappings), "")
         self._frames: dict[int, list[AnyFrame]] = {}
-        self._calls: dict[tuple[int, tuple[int, ...]], int] = {}
+        self._calls: dict[tuple[int, tuple[int, ...], str, str], int] = {}
+        self._layers = LayerLabels()
+        self._ours = any(file.text(one).startswith("aiflame ") for one in file.comments)
         self._unknown = 0
 
     def read(self, progress: Callable[[float], None]) -> None:
@@ -125,6 +133,7 @@ class _Reading:
             self.making.note(f"{self._unknown:,} frames of the file refer to places that it lacks: they are called {_UNKNOWN.name}")
         began, took = self.file.numbers.get(9, 0), self.file.numbers.get(10, 0)
         self.making.realtime_ns = began if began > _YEAR_2001_NS else 0
+        self._layers.add(self.making, max(self.rows.processes, 1))
         self.rows.finish()
         if 0 < took < 1 << 59:
             self.making.last_ns = FIRST_NS + took
@@ -142,8 +151,8 @@ class _Reading:
         for number, (places, values, keys) in enumerate(samples):
             if len(values) != len(columns):
                 raise DamagedError(f"sample {number + 1:,} has {len(values):,} values of {len(columns):,} kinds")
-            process, thread = self._owner(keys, labels)
-            call = self._call(process, places)
+            process, thread, layer, op = self._owner(keys, labels)
+            call = self._call(process, places, layer, op)
             for column, value in zip(columns, values, strict=True):
                 if value and column.clock is not None:
                     self.rows.time(process, thread, call, column.clock, value * column.factor)
@@ -160,33 +169,35 @@ class _Reading:
         first = next((at for at, column in enumerate(columns) if column.name == default), len(columns) - 1)
         yield from sorted(range(len(columns)), key=lambda at: (at != first, at))
 
-    def _owner(self, keys: list[Mapping[int, Value]], labels: Counter[str]) -> tuple[int, int]:
-        """Process and thread; other labels are counted."""
-        named = {"process": (0, self.main), "thread": (0, "")}
+    def _owner(self, keys: list[Mapping[int, Value]], labels: Counter[str]) -> tuple[int, int, str, str]:
+        """Process, thread, layer and op; other labels are counted."""
+        named = {"process": (0, self.main), "thread": (0, "")} | dict.fromkeys(_OF_MODELS, (0, ""))
         for label in keys:
             key = self.file.text(label.get(1, 0))
-            of = _OWNERS.get(_plain(key))
+            of = _OWNERS.get(_plain(key)) or (key if self._ours and key in _OF_MODELS else None)
             if of is None:
                 labels[key] += 1
             else:
                 number, name = max(signed(label.get(3, 0)), 0), self.file.text(label.get(2, 0))
                 own, _, written = name.rpartition(" (")  # `name (number)`
-                if own and written[:-1].isdecimal() and len(written) < 11:
+                if of not in _OF_MODELS and own and written[:-1].isdecimal() and len(written) < 11:
                     number, name = int(written[:-1]), own
                 named[of] = number or named[of][0], name or named[of][1]
         process = self.rows.process(*named["process"])
-        return process, self.rows.thread(process, *named["thread"])
+        return process, self.rows.thread(process, *named["thread"]), named["layer"][1], named["op"][1]
 
-    def _call(self, process: int, places: tuple[int, ...]) -> int:
-        call = self._calls.get((process, places))
+    def _call(self, process: int, places: tuple[int, ...], layer: str, op: str) -> int:
+        key = process, places, layer, op
+        call = self._calls.get(key)
         if call is None:
             if len(places) > DEEPEST:
                 raise DamagedError(f"a stack has {len(places):,} frames")
+            frames = [frame for place in reversed(places) for frame in self._frames_of(place)]
+            frames = self._layers.placed(frames, layer, op)
             call = -1
-            for place in reversed(places):
-                for frame in self._frames_of(place):
-                    call = self.rows.call(process, call, frame)
-            self._calls[process, places] = call
+            for frame in frames:
+                call = self.rows.call(process, call, frame)
+            self._calls[key] = call
         return call
 
     def _frames_of(self, place: int) -> list[AnyFrame]:

@@ -47,6 +47,11 @@ class Sampled:
         self._times = [array("q") for _ in range(6)]
         self._values = [array("q") for _ in range(5)]
 
+    @property
+    def processes(self) -> int:
+        """The number of processes so far."""
+        return len(self._owners)
+
     def process(self, pid: int = 0, name: str = "") -> int:
         """A process, by its number, else by its name; the latest name counts. Neither known: it has no frame in trees."""
         number = self._processes.setdefault(pid or name, len(self._processes))
