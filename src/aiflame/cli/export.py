@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import BinaryIO, TextIO
 
 from aiflame.cli.support import exported
-from aiflame.cli.support.exported import GROUPINGS, Written
 from aiflame.cli.support.arguments import add_detail, add_json, add_metric, add_profile, add_ranks, add_selection
+from aiflame.cli.support.exported import GROUPINGS, Written
 from aiflame.cli.support.parser import Parser, UsageError
 from aiflame.cli.support.say import say, say_written
 from aiflame.errors import AiflameError

@@ -18,7 +18,6 @@ TRACES = Path(__file__).parents[3] / "data" / "traces"
 TOOK = (pl.col("end_ns") - pl.col("start_ns")).cast(pl.Int64)
 
 
-
 def document(name: str) -> Any:
     return json.loads(gzip.decompress((TRACES / name).read_bytes()))
 
