@@ -25,7 +25,14 @@ def test_a_page_finds_nothing_of_the_page_before_it(pages: Pages, place: str) ->
     second = pages.open(5000, color_scheme="dark")
     second.goto(place)
     assert second.context is context
-    assert second.evaluate("[localStorage.length, sessionStorage.length, window.before ?? 0, history.length]") == [0, 0, 0, 2]
+    assert second.evaluate("[localStorage.length, sessionStorage.length, window.before ?? 0, history.length]") == [0, 0, 0, 1]
+    assert second.evaluate("[opener, name, document.referrer, document.hasFocus(), document.visibilityState]") == [
+        None,
+        "",
+        "",
+        True,
+        "visible",
+    ]
     pages.close(second)
 
 
