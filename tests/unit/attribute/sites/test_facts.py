@@ -95,7 +95,7 @@ CPU, GPU_TIME, SAMPLED = ("cpu-time", "wall-time"), "gpu-time", ("gpu-stalls", "
 class Recorded:
     profile: Profile
     analysis: Analysis
-    """For trees, which share what several of them need. The facts were made without it."""
+    """For trees. The facts were made without it."""
     facts: dict[str, SiteTable]
     """By metric."""
 
