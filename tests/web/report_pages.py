@@ -29,7 +29,8 @@ class Report:
     requests: list[str] = field(default_factory=list)
 
     def open(self, state: str) -> None:
-        self.page.goto("about:blank")
+        if self.page.url != "about:blank":
+            self.page.goto("about:blank")
         self.page.goto(self.address + state)
         self.page.wait_for_selector("html[data-ready]", state="attached", timeout=PATIENCE_MS)
 

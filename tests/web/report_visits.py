@@ -27,7 +27,8 @@ class Visit:
     """Parts of errors that the test is about."""
 
     def open(self, state: str = "") -> None:
-        self.page.goto("about:blank")
+        if self.page.url != "about:blank":
+            self.page.goto("about:blank")
         self.page.goto(self.address + state)
         self.page.wait_for_selector("html[data-ready]", timeout=PATIENCE_MS)
 

@@ -14,7 +14,8 @@ class Viewer:
     requests: list[str] = field(default_factory=list)
 
     def open(self, state: str = "") -> None:
-        self.page.goto("about:blank")
+        if self.page.url != "about:blank":
+            self.page.goto("about:blank")
         self.page.goto(self.address + state)
         self.page.wait_for_selector("#aiflame[data-ready]", state="attached", timeout=30_000)
 

@@ -8,11 +8,13 @@ their own, types (`/** … */`) and indentation serve readers and checkers of th
 
 from __future__ import annotations
 
+import functools
 import posixpath
 import re
 from collections.abc import Mapping
 from pathlib import Path
 
+WEB = Path(__file__).parent / "web"
 _IMPORT = re.compile(r'^import \{ ([\w ,]+?) \} from "(\.{1,2}/[\w/.-]+\.js)";\n', re.MULTILINE)
 _EXPORT = re.compile(r"^export ((?:async )?function\*?|class|const) (\w+)", re.MULTILINE)
 _NOT_CODE = re.compile(r"^[ \t]*(?:(?:/\*\*.*?\*/|//[^\n]*)?\n)?|/\*\* @[^\n]*?\*/ ?", re.MULTILINE | re.DOTALL)
@@ -25,6 +27,12 @@ def bundle(folder: Path, entry: str) -> str:
     _add(folder, entry, ordered, ())
     variables = {name: f"m{place}" for place, name in enumerate(ordered)}
     return "\n".join(('(() => {\n"use strict";', *(_wrapped(name, text, variables) for name, text in ordered.items()), "})();\n"))
+
+
+@functools.cache
+def packaged(entry: str) -> str:
+    """The bundle of a module in `web/`. It is made once: the files of the package do not change while a program runs."""
+    return bundle(WEB, entry)
 
 
 def _add(folder: Path, name: str, ordered: dict[str, str], above: tuple[str, ...]) -> None:

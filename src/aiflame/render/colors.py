@@ -5,6 +5,7 @@ Colours are given in OKLCH, where equal steps look equal, and converted to sRGB 
 
 from __future__ import annotations
 
+import functools
 import math
 import zlib
 from collections.abc import Iterable
@@ -129,6 +130,7 @@ def _luminance(color: str) -> float:
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
 
+@functools.cache
 def oklch(lightness: float, chroma: float, hue: float) -> str:
     """#rrggbb, with less chroma if sRGB lacks the colour. https://bottosson.github.io/posts/oklab/"""
     while True:

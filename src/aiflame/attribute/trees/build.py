@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 import polars as pl
 
+from aiflame.attribute.analysis import Analysis
 from aiflame.attribute.counters.intervals import counted_metrics
 from aiflame.attribute.counters.names import COUNTED, is_counted
 from aiflame.attribute.energy.power import CPUS, GPUS, measured
@@ -33,6 +34,7 @@ def tree(profile: Tables, metric: str | None = None, by: str = "code", detail: s
 
     `by` is one of `groupings.OF_TREES`. `steady`: only work in steady steps (`meaning.steady`), without idle time.
     """
+    profile = Analysis.of(profile)
     metric = metric or default_metric(profile)
     rows = metric_rows(profile)
     _require("metric", metric, rows)

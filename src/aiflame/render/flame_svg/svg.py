@@ -20,7 +20,7 @@ from aiflame.analyze.amounts import amount, share
 from aiflame.attribute.arrays import nodes
 from aiflame.attribute.tree import Kind, Tree
 from aiflame.render.blocks import Values, block
-from aiflame.render.bundle import bundle
+from aiflame.render.bundle import WEB, packaged
 from aiflame.render.clean_text import cleaned_text
 from aiflame.render.colors import DIFF_STEPS, LABEL, SHADES, TONES, kind_class, palette_css, shade_of
 from aiflame.render.flame_svg import still
@@ -133,11 +133,10 @@ def _write(
         "foldedNodes": layout.folded_nodes,
     }
     picture = still.draw(tree, layout, css, title, facts, chips, inverted)
-    web = Path(__file__).parents[1] / "web"
-    script = bundle(web, "flame_svg/main.js")
-    style = (web / "flame_svg" / "style.css").read_text(encoding="utf-8").replace("LABEL_COLOR", LABEL)
+    script = packaged("flame_svg/main.js")
+    style = (WEB / "flame_svg" / "style.css").read_text(encoding="utf-8").replace("LABEL_COLOR", LABEL)
     # A media rule, not a media attribute: librsvg heeds neither and would apply the guarded rules.
-    dark_rules = (web / "flame_svg" / "dark.css").read_text(encoding="utf-8") + palette_css("dark", kinds, limits=limits)
+    dark_rules = (WEB / "flame_svg" / "dark.css").read_text(encoding="utf-8") + palette_css("dark", kinds, limits=limits)
     dark = f"@media (prefers-color-scheme: dark) {{\n{dark_rules}\n}}"
     text = "\n".join(
         (

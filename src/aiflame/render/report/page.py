@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import base64
+import functools
 import hashlib
 import html
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path
 
 from aiflame.attribute.tree import Kind
-from aiflame.render.bundle import bundle
+from aiflame.render.bundle import WEB, packaged
 from aiflame.render.clean_text import cleaned_text
 from aiflame.render.colors import DIFF_STEPS, LABEL, SEARCH, SHADES, TONES, diff_fill, fill, limit_fills
 
-WEB = Path(__file__).parents[1] / "web"
 _PAGE = WEB / "report" / "page"
 _MAIN, _WORKER = "report/page/main.js", "report/worker/worker.js"
 
@@ -22,7 +21,7 @@ _MAIN, _WORKER = "report/page/main.js", "report/worker/worker.js"
 def page(title: str, summary: Mapping[str, object] | None, blocks: Iterable[tuple[str, bytes]] = ()) -> Iterator[str]:
     """The page in pieces, to be written one after the other. `summary` names its `blocks`, which are in the page; without a summary, the
     page requests that and each block from its server."""
-    script, worker, style = bundle(WEB, _MAIN), bundle(WEB, _WORKER), _style()
+    script, worker, style = packaged(_MAIN), packaged(_WORKER), _style()
     before, after = (_PAGE / "page.html").read_text(encoding="utf-8").split("{blocks}\n")
     yield _filled(
         before,
@@ -30,7 +29,7 @@ def page(title: str, summary: Mapping[str, object] | None, blocks: Iterable[tupl
         title=html.escape(cleaned_text(title)),
         style=style,
         summary=_json(summary),
-        palette=_json(palette()),
+        palette=_palette(),
         worker=_script(worker),
         script=_script(script),
     )
@@ -43,7 +42,7 @@ def page(title: str, summary: Mapping[str, object] | None, blocks: Iterable[tupl
 
 def served_policy() -> str:
     """The content security policy of a served page; the page itself has the same."""
-    return policy(bundle(WEB, _MAIN), _style(), served=True)
+    return policy(packaged(_MAIN), _style(), served=True)
 
 
 def policy(script: str, style: str, *, served: bool) -> str:
@@ -59,6 +58,11 @@ def palette() -> dict[str, dict[int | str, list[str]]]:
     return {theme: {**_kinds(theme), **_others(theme)} for theme in ("light", "dark")}
 
 
+@functools.cache
+def _palette() -> str:
+    return _json(palette())
+
+
 def _kinds(theme: str) -> dict[int | str, list[str]]:
     return {int(kind): [fill(kind, shade, theme) for shade in range(SHADES)] for kind in TONES if isinstance(kind, Kind)}
 
@@ -70,6 +74,7 @@ def _others(theme: str) -> dict[int | str, list[str]]:
     return {"label": [LABEL], "match": [SEARCH[theme]], "changes": changes, "steps": steps, "limits": limit_fills(theme)}
 
 
+@functools.cache
 def _style() -> str:
     """report.css, then the styles of the views."""
     first = _PAGE / "report.css"

@@ -40,30 +40,43 @@ def table(shown: RankPage, name: str) -> TableOf:
     return next(one for one in shown.tables if one.name == name)
 
 
-def test_ranks_of_an_opened_profile_have_the_facts_that_each_has_alone(tmp_path: Path) -> None:
-    profile = opened(tmp_path)
-    alone = ranks(here(sources([profile.path])[0], 1 << 30, processes=1))
-    together = answer(facts_of_ranks(profile))
-    assert rank_numbers(profile) == [0, 1, 2, 3]
+@pytest.fixture(scope="module")
+def sleeping(tmp_path_factory: pytest.TempPathFactory) -> OpenedProfile:
+    return opened(tmp_path_factory.mktemp("sleeping"))
+
+
+@pytest.fixture(scope="module")
+def facts(sleeping: OpenedProfile) -> Partial:
+    return facts_of_ranks(sleeping)
+
+
+@pytest.fixture(scope="module")
+def asleep(facts: Partial) -> RankPage:
+    return rank_page(facts, answer(facts))
+
+
+def test_ranks_of_an_opened_profile_have_the_facts_that_each_has_alone(sleeping: OpenedProfile, facts: Partial) -> None:
+    alone = ranks(here(sources([sleeping.path])[0], 1 << 30, processes=1))
+    together = answer(facts)
+    assert rank_numbers(sleeping) == [0, 1, 2, 3]
     assert [replace(row, host="") for row in together.rows] == [replace(row, host="") for row in alone.rows]
     assert together.stragglers == alone.stragglers
     assert [one.sentence for one in together.findings] == [one.sentence for one in alone.findings]
 
 
-def test_some_ranks_of_a_profile_are_its_page(tmp_path: Path) -> None:
-    job(tmp_path / "job.aiflame", SLEEPS)
-    profile = aiflame.open(tmp_path / "job.aiflame", ranks={1, 2}).store
+def test_some_ranks_of_a_profile_are_its_page(sleeping: OpenedProfile) -> None:
+    profile = aiflame.open(sleeping.path, ranks={1, 2}).store
     assert table(page(profile), "ranks").rows["rank"].to_list() == ["rank 1", "rank 2"]
 
 
-def test_a_rank_that_cannot_be_analysed_is_a_note(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_rank_that_cannot_be_analysed_is_a_note(sleeping: OpenedProfile, monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(profile: object, meta: object, rank: int, size: int) -> object:
         if rank == 1:
             raise ValueError("damaged")
         return of_rank(profile, meta, rank, size)  # type: ignore[arg-type]
 
     monkeypatch.setattr("aiflame.analyze.ranks.one_profile.of_rank", fails)
-    partial = facts_of_ranks(opened(tmp_path))
+    partial = facts_of_ranks(sleeping)
     assert [one.rank for one in partial.facts] == [0, 2, 3]
     assert partial.notes == ("rank 1 cannot be analysed: ValueError: damaged",)
     assert len(rank_page(partial, answer(partial)).comparison.rows) == 3
@@ -80,15 +93,14 @@ def test_the_uncertainty_of_hosts_clocks_is_reported(tmp_path: Path) -> None:
     assert "clock" in [column.name for column in table(shown, "ranks").columns]
 
 
-def test_on_one_host_no_clock_is_mentioned(tmp_path: Path) -> None:
-    shown = page(opened(tmp_path))
-    assert "clocks" not in [one.name for one in shown.tables]
-    assert not {"host", "clock"} & {column.name for column in table(shown, "ranks").columns}
+def test_on_one_host_no_clock_is_mentioned(asleep: RankPage) -> None:
+    assert "clocks" not in [one.name for one in asleep.tables]
+    assert not {"host", "clock"} & {column.name for column in table(asleep, "ranks").columns}
 
 
-def test_the_map_says_where_a_rank_was_late_and_where_it_computed_more(tmp_path: Path) -> None:
+def test_the_map_says_where_a_rank_was_late_and_where_it_computed_more(asleep: RankPage) -> None:
     """Rank 2 sleeps in each of six steps. The first all-reduce of all is nobody's fault: nothing is known before it."""
-    steps = page(opened(tmp_path)).steps
+    steps = asleep.steps
     assert steps is not None
     assert steps.first.tolist() == [0, 1, 2, 3, 4, 5]
     late = next(one for one in steps.quantities if one.name == "late").values
@@ -117,21 +129,18 @@ def test_of_very_many_steps_neighbours_are_one_column(tmp_path: Path) -> None:
     assert np.isnan(compute[1, -1])
 
 
-def test_of_very_many_paths_the_most_informative_are_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    partial = facts_of_ranks(opened(tmp_path))
-    job_answer = answer(partial)
+def test_of_very_many_paths_the_most_informative_are_shown(facts: Partial, monkeypatch: pytest.MonkeyPatch) -> None:
+    job_answer = answer(facts)
     monkeypatch.setattr(pages, "MOST_STRETCHES", 1)
-    few = rank_page(partial, job_answer)
+    few = rank_page(facts, job_answer)
     kept = {one.path.step for one in few.paths}
     assert few.left_out == len(job_answer.paths) - len(kept) > 0
     assert {step for _, step in few.telling} <= kept
 
 
-def test_a_path_names_each_rank_on_it_with_its_time(tmp_path: Path) -> None:
-    partial = facts_of_ranks(opened(tmp_path))
-    rank_view = rank_page(partial, answer(partial))
-    shown = next(one for one in rank_view.paths if one.path.step == 3)
-    assert shown.begin_ns == pl.concat([one.steps for one in partial.facts]).filter(step=3)["begin_ns"].min()
+def test_a_path_names_each_rank_on_it_with_its_time(facts: Partial, asleep: RankPage) -> None:
+    shown = next(one for one in asleep.paths if one.path.step == 3)
+    assert shown.begin_ns == pl.concat([one.steps for one in facts.facts]).filter(step=3)["begin_ns"].min()
     assert shown.work[0][0] == 2
     assert sum(took for _, took in shown.work) + shown.path.communication_ns == shown.path.took_ns
 

@@ -42,6 +42,18 @@ def parts(tmp_path_factory: pytest.TempPathFactory) -> list[Partial]:
     return [*map(facts_of, [*profiles, *more]), Partial()]
 
 
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The job's, which no test changes."""
+    return job(tmp_path_factory.mktemp("job") / "job.aiflame", MADE)
+
+
+@pytest.fixture(scope="module")
+def whole(folder: Path) -> Partial:
+    """The job's facts, made in one process."""
+    return here(sources([folder])[0], 4 << 30, processes=1)
+
+
 @given(data=st.data())
 def test_partial_results_are_merged_in_any_order_and_by_any_tree(parts: list[Partial], data: st.DataObject) -> None:
     waiting = data.draw(st.permutations(parts))
@@ -63,16 +75,16 @@ def test_of_two_profiles_that_are_one_rank_one_counts_and_a_note_says_so(parts: 
     assert any("gone.aiflame does not exist" in note for note in whole.notes)
 
 
-def test_several_processes_give_the_same_as_one(tmp_path: Path) -> None:
-    profiles, _ = sources([job(tmp_path / "job.aiflame", MADE)])
+def test_several_processes_give_the_same_as_one(folder: Path, whole: Partial) -> None:
+    profiles, _ = sources([folder])
     partial: list[float] = []
     apart = here(profiles, 4 << 30, partial.append, processes=2)
-    assert plain(apart) == plain(here(profiles, 4 << 30, processes=1))
+    assert plain(apart) == plain(whole)
     assert partial[-1] == 1.0
 
 
-def test_as_many_ranks_are_read_at_once_as_there_is_memory_for(tmp_path: Path) -> None:
-    profiles, _ = sources([job(tmp_path / "job.aiflame", MADE)])
+def test_as_many_ranks_are_read_at_once_as_there_is_memory_for(folder: Path) -> None:
+    profiles, _ = sources([folder])
     assert room(profiles, memory=10 * AT_LEAST, most=4) == 4
     assert room(profiles, memory=7 * AT_LEAST // 2, most=4) == 2
     assert room(profiles, memory=1, most=4) == 1
@@ -94,21 +106,19 @@ def test_ranks_that_left_no_recording_are_noted(tmp_path: Path) -> None:
     assert sources([path])[1] == [f"{path}: 2 of 7 ranks left no recording"]
 
 
-def test_a_profile_of_each_rank_is_the_same_as_a_folder_of_them(tmp_path: Path) -> None:
-    path = job(tmp_path / "job.aiflame", MADE)
-    each, _ = sources(sorted((path / "ranks").iterdir()))
-    assert plain(here(each, 1 << 30, processes=1)) == plain(here(sources([path])[0], 1 << 30, processes=1))
+def test_a_profile_of_each_rank_is_the_same_as_a_folder_of_them(folder: Path, whole: Partial) -> None:
+    each, _ = sources(sorted((folder / "ranks").iterdir()))
+    assert plain(here(each, 1 << 30, processes=1)) == plain(whole)
 
 
-def test_ranks_that_are_processes_of_one_profile_have_the_facts_of_ranks_with_profiles_of_their_own(tmp_path: Path) -> None:
+def test_ranks_that_are_processes_of_one_profile_have_the_facts_of_ranks_with_profiles_of_their_own(tmp_path: Path, whole: Partial) -> None:
     tables: dict[str, list[Row]] = {}
     for rank in range(MADE.ranks):
         for name, rows in tables_of(MADE, rank).items():
             tables.setdefault(name, []).extend({**row, "process": rank} for row in rows)
     sealed(tmp_path / "all.aiflame", **tables)
     together = here(sources([tmp_path / "all.aiflame"])[0], 1 << 30, processes=1)
-    apart = here(sources([job(tmp_path / "job.aiflame", MADE)])[0], 1 << 30, processes=1)
-    for one, other in zip(together.facts, apart.facts, strict=True):
+    for one, other in zip(together.facts, whole.facts, strict=True):
         for name in ("rank", "rule", "times", "steps", "layers", "slots", "collectives", "doing"):
             mine, its = getattr(one, name), getattr(other, name)
             assert (mine.rows() == its.rows()) if isinstance(mine, pl.DataFrame) else (mine == its), name
@@ -124,8 +134,8 @@ def test_profiles_that_know_no_rank_are_numbered_as_they_are_named(tmp_path: Pat
         sources([tmp_path / "none.aiflame"])
 
 
-def test_a_ranks_computing_is_named_by_layer(tmp_path: Path) -> None:
-    facts = facts_of(Source(str(job(tmp_path / "job.aiflame", MADE) / "ranks" / "00000"), 0)).facts[0]
+def test_a_ranks_computing_is_named_by_layer(folder: Path) -> None:
+    facts = facts_of(Source(str(folder / "ranks" / "00000"), 0)).facts[0]
     took = {(phase, layer): took for phase, layer, took, _ in facts.layers.rows()}
     for layer in LAYERS:
         assert took[2, f"layers.{layer}"] == took[3, f"layers.{layer}"] == MADE.steps * 10 * MS

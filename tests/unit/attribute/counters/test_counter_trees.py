@@ -13,6 +13,7 @@ from profiles import ran
 from stories import DEVICE, US, Story
 
 from aiflame.analyze.overview.summary import summarize
+from aiflame.attribute.analysis import Analysis
 from aiflame.attribute.counters.names import COUNTED, NOT_OURS
 from aiflame.attribute.groupings import OF_TREES
 from aiflame.attribute.metrics import METRICS
@@ -73,11 +74,15 @@ def test_a_label_says_how_much_is_estimated(tmp_path: Path) -> None:
     assert ", 10% of it divided over kernels by their rates" in tree(recorded, "tensor").metric("tensor").label
 
 
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Analysis:
+    return Analysis(training(tmp_path_factory.mktemp("trained")))
+
+
 @pytest.mark.parametrize("metric", ["dram-bytes", "tensor", "sm-activity"])
 @pytest.mark.parametrize("by", [by for by in OF_TREES if by != "rank"])
-def test_every_grouping_has_the_same_total(tmp_path: Path, by: str, metric: str) -> None:
-    recorded = training(tmp_path)
-    counted = recorded.table("gpu_counters")
+def test_every_grouping_has_the_same_total(trained: Analysis, by: str, metric: str) -> None:
+    recorded, counted = trained, trained.table("gpu_counters")
     whole = tree(recorded, metric, by).total(metric)
     assert whole == tree(recorded, metric).total(metric)
     if metric == "dram-bytes":

@@ -17,6 +17,7 @@ from profiles import Row, ran
 from small_program import SYMBOLS, InMemory, damaged
 from written_programs import BACKWARD, CALL_IMPL, TENSOR_BACKWARD, TRAIN, Program, training
 
+from aiflame.attribute.analysis import Analysis
 from aiflame.attribute.groupings import GROUPING_ROWS, RANK
 from aiflame.attribute.sites.cpu import cpu_sites
 from aiflame.attribute.sites.devices import device_sites
@@ -93,6 +94,8 @@ CPU, GPU_TIME, SAMPLED = ("cpu-time", "wall-time"), "gpu-time", ("gpu-stalls", "
 @dataclass(frozen=True)
 class Recorded:
     profile: Profile
+    analysis: Analysis
+    """For trees. The facts were made without it."""
     facts: dict[str, SiteTable]
     """By metric."""
 
@@ -104,7 +107,7 @@ def recorded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     sites = {metric: cpu_sites(opened, metric) for metric in there if metric in CPU}
     if any(metric not in CPU for metric in there):
         sites |= dict.fromkeys([metric for metric in there if metric not in CPU], device_sites(opened))
-    return Recorded(opened, sites)
+    return Recorded(opened, Analysis(opened), sites)
 
 
 @pytest.mark.parametrize("by", [row.name for row in GROUPING_ROWS if row.on_devices and row.name != RANK])
@@ -115,7 +118,7 @@ def test_facts_put_together_are_the_trees(recorded: Recorded, by: str) -> None:
             continue
         for detail in ("function", "line") if metric in CPU else ("function", "line", "instruction"):
             of_facts = stacks_of_facts(facts, metric, by, detail, also="launches" if metric == GPU_TIME else "")
-            expected = stacks_of_tree(recorded.profile, metric, by, detail)
+            expected = stacks_of_tree(recorded.analysis, metric, by, detail)
             assert of_facts.keys() == expected.keys()
             assert of_facts.total() == expected.total()
             rounded = 1 if "kernel_origins" in recorded.profile.names() and by in ("layer", "op", "phase") else 0
