@@ -130,7 +130,7 @@ class ProfileLocation:
     def remove(self) -> None:
         """Removes the folder again, in which nothing was recorded."""
         if self.rank is None:
-            _remove_profile(self.whole)
+            remove_profile(self.whole)
 
     def first_on_host(self) -> bool:
         """True for one recorder of the job on each host: it records the data of the whole host. Call it only once, since it takes a

@@ -15,7 +15,7 @@ from recording import PYTHON, time_under
 import aiflame
 from aiflame.recorder.library import collector_file
 
-PROGRAM = Path(__file__).parent / "known_shares.py"
+PROGRAM = Path(__file__).parent / "programs/known_shares.py"
 SIGPROF, SIGSEGV = 27, 11
 
 

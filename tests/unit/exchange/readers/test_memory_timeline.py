@@ -45,7 +45,8 @@ def test_sizes_after_each_change(tmp_path: Path) -> None:
     file.write_text(json.dumps([[1795750806987573 + number for number in range(len(ROWS))], sizes]))
     assert sums(file, "live-at-peak") == {"parameters": 1000, "gradients": 400, "temporaries": 50}
     assert sums(file, "live-at-end") == {"parameters": 1000}
-    assert aiflame.open(file).store.meta.imported.lacks == ("stacks", "allocations")
+    source = aiflame.open(file).store.meta.imported
+    assert source is not None and source.lacks == ("stacks", "allocations")
 
 
 @pytest.mark.parametrize("rows", [[[0, 1]], [[0] * 8 + ["x"]], [[0] * 8 + [-1]], [[0] * 9, 7]])

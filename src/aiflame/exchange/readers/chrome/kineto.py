@@ -144,7 +144,7 @@ def _with_threads(events: Events, foreign: pl.DataFrame, pieces: list[pl.DataFra
         ops = pl.concat(rows.filter(events.texts_of(rows["cat"]).is_in(_OPS)) for rows in around)
         owners = ops.select("pid", "tid").unique()
         if len(owners) == 1:
-            placed.append(row.with_columns(pid=owners["pid"].item(), tid=owners["tid"].item()).cast(dict(row.schema)))
+            placed.append(row.with_columns(owners["pid"], owners["tid"]))
     return pl.concat(placed) if placed else foreign.clear()
 
 

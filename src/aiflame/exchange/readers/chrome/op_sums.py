@@ -129,7 +129,8 @@ class _Calls:
         first = spans.process[self.row], spans.thread[self.row], spans.begin[self.row], spans.end[self.row]
         second = (annotated[name].to_numpy().astype(np.int64) for name in ("process", "thread", "begin", "end"))
         process, thread, begin, end = (np.concatenate(pair) for pair in zip(first, second, strict=True))
-        every, order = Spans.of(process, thread, begin, end, np.zeros(len(process), dtype=np.int32))
+        every, sorted_rows = Spans.of(process, thread, begin, end, np.zeros(len(process), dtype=np.int32))
+        order = np.arange(len(process))[sorted_rows]
         sums = {name: np.zeros(len(order), dtype=np.int64) for name in _BYTES}
         alone = []
         for (owner,), rows in memory.partition_by("process", as_dict=True, maintain_order=True).items():
