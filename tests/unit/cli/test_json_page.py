@@ -30,8 +30,8 @@ from aiflame.render.report.server import Server
 
 PAGE = (Path(__file__).parents[3] / "docs/json.md").read_text(encoding="utf-8")
 LISTS = ("doctor", "tally", "intra")
-NO_DOCUMENT = ("mcp", "attach")
-"""The stdout of the first is the protocol's; the other only writes a profile."""
+NO_DOCUMENT = ("mcp", "attach", "keep")
+"""The stdout of the first is the protocol's; the others only write a profile."""
 
 
 def documented(command: str) -> set[str]:

@@ -14,7 +14,7 @@ import pytest
 import aiflame
 from aiflame.analyze.overview.summary import summarize
 
-TRACES = Path(__file__).parents[3] / "data" / "traces"
+TRACES = Path(__file__).parents[2] / "data" / "traces"
 TOOK = (pl.col("end_ns") - pl.col("start_ns")).cast(pl.Int64)
 
 
