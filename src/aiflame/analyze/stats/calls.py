@@ -36,6 +36,8 @@ CALLS = {
     "depth": pl.Int64,  # the number of marked calls at and around it
 }
 _WALL = 1
+_PROFILERS_OWN = ("overhead", "Overhead")
+"""The modules of frames of torch.profiler's own work: its category in the trace."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,10 +174,11 @@ def op_frames(profile: Analysis) -> pl.DataFrame:
 
 @once
 def op_and_runtime_frames(profile: Analysis) -> pl.DataFrame:
-    """The same, and calls of the runtimes of devices: they have rows in torch's tables too."""
+    """The same, calls of the runtimes of devices, and the profiler's own work: they have rows in torch's tables too."""
     called = profile.table("call_names").select("process", "name").unique()
-    runtime = profile.table("named_frames").filter(pl.col("module") != OP_MODULE).join(called, on=["process", "name"], how="semi")
-    return pl.concat([op_frames(profile), runtime.select("process", "id", "name")])
+    others = profile.table("named_frames").filter(pl.col("module") != OP_MODULE)
+    runtime, own = others.join(called, on=["process", "name"], how="semi"), others.filter(pl.col("module").is_in(_PROFILERS_OWN))
+    return pl.concat([op_frames(profile), *(frames.select("process", "id", "name") for frames in (runtime, own))])
 
 
 @once

@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
-import re
-
 import numpy as np
 import polars as pl
 
-from aiflame.analyze.spans import Spans, union
 from aiflame.analyze.stats.calls import call_counts, calls_of, marked_stacks, op_and_runtime_frames, op_frames, within_its_like
 from aiflame.analyze.stats.op_inputs import MEMORY, by_name
 from aiflame.analyze.stats.sums import percent
+from aiflame.analyze.stats.torch_annotations import named_stretches, stretches_on_devices, without_stretches
 from aiflame.analyze.stats.work import device_work
 from aiflame.analyze.top import top
 from aiflame.attribute.analysis import Analysis, once
 from aiflame.attribute.arrays import nodes
-from aiflame.attribute.meaning.events import LATEST
 from aiflame.attribute.metrics import CLOCK
 from aiflame.attribute.trees.build import metrics, tree
-from aiflame.profile.schema.enums import RegionApi, RegionKind
 from aiflame.profile.schema.kinds import Kind
 
 GPU_TIME = "gpu-time"
 OUTSIDE = "[memory]"
 """The row of memory that was allocated or freed outside of all calls."""
-_STEP = re.compile(r"^ProfilerStep#\d+$")
 _OF_DEVICES = ("self_device_ns", "device_ns", "launches")
 """Columns that are null where no device was used."""
 _COLUMNS = {
@@ -69,7 +64,8 @@ def op_calls(profile: Analysis) -> pl.DataFrame:
 def _traced(profile: Analysis) -> pl.DataFrame:
     """From the calls of an imported trace. As torch does, the time of a call inside one of the same name counts for both, unless the one
     does nothing but call the other: then they are one call."""
-    calls = pl.concat([op_calls(profile), _annotations(profile)])
+    stretches = named_stretches(profile, op_calls(profile))
+    calls = pl.concat([without_stretches(op_calls(profile), stretches), stretches])
     cpu = calls.group_by("name").agg(self_cpu_ns=pl.col("self_ns").sum(), cpu_ns=pl.col("took_ns").sum(), seen=pl.len().cast(pl.Int64))
     counts = call_counts(profile, op_and_runtime_frames(profile))
     twice = within_its_like(op_calls(profile)).group_by("name").agg(twice_ns=pl.col("took_ns").sum(), twice=pl.len().cast(pl.Int64))
@@ -79,7 +75,8 @@ def _traced(profile: Analysis) -> pl.DataFrame:
         .with_columns(pl.col("twice", "twice_ns").fill_null(0))
         .with_columns(calls=pl.coalesce("calls", "seen") - pl.col("twice"), cpu_ns=pl.col("cpu_ns") - pl.col("twice_ns"))
     )
-    rows = cpu.join(_on_devices(profile), on="name", how="full", coalesce=True).with_columns(pl.exclude("name").fill_null(0))
+    devices = pl.concat([_on_devices(profile), stretches_on_devices(stretches, device_work(profile))]).group_by("name").agg(pl.all().sum())
+    rows = cpu.join(devices, on="name", how="full", coalesce=True).with_columns(pl.exclude("name").fill_null(0))
     return rows.select(pl.col(name).cast(kind) for name, kind in _COLUMNS.items())
 
 
@@ -106,51 +103,6 @@ def _on_devices(profile: Analysis) -> pl.DataFrame:
         at = np.flatnonzero(mark)
         parts.append(pl.DataFrame({"name": [stacks.name[node] for node in at.tolist()], **{key: of[at] for key, of in sums.items()}}))
     return pl.concat(parts).group_by("name").agg(pl.all().sum())
-
-
-def _annotations(profile: Analysis) -> pl.DataFrame:
-    """The stretches of time that the program named with `record_function`, and the profiler's steps; their own time is that outside of ops,
-    calls and inner stretches."""
-    calls = op_calls(profile)
-    wanted = pl.col("api").is_in([int(RegionApi.TORCH), int(RegionApi.AUTOMATIC)]) & (pl.col("kind") == int(RegionKind.NESTED))
-    ends = profile.scan("region_ends").select("process", id="region", end="end_ns").unique(["process", "id"], keep="first")
-    since, until = (pl.col(name).clip(upper_bound=LATEST).cast(pl.Int64) for name in ("begin_ns", "end"))
-    regions = (
-        profile.scan("regions")
-        .filter(wanted)
-        .join(ends, on=["process", "id"])
-        .select(pl.col("process", "thread").cast(pl.Int64), "name", begin=since, end=pl.max_horizontal(since, until))
-        .sort("process", "thread", "begin", "end", descending=[False, False, False, True], maintain_order=True)
-        .collect()
-    )
-    parts = [pl.DataFrame(schema=calls.schema)]
-    for (process, thread), rows in regions.partition_by("process", "thread", as_dict=True, maintain_order=True).items():
-        own = calls.filter(pl.col("row") == process, pl.col("thread") == thread)
-        begin, end = rows["begin"].to_numpy(), rows["end"].to_numpy()
-        called = union(own["begin_ns"].to_numpy(), own["end_ns"].to_numpy())
-        took = end - begin
-        self_ns = [_outside(called, begin, end, row) for row in range(len(rows))]
-        names = ["ProfilerStep*" if _STEP.match(name) else name for name in rows["name"].to_list()]
-        columns = {
-            "row": process,
-            "thread": thread,
-            "node": 0,
-            "begin_ns": begin,
-            "end_ns": end,
-            "self_ns": self_ns,
-            "name": names,
-            "depth": 0,
-        }
-        parts.append(pl.DataFrame({**columns, "took_ns": took}, schema=calls.schema))
-    return pl.concat(parts)
-
-
-def _outside(called: Spans, begin: np.ndarray, end: np.ndarray, row: int) -> int:
-    """The time of a stretch outside of calls and of the stretches that begin inside it, which follow it in the list."""
-    last = int(np.searchsorted(begin, end[row], side="left"))
-    inner = slice(row + 1, max(last, row + 1))
-    around = union(np.concatenate([called.begin, begin[inner]]), np.concatenate([called.end, end[inner]]))
-    return int(end[row] - begin[row] - around.within(begin[row : row + 1], end[row : row + 1])[0])
 
 
 def _recorded(profile: Analysis) -> pl.DataFrame:
