@@ -86,3 +86,10 @@ def test_protons_tree_and_trace_have_the_same_kernels() -> None:
     assert {name: count for name, (count, _) in time_by_kernel(trace).items()} == theirs
     idle = [summarize(profile.store, profile.meta).scope.idle_text for profile in (tree, trace)]
     assert idle[0] == "" and idle[1].startswith("GPU idle 99.8%")
+
+
+def test_jaxs_own_json_has_the_kernels_of_its_xplane() -> None:
+    """Its times are cut to thousandths of a microsecond."""
+    ours, other = (time_by_kernel(aiflame.open(TRACES / f"xplane/jax0.11.2_h200.{suffix}.gz")) for suffix in ("trace.json", "xplane.pb"))
+    assert {name: count for name, (count, _) in ours.items()} == {name: count for name, (count, _) in other.items()}
+    assert {name: took for name, (_, took) in ours.items()} == pytest.approx({name: took for name, (_, took) in other.items()}, abs=3)
