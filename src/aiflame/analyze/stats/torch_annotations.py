@@ -76,17 +76,17 @@ def without_stretches(calls: pl.DataFrame, stretches: pl.DataFrame) -> pl.DataFr
 def _innermost_around(calls: pl.DataFrame, begin: Ints, end: Ints) -> Ints:
     """The place of the innermost call of one thread around each stretch; -1: none. Calls of one depth do not overlap."""
     depth, since, until = (calls[name].to_numpy() for name in ("depth", "begin_ns", "end_ns"))
-    found = np.full(len(begin), -1, dtype=np.int64)
+    innermost = np.full(len(begin), -1, dtype=np.int64)
     for level in range(1, int(depth.max(initial=0)) + 1):
         places = np.flatnonzero(depth == level)
         last = np.searchsorted(since[places], begin, side="right") - 1
         around = (last >= 0) & (until[places[np.maximum(last, 0)]] >= end)
-        found[around] = places[last[around]]
-    return found
+        innermost[around] = places[last[around]]
+    return innermost
 
 
 def stretches_on_devices(stretches: pl.DataFrame, work: pl.DataFrame) -> pl.DataFrame:
-    """By name: the time of the work that was launched in the stretches, and 0 for that which they launched themselves."""
+    """By name: the time of all work launched within the stretches. Stretches launch nothing themselves."""
     parts = [pl.DataFrame(schema={"name": pl.String, "self_device_ns": pl.Int64, "device_ns": pl.Int64, "launches": pl.Int64})]
     launched = work.filter(pl.col("launch_begin_ns").is_not_null()).select("row", "thread", "launch_begin_ns", "took_ns")
     for (process, thread), rows in stretches.partition_by("row", "thread", as_dict=True, maintain_order=True).items():

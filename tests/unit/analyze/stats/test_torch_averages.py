@@ -128,14 +128,14 @@ def test_torch_says_the_same_of_a_gpu(name: str) -> None:
         row["key"]: row for row in json.loads(gzip.decompress(file.read_bytes()))["key_averages"] if row["device_type"].endswith("CPU")
     }
     rows = {row["name"]: row for row in aiflame.open(file).stats("torch.key-averages").to_dicts()}
-    rest = {key for key in theirs if not key.startswith("Optimizer.step")} - {"[memory]"}
-    assert rest <= set(rows) and len(rest) > 10
+    names = {key for key in theirs if not key.startswith("Optimizer.step")} - {"[memory]"}
+    assert names <= set(rows) and len(names) > 10
     for ours, their in (("cpu_ns", "cpu_time_total"), ("self_cpu_ns", "self_cpu_time_total"), ("self_device_ns", "self_device_time_total")):
-        own = {key: rows[key][ours] / 1000 for key in rest - {BUFFER}}
+        own = {key: rows[key][ours] / 1000 for key in names - {BUFFER}}
         assert own == pytest.approx({key: theirs[key].get(their, 0) for key in own}, abs=0.02, rel=1e-5), ours
-    assert {key: rows[key]["calls"] for key in rest} == {key: theirs[key]["count"] for key in rest}
+    assert {key: rows[key]["calls"] for key in names} == {key: theirs[key]["count"] for key in names}
     differing = {
-        key for key in rest if rows[key]["device_ns"] / 1000 != pytest.approx(theirs[key].get("device_time_total", 0), abs=0.02, rel=1e-5)
+        key for key in names if rows[key]["device_ns"] / 1000 != pytest.approx(theirs[key].get("device_time_total", 0), abs=0.02, rel=1e-5)
     }
     assert differing == ON_H200[name]
     twice = theirs[BUFFER]["device_time_total"]
