@@ -70,6 +70,19 @@ def test_a_program_is_recorded_twice_and_left_as_it_was(program: subprocess.Pope
     assert end(program) == (7, "0\n", "")
 
 
+def test_nothing_grows_after_the_first_recording(program: subprocess.Popen[str], tmp_path: Path) -> None:
+    held = []
+    for number in range(6):
+        path = tmp_path / f"{number}.aiflame"
+        result = attach(program.pid, path, "--duration", "0.3s")
+        assert result.returncode == 0, result.stderr
+        status = facts(program.pid)
+        mappings = len(Path(f"/proc/{program.pid}/maps").read_text().splitlines())
+        held.append((int(status["VmSize"].split()[0]), mappings, len(list(Path(f"/proc/{program.pid}/fd").iterdir()))))
+    assert held[3:] == held[2:3] * 3
+    assert end(program) == (7, "0\n", "")
+
+
 def test_a_program_that_ends_ends_the_recording(program: subprocess.Popen[str], tmp_path: Path) -> None:
     path = tmp_path / "p.aiflame"
     command = [PYTHON, "-m", "aiflame.cli.main", "attach", str(program.pid), "-o", str(path), "--no-seal", "--telemetry", "off"]
