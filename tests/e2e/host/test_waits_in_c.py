@@ -16,8 +16,7 @@ from aiflame.analyze.findings.listing import listing
 pytestmark = pytest.mark.timed
 
 SOURCE = Path(__file__).parent / "programs/waits_in_c.c"
-SECONDS = 5
-"""Four times the samples that a finding needs."""
+SECONDS = 8
 WAITS = {
     "mutex": ("takes_mutex", "a lock"),
     "rwlock": ("takes_rwlock", "a read-write lock"),
