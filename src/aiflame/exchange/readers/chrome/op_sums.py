@@ -108,19 +108,30 @@ class _Calls:
 
     def on_devices(self, launches: pl.DataFrame, work: pl.DataFrame) -> dict[str, Ints]:
         """The time of the work that each op launched itself, and with the ops that it called."""
-        key = ["process", "correlation"]
-        launched = launches.join(work.group_by(key).agg(pl.col("took").sum(), pl.len().alias("many")), on=key)
-        if launched.is_empty():
+        if launches.is_empty() or work.is_empty():
             return {}
-        op = self._spans.nearest(self._is_op)[launched["row"].to_numpy()]
-        in_ops = op >= 0
-        place, size = np.searchsorted(self.row, op[in_ops]), len(self.row)
-        own = nodes.gather(place, launched["took"].to_numpy()[in_ops], size)
+        known, asked = (rows["process"].to_numpy().astype(np.int64) << 32 | rows["correlation"].to_numpy() for rows in (launches, work))
+        order = np.argsort(known, kind="stable")
+        known = known[order]
+        at = np.minimum(np.searchsorted(known, asked), len(known) - 1)
+        launched = (known[at] == asked) & (asked >= 0)
+        place, size = self._op_around(launches["row"].to_numpy()[order[at[launched]]]), len(self.row)
+        took, place = work["took"].to_numpy()[launched][place >= 0], place[place >= 0]
+        own = nodes.gather(place.astype(np.int64), took, size)
         parent = np.append(-1, self.parent + 1).astype(np.int32)
         whole = nodes.sum_up(parent, np.append(0, own))[1:]
-        launches_of = nodes.gather(place, launched["many"].to_numpy()[in_ops].astype(np.int64), size)
         whole = np.where(self._is_op[self.row] & self.kept, whole, 0)
-        return {"self_device_ns": own, "device_ns": whole, "launches": launches_of}
+        return {"self_device_ns": own, "device_ns": whole, "launches": np.bincount(place, minlength=size)}
+
+    def _op_around(self, row: Whole) -> Whole:
+        """The place of the op at or around each of these calls; -1: none."""
+        place = np.minimum(np.searchsorted(self.row, row), len(self.row) - 1).astype(np.int64)
+        if (self.row[place] != row).any():  # a call that is no op and of no runtime
+            op = self._spans.nearest(self._is_op)[row]
+            return np.where(op >= 0, np.searchsorted(self.row, np.maximum(op, 0)), -1)
+        while (others := (place >= 0) & ~self._is_op[self.row[place]]).any():
+            place[others] = self.parent[place[others]]
+        return place
 
     def memory(self, annotated: pl.DataFrame, memory: pl.DataFrame) -> tuple[dict[str, Ints], list[pl.DataFrame]]:
         """Bytes allocated less bytes freed during each call, on whichever thread, as torch adds them up. The same for annotations, and
