@@ -145,3 +145,34 @@ def test_lack_of_memory_and_uncaught_exceptions_are_told_by_the_program(tmp_path
     messages = [line for line in result.stderr.splitlines() if "kept the last" in line]
     assert [line.split(":")[1].strip() for line in messages] == ["MemoryError", "ValueError"]
     assert len(list(tmp_path.glob("ring-*.aiflame"))) == 2
+
+
+STEPS = """
+import time
+import aiflame
+for number in range(30):
+    with aiflame.region("step"):
+        time.sleep(1.5 if number == 25 else 0.02)
+time.sleep(3.5)
+"""
+
+
+@pytest.mark.timed
+def test_a_slow_step_and_the_lack_of_steps_are_kept(tmp_path: Path) -> None:
+    options = ["--last", f"{LAST_S}s", "--on", "slow-step:20x", "--on", "hang:2s", "-o", str(tmp_path / "ring.aiflame")]
+    run = subprocess.run(
+        [PYTHON, "-m", "aiflame.cli.main", "record", *options, "--", sys.executable, "-c", STEPS],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert run.returncode == 0, run.stderr
+    (slow,), (hang,) = (list(tmp_path.glob(f"ring-*-{cause}.aiflame")) for cause in ("slow-step-25", "hang"))
+    assert f"-> {slow}" in run.stderr and f"-> {hang}" in run.stderr
+    profile = aiflame.open(slow)
+    assert profile.meta.kept is not None and profile.meta.kept.cause.startswith("step 25 took 1.5")
+    ends = profile.table("region_ends")["end_ns"]
+    took = (profile.table("region_ends").sort("end_ns")["end_ns"] - profile.table("regions").sort("begin_ns")["begin_ns"]).to_list()
+    assert ends.max() <= profile.meta.kept.end_ns + 1e6 and max(took) >= 1.5e9 and took[-1] == max(took)
+    assert len(aiflame.open(hang).table("regions")) < 30
