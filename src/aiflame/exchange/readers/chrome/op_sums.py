@@ -110,11 +110,11 @@ class _Calls:
         """The time of the work that each op launched itself, and with the ops that it called."""
         if launches.is_empty() or work.is_empty():
             return {}
-        known, asked = (rows["process"].to_numpy().astype(np.int64) << 32 | rows["correlation"].to_numpy() for rows in (launches, work))
-        order = np.argsort(known, kind="stable")
-        known = known[order]
-        at = np.minimum(np.searchsorted(known, asked), len(known) - 1)
-        launched = (known[at] == asked) & (asked >= 0)
+        launch, wanted = (rows["process"].to_numpy().astype(np.int64) << 32 | rows["correlation"].to_numpy() for rows in (launches, work))
+        order = np.argsort(launch, kind="stable")
+        launch = launch[order]
+        at = np.minimum(np.searchsorted(launch, wanted), len(launch) - 1)
+        launched = (launch[at] == wanted) & (wanted >= 0)
         place, size = self._op_around(launches["row"].to_numpy()[order[at[launched]]]), len(self.row)
         took, place = work["took"].to_numpy()[launched][place >= 0], place[place >= 0]
         own = nodes.gather(place.astype(np.int64), took, size)
