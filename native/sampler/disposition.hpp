@@ -9,6 +9,11 @@ namespace aiflame::signals {
 
 using Disposition = struct sigaction;
 
+// The disposition as rt_sigaction() has it.
+struct KernelAction {
+  uint64_t handler, flags, restorer, mask;
+};
+
 inline bool is_function(const Disposition& disposition) noexcept { return disposition.sa_handler != SIG_DFL && disposition.sa_handler != SIG_IGN; }
 
 // A new disposition is written to a free place and then published: a handler that interrupts the writer, runs at the same time, or runs in the child

@@ -90,12 +90,6 @@ void hold(int signal, siginfo_t* info, ucontext_t* context) noexcept {
   send_again(signal, info);
 }
 
-// The disposition in the kernel.
-struct KernelAction {
-  uint64_t handler, flags, restorer;
-  Mask mask;
-};
-
 // Restores the default action and sends the same signal again: it takes effect in the interrupted code when the handler has returned, so that the
 // status and a core file are the same as without us.
 void die(int signal, siginfo_t* info) noexcept {

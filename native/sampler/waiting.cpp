@@ -2,6 +2,7 @@
 
 #include "base/safe_load.hpp"
 #include "base/sys.hpp"
+#include "sampler/disposition.hpp"
 #include "sampler/task_list.hpp"
 
 #include <bit>
@@ -179,9 +180,7 @@ bool interrupting_signal_pending(const ucontext_t* context, bool any_handler) no
   sys::call(SYS_rt_sigpending, reinterpret_cast<long>(&pending), sizeof pending);
   pending &= ~*reinterpret_cast<const uint64_t*>(&context->uc_sigmask);
   for (; pending; pending &= pending - 1) {
-    struct {
-      uint64_t handler, flags, restorer, mask;
-    } action{};
+    signals::KernelAction action{};
     sys::call(SYS_rt_sigaction, std::countr_zero(pending) + 1, 0, reinterpret_cast<long>(&action), sizeof(uint64_t));
     bool function = action.handler != reinterpret_cast<uint64_t>(SIG_DFL) && action.handler != reinterpret_cast<uint64_t>(SIG_IGN);
     if (function && (any_handler || !(action.flags & SA_RESTART))) return true;

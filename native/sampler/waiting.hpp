@@ -21,8 +21,8 @@ bool to_be_repeated(const ucontext_t* context) noexcept;
 // Such a call ends with EINTR.
 void end_call(ucontext_t* context) noexcept;
 
-// Whether a signal of the program's came during the tick whose handler ends system calls (no SA_RESTART). A signal that comes after this, and before
-// the thread is back in its call, is seen by interposed_signals, where that handler is among those set through libc.
+// Whether a signal of the program's came during the tick whose handler ends system calls: one without SA_RESTART, or any handler. A signal that comes
+// after this, and before the thread is back in its call, is seen by interposed_signals, where that handler is among those set through libc.
 bool interrupting_signal_pending(const ucontext_t* context, bool any_handler) noexcept;
 
 // Where we are not preloaded, no wrapper of ours makes a call again that a tick has ended. A tick of the CPU clock comes before the call has begun to

@@ -20,7 +20,7 @@ from aiflame.attribute.arrays.types import Ints, Mask
 from aiflame.attribute.meaning.events import LATEST
 from aiflame.profile.schema.enums import FrameKind
 from aiflame.profile.schema.frame_packing import KIND
-from aiflame.profile.schema.kinds import CALL_COUNTS, OP_MODULE
+from aiflame.profile.schema.kinds import CALL_COUNTS, OP_MODULE, PROFILER_MODULES
 
 SYSTEM_MODULE = "[system library]"
 """The module of the frames of calls that nsys traced in libraries of the system."""
@@ -36,8 +36,6 @@ CALLS = {
     "depth": pl.Int64,  # the number of marked calls at and around it
 }
 _WALL = 1
-_PROFILERS_OWN = ("overhead", "Overhead")
-"""The modules of frames of torch.profiler's own work: its category in the trace."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +175,7 @@ def op_and_runtime_frames(profile: Analysis) -> pl.DataFrame:
     """The same, calls of the runtimes of devices, and the profiler's own work: they have rows in torch's tables too."""
     called = profile.table("call_names").select("process", "name").unique()
     others = profile.table("named_frames").filter(pl.col("module") != OP_MODULE)
-    runtime, own = others.join(called, on=["process", "name"], how="semi"), others.filter(pl.col("module").is_in(_PROFILERS_OWN))
+    runtime, own = others.join(called, on=["process", "name"], how="semi"), others.filter(pl.col("module").is_in(PROFILER_MODULES))
     return pl.concat([op_frames(profile), *(frames.select("process", "id", "name") for frames in (runtime, own))])
 
 

@@ -7,6 +7,9 @@ from enum import IntEnum
 OP_MODULE = "torch op"
 """The module of frames of imported traces that are ops of torch, or nodes of its backward graph."""
 
+PROFILER_MODULES = ("overhead", "Overhead")
+"""The modules of frames of the profiler's own work: torch.profiler's categories for it."""
+
 
 CALL_COUNTS = "calls of functions"
 """The name of the kind of `stack_values` that counts the calls of a function in a trace. It is no metric of the profile."""

@@ -19,7 +19,7 @@ from aiflame.exchange.readers.chrome.collectives import add_collectives
 from aiflame.exchange.readers.chrome.devices import add_launches, add_work
 from aiflame.exchange.readers.chrome.events import Events, read_events
 from aiflame.exchange.readers.chrome.jax_devices import find_devices
-from aiflame.exchange.readers.chrome.meaning import add_layers, add_regions, frames_of, is_annotation
+from aiflame.exchange.readers.chrome.meaning import OPS, add_layers, add_regions, frames_of, is_annotation
 from aiflame.exchange.readers.chrome.op_shapes import add_op_work
 from aiflame.exchange.readers.chrome.op_sums import add_op_sums
 from aiflame.exchange.readers.chrome.threads import Threads
@@ -29,14 +29,12 @@ from aiflame.exchange.readers.source import Source
 from aiflame.exchange.readers.spans import Spans
 from aiflame.profile.folder.meta import JobRank
 from aiflame.profile.ranks.job import MOST_RANKS
+from aiflame.profile.schema.kinds import PROFILER_MODULES
 
-_NO_THREADS = ("Trace", "gpu_user_annotation", "overhead", "Overhead", "cuda_sync", "cuda_event")
+_NO_THREADS = ("Trace", "gpu_user_annotation", *PROFILER_MODULES, "cuda_sync", "cuda_event")
 """Categories of calls that no thread of the program made."""
-_OVERHEAD = ("overhead", "Overhead")
-"""Categories of the profiler's own work: a trace names no thread for it."""
-_OPS = ("cpu_op", "Operator")
 _MOST_OVERHEADS = 50
-"""So many of them, the longest ones, are placed."""
+"""So many pieces of the profiler's own work, the longest ones, are placed on a thread: the trace names none for them."""
 _LINES = "lines of calls (a place is where its function begins)"
 _FIRST_EVENT = re.compile(rb'\[\s*\{[^{}]*"(ph|ts|pid)"\s*:')
 
@@ -135,13 +133,13 @@ def _calls_of_threads(events: Events, making: Making) -> list[pl.DataFrame]:
 
 def _with_threads(events: Events, foreign: pl.DataFrame, pieces: list[pl.DataFrame]) -> pl.DataFrame:
     """The profiler's own work that lies within an op, where one thread alone had an op all the while: as a call of that thread."""
-    overhead = events.texts_of(foreign["cat"]).is_in(_OVERHEAD)
+    overhead = events.texts_of(foreign["cat"]).is_in(PROFILER_MODULES)
     longest = foreign.filter(overhead).sort(pl.col("begin") - pl.col("end"), maintain_order=True).head(_MOST_OVERHEADS)
     placed = []
     for row in longest.iter_slices(1):
         begin, end = row["begin"][0], row["end"][0]
         around = [piece.filter(pl.col("begin") <= begin, pl.col("end") >= end) for piece in pieces]
-        ops = pl.concat(rows.filter(events.texts_of(rows["cat"]).is_in(_OPS)) for rows in around)
+        ops = pl.concat(rows.filter(events.texts_of(rows["cat"]).is_in(OPS)) for rows in around)
         owners = ops.select("pid", "tid").unique()
         if len(owners) == 1:
             placed.append(row.with_columns(owners["pid"], owners["tid"]))
