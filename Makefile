@@ -23,15 +23,17 @@ INSTALL := $(BIN)/python -m pip install --quiet --constraint $(PINS)
 # A file of tests at a time for each worker, three for two cores; timed tests last, one on each core (tests/conftest.py).
 WORKERS := -n $(shell expr $$(nproc) \* 3 / 2)
 
-.PHONY: demo libraries test fuzz test-interpreters guests lint sanitize hooks pins site wheel build clean
+.PHONY: demo libraries test test-tools fuzz test-interpreters guests lint sanitize hooks pins site wheel build clean
 
 demo: libraries
 	$(BIN)/python -m aiflame demo
 
 # Python keeps what it has compiled, whatever the environment says: tests start it some two thousand times.
 test: export PYTHONDONTWRITEBYTECODE :=
-test: build $(VENV)/.test-tools $(GUESTS)/.few
+test: build test-tools
 	AIFLAME_TEST_PROGRAMS=$(CURDIR)/build/dev/tests/collector $(BIN)/python -m pytest $(WORKERS) $(PYTEST)
+
+test-tools: $(VENV)/.test-tools $(GUESTS)/.few
 
 # Ten thousand damaged files of each format that can be imported; FUZZ='pprof --copies 500' does less, AIFLAME_TRACES=FOLDER brings more files.
 fuzz: build
@@ -45,7 +47,7 @@ test-interpreters: build
 guests: build $(GUESTS)/.all
 	AIFLAME_GUESTS=$(abspath $(GUESTS)) $(BIN)/python tests/guests/matrix.py --write docs/guests.md
 
-lint: build
+lint: $(VENV)/.ready
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/python scripts/check_types.py
@@ -111,7 +113,8 @@ $(VENV)/.site-tools: $(VENV)/.ready
 	$(INSTALL) $(SITE_TOOLS)
 	touch $@
 
-# Other people's programs, which tests record: ten for `make test`, the rest for `make guests`.
+# Other people's programs, which tests record: ten for `make test`, the rest for `make guests`. apt-get, too, serves one at a time.
+$(GUESTS)/.few: | $(VENV)/.test-tools
 $(GUESTS)/.few $(GUESTS)/.all: $(GUESTS)/.%: $(VENV)/.ready scripts/guest_tools.py
 	mkdir -p $(GUESTS)
 	$(BIN)/python scripts/guest_tools.py $* $(GUESTS)

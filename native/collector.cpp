@@ -8,6 +8,7 @@
 #include "base/sys.hpp"
 #include "base/valgrind.hpp"
 #include "records/calls.hpp"
+#include "records/host_memory.hpp"
 #include "records/kernel_shapes.hpp"
 #include "records/kernel_variants.hpp"
 #include "records/launcher.hpp"
@@ -42,6 +43,7 @@ namespace {
 
 std::atomic<bool> running{false};
 std::atomic<bool> in_sandbox{false};
+std::atomic<bool> by_attach{false};
 uint32_t owner = 0;  // the process that started: a vfork child shares our memory but is not us
 
 bool ours() noexcept { return running.load(std::memory_order_acquire) && owner == sys::process_id(); }
@@ -90,6 +92,7 @@ void forget_rows(fresh_memory::Who who) noexcept {
   kernel_shapes::forget_rows();
   kernel_variants::forget_rows();
   calls::forget_rows();
+  host_memory::forget_rows();
   all_hooks::forget_rows();
 }
 
@@ -130,20 +133,24 @@ bool start(const char* profile) noexcept {
   reach::inherit(getenv("AIFLAME_DESCRIPTORS"), profile);
   if (!profile || !control::attach(profile)) return false;
   all_hooks::prepare(preloaded());
-  python::attach();
   // Most processes have had no recording before: they never touch the memory that forget_last_recording() clears.
   static bool again = false;
   if (std::exchange(again, true)) forget_last_recording();
   owner = own_process_id();
   if (!signals::install(tick) || !open_tables(false)) return false;
+  // In a program that runs already another thread, the interpreter's main one, may do our work from here on: it appends rows.
+  python::attach();
   running.store(true, std::memory_order_release);
   threads::self();
   threads::adopt_all();
   all_hooks::start();
+  host_memory::start();
   return true;
 }
 
 void stop() noexcept { end(all_hooks::finish); }
+
+bool attached() noexcept { return by_attach.load(std::memory_order_relaxed); }
 
 bool active() noexcept { return running.load(std::memory_order_relaxed) && control::recording(); }
 
@@ -220,7 +227,10 @@ __attribute__((destructor)) void on_unload() { aiflame::collector::stop(); }
 }  // namespace
 
 // For recording from inside: 1 when recording began.
-int aiflame_start(const char* profile) noexcept { return aiflame::collector::start(profile); }
+int aiflame_start(const char* profile) noexcept {
+  if (!aiflame::collector::active()) aiflame::collector::by_attach.store(false, std::memory_order_relaxed);
+  return aiflame::collector::start(profile);
+}
 void aiflame_stop() noexcept { aiflame::collector::stop(); }
 // For `aiflame attach`, which calls these in a thread that it has made for them. 1 when recording began, 2 when the process is being recorded
 // already.
@@ -228,6 +238,7 @@ int aiflame_attach(const char* profile) noexcept {
   if (aiflame::collector::active()) return 2;
   aiflame::collector::stop();  // an earlier recording whose recorder has ended
   aiflame::signals::repeat_ended_calls();
+  aiflame::collector::by_attach.store(true, std::memory_order_relaxed);
   return aiflame::collector::start(profile);
 }
 int aiflame_detach(const char*) noexcept {

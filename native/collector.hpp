@@ -9,6 +9,8 @@ void stop() noexcept;
 // Stops, and takes all out of the program that would still act: timers, and handlers of signals.
 void detach() noexcept;
 bool active() noexcept;
+// True if the recording began by `aiflame attach`: the program ran before it, and goes on after it.
+bool attached() noexcept;
 
 // True if the library came by LD_PRELOAD, so that its wrappers are in effect.
 bool preloaded() noexcept;

@@ -12,6 +12,7 @@ from pathlib import Path
 # Program or file that shows it is there → Debian packages that bring it.
 DEBIAN = {
     "chromium": ["chromium"],
+    "chromium-headless-shell": ["chromium-headless-shell"],
     "gfortran": ["gfortran"],
     "mpicc.mpich": ["mpich", "libmpich-dev"],
     "mpicc.openmpi": ["openmpi-bin", "libopenmpi-dev"],
@@ -25,10 +26,11 @@ NODE = {"speedscope@1.25.0": "speedscope"}
 
 def main() -> None:
     constraints, *packages = sys.argv[1:]
-    for package in packages:
-        command = [sys.executable, "-m", "pip", "install", "--quiet", "--constraint", constraints, package]
-        if subprocess.run(command, check=False).returncode:
-            print(f"test tools: no {package} for this Python; its tests will be skipped")
+    command = [sys.executable, "-m", "pip", "install", "--quiet", "--constraint", constraints]
+    if subprocess.run([*command, *packages], stderr=subprocess.DEVNULL, check=False).returncode:
+        for package in packages:
+            if subprocess.run([*command, package], check=False).returncode:
+                print(f"test tools: no {package} for this Python; its tests will be skipped")
     for package, folder in NODE.items():
         command = [
             "npm",
@@ -43,9 +45,11 @@ def main() -> None:
         ]
         if not shutil.which("npm") or subprocess.run(command, check=False).returncode:
             print(f"test tools: no {package} without npm; its tests will be skipped")
-    missing = [package for program, packages in DEBIAN.items() if not here(program) for package in packages]
-    if missing and (not shutil.which("apt-get") or not install(missing)):
-        print(f"test tools: could not install {' '.join(missing)}; their tests will be skipped")
+    missing = [packages for program, packages in DEBIAN.items() if not here(program)]
+    if missing and not install([package for some in missing for package in some]):
+        for some in missing:  # one that a distribution lacks keeps apt-get from installing the others
+            if not install(some):
+                print(f"test tools: could not install {' '.join(some)}; tests that need them will be skipped")
 
 
 def here(shown: str) -> bool:

@@ -1,23 +1,26 @@
 """How the tests are run: which wait for their turn, and which get a second chance.
 
-A test with the mark `timed` times live programs or counts the samples of real clocks, so that another program on its core
-changes its result. These tests run when all others have ended, a file at a time, and each worker keeps to a core of its own
-meanwhile (timed_tests.py). `timed(alone=True)` marks tests of programs that need several cores at once: they run last, one after the
-other (scheduling.py). A timed test that fails is tried again, since clocks of a busy machine have bad moments, and the summary names it
-(`rerun`): a test that is named twice needs mending. `timed(reruns=0)` marks tests that have one try.
+A test has the mark `timed` where another program on its core changes its result: it compares times on the clock, or its program must have
+much of a core. These tests run when all others have ended, a file at a time, and each worker keeps to a core of its own meanwhile
+(timed_tests.py). `timed(alone=True)` marks tests of programs that need several cores at once: they run last, one after the other
+(scheduling.py). A timed test that fails is tried again, since clocks of a busy machine have bad moments, and the summary names it
+(`rerun`): a test that is named twice needs mending.
 
-Every other test has one try, on whichever core is free, a file at a time (`make test`).
+Every other test has one try, on whichever core is free, a file at a time (`make test`). Among them are most tests of live programs: samples
+of CPU time, which are compared with the program's own account of it, and programs that mostly sleep, during which others use the core.
 """
 
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from hypothesis import settings
 
+from rewritten import collected_files, rewrite_part
 from timed_tests import ALONE, TIMED, Worker, give_folder, kind
 
 TRIES_AGAIN = 2
@@ -39,10 +42,18 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "flaky(reruns): tried again when it fails, where pytest-rerunfailures is installed")
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection(session: pytest.Session) -> None:
+    worker = getattr(session.config, "workerinput", None)
+    if worker is not None and not sys.dont_write_bytecode:
+        number = int(worker["workerid"].removeprefix("gw"))
+        rewrite_part(session.config, collected_files(session.config), number, worker["workercount"])
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
-        if marker := item.get_closest_marker("timed"):
-            item.add_marker(pytest.mark.flaky(reruns=marker.kwargs.get("reruns", TRIES_AGAIN)))
+        if kind(item):
+            item.add_marker(pytest.mark.flaky(reruns=TRIES_AGAIN))
     items.sort(key=_turn)
     if hasattr(config, "workerinput"):
         config.stash[_WORKER] = Worker(config.workerinput)

@@ -177,7 +177,7 @@ def _cleared(folder: Path, way: str) -> None:
     for process in Path("/proc").glob("[0-9]*") if way == "aiflame" else ():
         with contextlib.suppress(OSError):
             words = (process / "cmdline").read_bytes().split(b"\0")
-            if os.fsencode(folder / "p.aiflame") in words and any(b"aiflame.cli.sealer" in word for word in words):
+            if os.fsencode(folder / "p.aiflame") in words and any(b"aiflame.cli.support.sealer" in word for word in words):
                 select.select([os.pidfd_open(int(process.name))], [], [], 60)
     shutil.rmtree(folder / "p.aiflame", ignore_errors=True)
 

@@ -72,6 +72,8 @@ class Library {
   const uint16_t* versions_ = nullptr;
 };
 
+bool is_plain(const Elf64_Sym& symbol) noexcept { return ELF64_ST_TYPE(symbol.st_info) == STT_FUNC || ELF64_ST_TYPE(symbol.st_info) == STT_NOTYPE; }
+
 // glibc since 2.34: before, libdl and libpthread had functions of their own.
 bool has_everything(const link_map& map) noexcept { return Library(map).find("pthread_create", hash_of("pthread_create")); }
 
@@ -95,13 +97,19 @@ bool usable() noexcept { return behind_us.load(std::memory_order_acquire) != nul
 void* find(const char* name, uint32_t hash) noexcept {
   for (const link_map* map = behind_us.load(std::memory_order_acquire); map; map = map->l_next) {
     Library library(*map);
-    if (const Elf64_Sym* symbol = library.find(name, hash)) {
-      bool plain = ELF64_ST_TYPE(symbol->st_info) == STT_FUNC || ELF64_ST_TYPE(symbol->st_info) == STT_NOTYPE;
-      return plain ? library.address_of(*symbol) : nullptr;
-    }
+    if (const Elf64_Sym* symbol = library.find(name, hash)) return is_plain(*symbol) ? library.address_of(*symbol) : nullptr;
     if (map == libc) return nullptr;
   }
   return nullptr;
+}
+
+Definition find_among(const link_map* first, const link_map* end, const char* name) noexcept {
+  for (const link_map* map = first; map && map != end; map = map->l_next) {
+    Library library(*map);
+    const Elf64_Sym* symbol = library.find(name, hash_of(name));
+    if (symbol && is_plain(*symbol)) return {library.address_of(*symbol), map};
+  }
+  return {nullptr, nullptr};
 }
 
 Loading::Loading() noexcept { loading = true; }

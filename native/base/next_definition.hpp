@@ -2,6 +2,7 @@
 // a handler, and while another thread that loads a library waits for this one. Functions can therefore be looked up at their first call, and a
 // program that ends at once pays for few look-ups.
 #pragma once
+#include <link.h>
 #include <cstdint>
 
 namespace aiflame::next_definition {
@@ -20,6 +21,14 @@ bool usable() noexcept;
 
 // The function's address; nullptr if neither libc nor a library between us and libc defines it as a plain function at a fixed address.
 void* find(const char* name, uint32_t hash) noexcept;
+
+// The address of the first definition in the libraries from `first` to the one before `end` (nullptr: to the last), and that library. Needs no
+// learn(). {nullptr, nullptr}: none defines it as a plain function.
+struct Definition {
+  void* address;
+  const link_map* library;
+};
+Definition find_among(const link_map* first, const link_map* end, const char* name) noexcept;
 
 // While it exists, the thread runs one of our constructors: no library is loaded or unloaded. A missing function is then detected without dlsym(),
 // which would write a message into the first memory that a small program allocates.

@@ -51,7 +51,7 @@ def record(
 
 def open(path: str | Path | None = None, progress: Callable[[float], None] | None = None, ranks: Collection[int] | None = None) -> Profile:
     """The profile at `path` (the newest one in the current folder without), sealed and resolved when it was not yet; of a parallel job
-    all ranks, or those named. A trace that another tool wrote is imported."""
+    all ranks, or those named. A trace that another tool wrote is imported, and so is a range of a store (`STORE@14:00..15:30`)."""
     from aiflame.profile.folder.door import Folder
     from aiflame.profile.opening import newest, open_profile
     from aiflame.profile.ranks.ranked import Ranked, some_ranks
@@ -65,9 +65,15 @@ def open(path: str | Path | None = None, progress: Callable[[float], None] | Non
     def imported(file: Path, progress: Callable[[float], None] | None) -> Folder:
         from aiflame.exchange.readers.door import imported
 
-        return imported(file, progress)
+        return ranged(file) or imported(file, progress)
 
-    store = open_profile(path if path is not None else newest(Path()), progress, derive=complete, align=align, imported=imported)
+    def ranged(path: Path) -> Folder | None:
+        from aiflame.store.door import range_of_store
+
+        return range_of_store(path)
+
+    where = path if path is not None else newest(Path())
+    store = open_profile(where, progress, derive=complete, align=align, imported=imported, ranged=ranged)
     return Profile(store if ranks is None else some_ranks(store, ranks))
 
 

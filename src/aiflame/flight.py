@@ -15,7 +15,7 @@ import os
 import time
 from collections import deque
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -36,13 +36,17 @@ def keep(reason: str = "") -> bool:
         # The recorder sees only complete requests.
         descriptor = os.open(f"{name}.new", os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         try:
-            os.write(descriptor, text.encode())
+            whole = os.write(descriptor, text.encode()) == len(text)
         finally:
             os.close(descriptor)
-        os.rename(f"{name}.new", f"{name}.asked")  # noqa: PTH104
+        if whole:
+            os.rename(f"{name}.new", f"{name}.asked")  # noqa: PTH104
+            return True
     except OSError:
-        return False
-    return True
+        pass
+    with suppress(OSError):  # the disk is full
+        os.unlink(f"{name}.new")  # noqa: PTH108
+    return False
 
 
 _own: list[str] = []

@@ -9,7 +9,7 @@ from .errors import MOVES_THE_CURSOR
 
 SCHEMAS = {
     **dict.fromkeys(
-        ("record", "demo", "doctor", "open", "flame", "annotate", "diff", "gate", "tally", "ranks", "intra", "merge", "dump"), 1
+        ("record", "demo", "doctor", "open", "flame", "annotate", "diff", "gate", "tally", "ranks", "intra", "merge", "dump", "push"), 1
     ),
     **dict.fromkeys(("findings", "top"), 2),
     **dict.fromkeys(("report", "timeline", "import", "export", "completion", "stats", "version", "ps"), 1),

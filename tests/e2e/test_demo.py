@@ -134,7 +134,6 @@ def test_a_profile_that_a_person_named_is_not_replaced(tmp_path: Path) -> None:
     assert "mine.aiflame exists" in process.stderr
 
 
-@pytest.mark.timed
 def test_opencl_shows_the_three_kernels(opencl_device: str, opencl_demo: tuple[Profile, str]) -> None:
     profile, printed = opencl_demo
     assert re.search(r"Same work, 3 ways: matmul_\w+ [\d.]+% of the GPU time", printed)
@@ -153,7 +152,6 @@ def test_opencl_shows_the_three_kernels(opencl_device: str, opencl_demo: tuple[P
     assert took["basic"] > took["blocked"] > took["tiled"]
 
 
-@pytest.mark.timed
 def test_samples_in_a_kernel_that_runs_on_the_cpu_are_its_instructions(opencl_device: str, opencl_demo: tuple[Profile, str]) -> None:
     if not opencl_device.startswith("pthread"):
         pytest.skip(f"{opencl_device} does not run its kernels on the CPU as PoCL does")

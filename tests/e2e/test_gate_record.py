@@ -7,7 +7,6 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-import pytest
 from recording import PYTHON, Recorder
 
 PROGRAM = """
@@ -35,7 +34,6 @@ def gate(base: Sequence[Path], new: Sequence[Path]) -> tuple[int, dict[str, obje
     return result.returncode, json.loads(result.stdout)
 
 
-@pytest.mark.timed
 def test_a_planted_slowdown_is_found_and_equal_runs_pass(record: Recorder, tmp_path: Path) -> None:
     """`heavy` takes half as much CPU time again, by its own clock, in one turn.
 

@@ -9,8 +9,6 @@ from aiflame.api import Profile
 from built import built
 from interpreters import VERSIONS, interpreter
 
-pytestmark = pytest.mark.timed
-
 
 def shown_as_spent(profile: Profile, stays: list[Stay]) -> None:
     """Each sample is under the function that its thread was in at that moment, and the time too, as far as samples can show."""

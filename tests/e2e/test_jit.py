@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
 from recording import PYTHON, Recorder, time_under
-
-pytestmark = pytest.mark.timed
 
 MAKER = """
 import ctypes, mmap, os, struct, time

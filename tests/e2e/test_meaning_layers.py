@@ -20,7 +20,7 @@ from aiflame.attribute.meaning.layers import StackLayers, layers
 from aiflame.attribute.meaning.ops import StackOps, ops
 from aiflame.attribute.stacks.samples import VALUE
 
-pytestmark = [pytest.mark.timed, needs_torch]
+pytestmark = needs_torch
 
 BLOCKS = 6
 TRAINING = """

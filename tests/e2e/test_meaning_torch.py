@@ -115,7 +115,7 @@ def test_results_and_output_are_the_same_as_ever(train: Callable[..., Training])
 
 @pytest.mark.timed(alone=True)
 def test_workers_of_a_parallel_region_are_where_it_was_launched(train: Callable[..., Training]) -> None:
-    training = train("--threads", "2", "--steps", "150")
+    training = train("--threads", "2", "--batch", "32")
     samples = training.samples()
     main = samples.group_by("thread").len().sort("len")["thread"][-1]
     workers = samples.filter((pl.col("thread") != main) & pl.col("backward"))
@@ -125,7 +125,6 @@ def test_workers_of_a_parallel_region_are_where_it_was_launched(train: Callable[
     assert workers["sequence"].max() <= training.table("layer_calls")["sequence_end"].max() + 10
 
 
-@pytest.mark.timed
 @pytest.mark.parametrize("way", ["reentrant", "not"])
 def test_recomputation_in_the_backward_pass_belongs_to_its_layers(train: Callable[..., Training], way: str) -> None:
     training = train("--checkpoint", way)
@@ -184,7 +183,6 @@ def node_and_thread(tmp_path_factory: pytest.TempPathFactory) -> Run:
     return run
 
 
-@pytest.mark.timed
 def test_samples_know_the_node_that_runs_and_the_one_that_was_made_last(node_and_thread: Run) -> None:
     samples = node_and_thread.profile().table("cpu_samples").with_columns(ns=pl.col("weight").cast(pl.UInt64) * pl.col("period_ns"))
     number = int(node_and_thread.stdout)
@@ -194,7 +192,6 @@ def test_samples_know_the_node_that_runs_and_the_one_that_was_made_last(node_and
     assert 0.4e9 < time[1] < 0.6e9
 
 
-@pytest.mark.timed
 def test_a_model_that_only_another_thread_runs_has_names(node_and_thread: Run) -> None:
     names = node_and_thread.profile().table("layer_names").filter(pl.col("type") != "")
     assert {"", "body", "body.0", "body.1", "body.2"} <= set(names["path"])

@@ -75,7 +75,6 @@ def test_every_copy_is_a_row_with_its_bytes(program: Program) -> None:
     assert recorded.profile.table("kernels").is_empty()
 
 
-@pytest.mark.timed
 def test_device_times_are_the_program_s_own_on_our_clock(program: Program) -> None:
     recorded = program("durations")
     kernels = recorded.joined("kernels")

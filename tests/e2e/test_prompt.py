@@ -23,7 +23,7 @@ RECORD = [PYTHON, "-m", "aiflame.cli.main", "record"]
 
 HELD = """
 import sys
-if any("aiflame.cli.sealer" in one for one in sys.orig_argv):
+if any("aiflame.cli.support.sealer" in one for one in sys.orig_argv):
     open({fifo!r}).read()
 """
 """A sitecustomize: the sealing process waits until somebody has opened the FIFO and closed it."""
@@ -213,7 +213,6 @@ while time.process_time() < 1: work()
 """
 
 
-@pytest.mark.timed
 def test_record_returns_with_its_command_and_its_daemons_are_recorded_on(tmp_path: Path) -> None:
     ready, path = tmp_path / "ready", tmp_path / "a.aiflame"
     said = tmp_path / "said"  # a pipe would be the daemon's, too

@@ -42,7 +42,6 @@ def launch(folder: Path, *command: str | Path, size: int = 4) -> tuple[dict[int,
     return {each["rank"]: each for each in reports}, result.stderr
 
 
-@pytest.mark.timed
 def test_four_ranks_are_one_profile(tmp_path: Path) -> None:
     reports, said = launch(tmp_path, *RECORD, "-o", "p.aiflame", "--", PYTHON, PROGRAMS / "rank.py")
     profile = aiflame.open(tmp_path / "p.aiflame")
@@ -96,7 +95,6 @@ def test_without_a_name_all_ranks_agree_on_one(tmp_path: Path) -> None:
     assert [list(rank_folders(Folder.open(tmp_path / name))) for name in profiles] == [[0, 1], [0, 1]]
 
 
-@pytest.mark.timed
 def test_a_rank_that_is_killed_with_its_recorder_spoils_no_other(tmp_path: Path) -> None:
     reports, _ = launch(tmp_path, *RECORD, "-o", "p.aiflame", "--", PYTHON, PROGRAMS / "rank.py", "kill:2")
     assert set(reports) == {0, 1, 3}

@@ -103,7 +103,6 @@ def test_ctrl_c_ends_the_program_once_and_seals(tmp_path: Path) -> None:
     assert aiflame.open(path).meta.complete
 
 
-@pytest.mark.timed
 @pytest.mark.parametrize("victim", ["program", "recorder", "both"])
 def test_recorded_data_survive_sigkill(tmp_path: Path, victim: str) -> None:
     path = tmp_path / "p.aiflame"
@@ -176,7 +175,6 @@ def test_max_size_bounds_the_recording(record: Recorder) -> None:
     assert len(list((run.path / "spool").iterdir())) > 3
 
 
-@pytest.mark.timed
 def test_a_program_that_closes_every_file_descriptor_is_recorded_on(record: Recorder) -> None:
     code = "import os\nos.closerange(3, 65536)\n" + BUSY.format(seconds=1.5) + TICKED + "print(time.process_time())"
     run = record(PYTHON, "-c", code)
@@ -282,7 +280,6 @@ for _ in range(64): assert os.wait()[1] == 0
     assert left == ""
 
 
-@pytest.mark.timed
 def test_recording_from_inside_can_be_started_and_stopped_again_and_again(tmp_path: Path) -> None:
     code = f"""
 import aiflame, json, os, time

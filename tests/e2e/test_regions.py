@@ -28,7 +28,6 @@ def close(measured: int, expected: int) -> bool:
     return abs(measured - expected) < TOLERANCE * expected + 30_000_000
 
 
-@pytest.mark.timed
 def test_cpu_time_lies_in_the_regions_in_which_it_was_spent(record: Recorder) -> None:
     run = record(PYTHON, PROGRAMS / "marked.py", options=("--cpu-rate", "499"))
     assert run.status == 0, run.stderr
@@ -42,7 +41,6 @@ def test_cpu_time_lies_in_the_regions_in_which_it_was_spent(record: Recorder) ->
     assert ("model", "forward", "") in paths_of(run.profile()) and ("", "backward", "grad") in paths_of(run.profile())
 
 
-@pytest.mark.timed
 def test_a_program_that_records_itself_has_the_regions_that_begin_meanwhile(tmp_path: Path) -> None:
     profile = tmp_path / "inside.aiflame"
     result = subprocess.run([PYTHON, PROGRAMS / "marked.py", "inside", profile], capture_output=True, text=True, check=False)
@@ -90,7 +88,6 @@ with aiflame.record(sys.argv[2]):
     assert ended(two) == {"second": True}
 
 
-@pytest.mark.timed
 def test_ranges_of_nvtx_tasks_of_itt_and_regions_of_ours_lie_in_one_another_by_time(record: Recorder) -> None:
     for package in ("nvtx", "ittapi"):
         if importlib.util.find_spec(package) is None:

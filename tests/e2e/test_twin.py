@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
 from recording import PYTHON, Recorder
 from torch_programs import needs_torch
 from twin import cpu_agreement
 
-pytestmark = [pytest.mark.timed, needs_torch]
+pytestmark = needs_torch
 LLAMA = Path(__file__).parents[2] / "examples" / "llama"
 STEPS = 60
 SMALL = ("--device", "cpu", "--steps", str(STEPS), "--layers", "4", "--batch", "4", "--width", "128", "--tokens", "64")

@@ -9,8 +9,6 @@ from pathlib import Path
 import pytest
 from recording import PROGRAMS, PYTHON, Recorder, time_under
 
-pytestmark = pytest.mark.timed
-
 
 def test_waiting_threads_show_the_reason(record: Recorder) -> None:
     run = record(PYTHON, PROGRAMS / "waiting.py", options=("--wall", "99"))

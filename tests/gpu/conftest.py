@@ -89,14 +89,16 @@ def _command(program: str, arguments: tuple[str | Path, ...]) -> list[str]:
     return [PYTHON, str(PROGRAMS / program), *map(str, arguments)]
 
 
-_outcomes: dict[str, dict[str, str]] = {}
+_outcomes: dict[str, dict[str, object]] = {}
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    """With AIFLAME_GPU_RESULTS, outcomes are written there as JSON after each test: a crash costs only the later ones."""
+    """With AIFLAME_GPU_RESULTS, outcomes are written there as JSON after each test, with its figures (`record_property`): a crash costs
+    only the later ones."""
     if report.when != "call" and report.outcome == "passed":
         return
     _outcomes[report.nodeid] = {"outcome": report.outcome, "why": report.longreprtext.replace(f"{HERE.parents[1]}/", "")[-3000:]}
+    _outcomes[report.nodeid] |= dict(report.user_properties)
     if output := os.environ.get("AIFLAME_GPU_RESULTS"):
         counts = {kind: sum(outcome["outcome"] == kind for outcome in _outcomes.values()) for kind in ("passed", "failed", "skipped")}
         Path(output).write_text(json.dumps({"machine": _machine(), **counts, "tests": _outcomes}, indent=1) + "\n")

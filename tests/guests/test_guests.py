@@ -12,8 +12,6 @@ from compare import changes
 from guest import Guest
 from observe import ALONE, FAST, RECORDED, observe
 
-pytestmark = pytest.mark.timed(reruns=0)
-
 
 @pytest.fixture
 def folder() -> Iterator[Path]:

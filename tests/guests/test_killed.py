@@ -10,8 +10,6 @@ from pathlib import Path
 import pytest
 from killed import CASES, Case, moments, run
 
-pytestmark = pytest.mark.timed(reruns=0)
-
 MOMENTS = int(os.environ.get("AIFLAME_MOMENTS", "2"))
 
 

@@ -1,5 +1,5 @@
 // The reader of other profilers' traces, on documents that are whole, cut at every byte, with each byte changed, with holes, and made of nothing
-// but brackets and quotes; in one piece and in small ones, which give the same. Compiled twice: with SSE2, and without (AIFLAME_SCALAR).
+// but brackets and quotes; in one piece and in small ones, which give the same. Linked twice: with a scanner with SSE2, and without (AIFLAME_SCALAR).
 #include "check.hpp"
 #include "trace_reader/arrow.hpp"
 #include "trace_reader/document.hpp"

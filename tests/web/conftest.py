@@ -18,7 +18,8 @@ from viewer import Viewer
 
 from aiflame.render.report.document import write
 
-BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+BROWSERS = ("chromium-headless-shell", "chrome-headless-shell", "chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+"""The same browser each, with the cheapest first: those without a window's tabs and tools take a third less CPU time."""
 FLAGS = (
     "--no-sandbox",
     "--disable-gpu",

@@ -40,8 +40,15 @@ class Report:
 
     def settle(self) -> None:
         """Waits until the picture no longer changes. A busy machine's browser may draw long after it was asked to."""
-        look = """canvas => new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(
-          () => resolve(canvas.dataset.drawn + location.hash + canvas.toDataURL()))))"""
+        look = """canvas => new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(() => {
+          const { width, height } = canvas;
+          const copy = new OffscreenCanvas(width, height).getContext("2d", { willReadFrequently: true });
+          copy.drawImage(canvas, 0, 0);
+          const pixels = new Uint32Array(copy.getImageData(0, 0, width, height).data.buffer);
+          let sum = 0;
+          for (const pixel of pixels) sum = (Math.imul(sum, 31) + pixel) | 0;
+          resolve(canvas.dataset.drawn + location.hash + sum);
+        })))"""
         before = None
         for _ in range(100):
             self.page.wait_for_timeout(60)

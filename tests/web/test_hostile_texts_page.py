@@ -27,7 +27,10 @@ def test_in_a_report_they_are_text(visit: Opener, hostile: dict[str, Path], tmp_
     write(aiflame.open(hostile[name]).store, tmp_path / "r.html", title="title" + PAYLOAD)
     seen = visit(tmp_path / "r.html")
     for view in (*VIEWS, *(("ranks",) if name == "ranks" else ())):
-        seen.open(f"#view={view}")
+        if seen.page.locator(f"nav a[href*='view={view}']").count():
+            seen.go(view)
+        else:
+            seen.open(f"#view={view}")
         seen.wait("document.querySelector('.view:not([hidden])').innerText.length > 20")
         counted = "document.querySelectorAll('main script, main img, main iframe, main a[href^=javascript]').length"
         assert seen.page.evaluate(f"[window.harmed ?? 0, {counted}]") == [0, 0], view

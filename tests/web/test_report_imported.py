@@ -50,7 +50,7 @@ def test_each_view_opens_and_says_something(visit: Opener, reports: dict[str, Pa
     offered = views(seen)
     assert {"overview", "flame", "scope", "timeline", "tables"} <= set(offered)
     for view in offered:
-        seen.open(f"#view={view}")
+        seen.go(view)
         seen.wait("document.querySelector('.view:not([hidden])').innerText.trim().length > 20")
         assert seen.view() == view
         assert seen.page.locator("#failed:not([hidden])").count() == 0, view

@@ -98,7 +98,7 @@ void write(const Kernel& kernel) noexcept {
                             .local_bytes = kernel.localMemoryPerThread};
   spool::append(schema::KernelRecord{.shape = kernel_shapes::row(shape),
                                      .correlation = correlation(kernel.correlationId),
-                                     .node = kernel.graphNodeId,
+                                     .node = node_or_unknown(kernel.graphNodeId, correlation(kernel.correlationId)),
                                      .start_ns = kernel.start,
                                      .end_ns = kernel.end,
                                      .stream = stream_number(kernel.contextId, kernel.streamId),
@@ -129,7 +129,7 @@ void write_copy(const Record& copy, schema::CopyKind kind) noexcept {
                                    .device = device_text(copy.deviceId),
                                    .api = kApi,
                                    .correlation = correlation(copy.correlationId),
-                                   .node = copy.graphNodeId,
+                                   .node = node_or_unknown(copy.graphNodeId, correlation(copy.correlationId)),
                                    .start_ns = copy.start,
                                    .end_ns = copy.end,
                                    .bytes = copy.bytes,

@@ -4,6 +4,7 @@
 #include "base/large.hpp"
 #include "hooks/cuda/calls.hpp"
 #include "hooks/cuda/cuda.hpp"
+#include "hooks/cuda/device_load.hpp"
 #include "hooks/cuda/gate.hpp"
 #include "hooks/cuda/internal.hpp"
 #include "hooks/cuda/sampling.hpp"
@@ -83,6 +84,10 @@ uint32_t launched_variant(CUpti_CallbackId id, const CUpti_CallbackData& data) n
   }
 }
 
+bool is_graph_launch(CUpti_CallbackDomain domain, CUpti_CallbackId id) noexcept {
+  return domain == CUPTI_CB_DOMAIN_DRIVER_API && (id == CUPTI_DRIVER_TRACE_CBID_cuGraphLaunch || id == CUPTI_DRIVER_TRACE_CBID_cuGraphLaunch_ptsz);
+}
+
 void enter_call(const CUpti_CallbackData& data, const Registers& from) noexcept {
   uint32_t current = subscription.load(std::memory_order_relaxed);
   if (calls.subscription != current || from.sp >= calls.frame) calls.depth = calls.wait_depth = 0;
@@ -135,6 +140,7 @@ void leave_call(const CUpti_CallbackData& data) noexcept {
   // An inner call is written by itself only when its records carry another id than the outer one's.
   if (!calls.stack || (calls.depth && data.correlationId == calls.correlation)) return;
   uint64_t end_ns = now_ns();
+  if (!calls.wait.kind) note_launch();
   {
     threads::Use use(*calls.by);
     calls.by->launches.append({.thread = calls.thread,
@@ -265,6 +271,7 @@ __attribute__((always_inline)) inline void hear(CUpti_CallbackDomain domain, CUp
     if (launches) {
       enter_call(call, from);
       if (domain == CUPTI_CB_DOMAIN_DRIVER_API && !calls.variant) calls.variant = launched_variant(id, call);
+      if (is_graph_launch(domain, id)) on_graph_launch(correlation(call.correlationId));
       enter_wait(domain, id, call);
     }
     // Its time begins where ours ends.

@@ -3,6 +3,7 @@
 #include "base/clock.hpp"
 #include "base/large.hpp"
 #include "base/sys.hpp"
+#include "collector.hpp"
 #include "hooks/cuda/calls.hpp"
 #include "hooks/cuda/counters.hpp"
 #include "hooks/cuda/device_load.hpp"
@@ -90,8 +91,7 @@ void look_at_devices() noexcept {
     int is_active = 0;
     CUcontext context = nullptr;
     if (active(device, &flags, &is_active) != 0 || !is_active || retain(&context, device) != 0) continue;
-    sampling::context_created(context, static_cast<uint32_t>(device));
-    leave_before_cuptis_own(CuptisOwn::SAMPLING);
+    sampling::context_found(context, static_cast<uint32_t>(device));
     release(device);
   }
 }
@@ -236,16 +236,38 @@ void tell_if_taken() noexcept {
   spool::note({text, static_cast<size_t>(length)});
 }
 
+// `aiflame attach` calls us in a thread of its own.
+class SparingCaptures {
+ public:
+  explicit SparingCaptures(bool calls) noexcept : exchanged_(calls && collector::attached() && exchange_capture_mode(mode_)) {}
+  ~SparingCaptures() {
+    if (exchanged_) exchange_capture_mode(mode_);
+  }
+  SparingCaptures(const SparingCaptures&) = delete;
+  SparingCaptures& operator=(const SparingCaptures&) = delete;
+
+ private:
+  int mode_ = kRelaxedCaptures;
+  bool exchanged_;
+};
+
 }  // namespace
+
+bool exchange_capture_mode(int& mode) noexcept {
+  auto exchange = reinterpret_cast<int (*)(int*)>(driver_function("cuThreadExchangeStreamCaptureMode"));
+  return !exchange || exchange(&mode) == 0;
+}
 
 void start() noexcept {
   if (!wanted() || !is_in_use() || !load_cupti()) return;
   leave_at_exit();
+  SparingCaptures sparing(true);
   happen(LifeEvent::START);
 }
 
 void stop() noexcept {
   tell_if_taken();
+  SparingCaptures sparing(collecting());
   if (!in_callback()) happen(LifeEvent::STOP);
 }
 

@@ -22,11 +22,16 @@ class DeviceChoice {
     if (load.ns == 0) return samples;
     bool against = samples ? waits_for_launches(load) : is_busy(load);
     against_ = against ? against_ + 1 : 0;
-    if (against_ < (samples ? kStretchesToEnd : kStretchesToBegin)) return samples;
+    // A context that the recording found is not sampled until the device's load is known: then there has been no change yet.
+    bool first = !samples && !changed_ns_;
+    if (against_ < (samples || first ? kStretchesToEnd : kStretchesToBegin)) return samples;
     // Beginning and ending halt the program's launches for 0.05 to 0.2 s: at most a 150th of its time may be lost to that.
-    if (!samples && now_ns - changed_ns_ < kRest) return samples;
+    if (!samples && !first && now_ns - changed_ns_ < kRest) return samples;
     return !samples;
   }
+
+  // True if the last stretch spoke against the present choice.
+  constexpr bool wavers() const noexcept { return against_ > 0; }
 
   constexpr void changed(uint64_t now_ns) noexcept {
     changed_ns_ = now_ns;

@@ -11,6 +11,8 @@
 
 namespace aiflame::cuda {
 
+constinit std::atomic<bool> launched_since{false};
+
 namespace {
 
 constexpr uint32_t kMostDevices = 64;
@@ -24,7 +26,7 @@ struct Device {
   DeviceChoice choice;
 };
 AIFLAME_LARGE constinit Device devices[kMostDevices];
-// Most processes count none: then forget_loads() touches none of them.
+// Most processes have none: then forget_loads() touches none of them.
 constinit std::atomic<bool> any_counted{false};
 
 bool chooses() noexcept { return control::page().gpu_sampling == static_cast<uint32_t>(schema::GpuSampling::AUTO); }
@@ -40,12 +42,26 @@ Load load_of(Device& device) noexcept {
   return since;
 }
 
-void choose(uint32_t number, Device& device) noexcept {
+// `launched`: the program has launched something since the last time, which can only have been for this device.
+void choose(uint32_t number, Device& device, bool launched) noexcept {
   bool samples = sampling::sampled(number);
   if (!samples && !sampling::paused(number)) return;
+  any_counted.store(true, std::memory_order_relaxed);
+  if (!chooses()) {
+    // After a stretch in which all launches were heard: one that began before the recording has ended by then.
+    if (!samples && load_of(device).ns) sampling::resume(number);
+    return;
+  }
   uint64_t now = now_ns();
   Load load = load_of(device);
-  if (device.choice.should_sample(samples, load, now) == samples) return;
+  // CUPTI delivers records when all kernels of a buffer have ended: where none came despite launches, the device was busy when it was asked.
+  if (!samples && !load.launches && !launched) return;
+  if (!samples && !load.launches) load.busy_ns = load.ns;
+  if (device.choice.should_sample(samples, load, now) == samples) {
+    // A context that was found: its stalls are not worth their cost so far.
+    if (!samples && load.ns && !device.choice.wavers()) counters::want(number, may_count());
+    return;
+  }
   if (samples) {
     if (!sampling::pause(number)) return;
     counters::want(number, may_count());
@@ -73,9 +89,11 @@ void count_kernel(uint32_t number, uint32_t correlation, uint64_t start_ns, uint
 }
 
 void choose_for_devices() noexcept {
-  if (!chooses()) return;
+  bool launched = launched_since.exchange(false, std::memory_order_relaxed);
+  uint32_t found = 0;
+  for (uint32_t number = 0; number < kMostDevices; number++) found += sampling::paused(number) || sampling::sampled(number);
   for (uint32_t number = 0; number < kMostDevices; number++)
-    if (devices[number].launches.load(std::memory_order_relaxed)) choose(number, devices[number]);
+    if (devices[number].launches.load(std::memory_order_relaxed) || sampling::paused(number)) choose(number, devices[number], launched && found == 1);
 }
 
 void forget_loads() noexcept {

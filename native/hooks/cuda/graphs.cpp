@@ -1,5 +1,6 @@
 // Nodes of graphs: the stack that captured each node, and the node that it was cloned from when a graph is instantiated.
 #include "base/clock.hpp"
+#include "base/large.hpp"
 #include "hooks/cuda/internal.hpp"
 #include "hooks/cuda/skip_driver_frames.hpp"
 #include "hooks/shared/caller.hpp"
@@ -8,6 +9,8 @@
 #include "sampler/torch_autograd.hpp"
 #include "spool/control.hpp"
 #include "spool/spool.hpp"
+
+#include <atomic>
 
 namespace aiflame::cuda {
 
@@ -18,7 +21,19 @@ uint64_t id_of(CUgraphNode node) noexcept {
   return node && cupti().GetGraphNodeId && cupti().GetGraphNodeId(node, &id) == CUPTI_SUCCESS ? id : 0;
 }
 
+// The correlations of the last launches of graphs, each at its remainder.
+constexpr uint32_t kLaunches = 1 << 16;
+AIFLAME_LARGE constinit std::atomic<uint64_t> graph_launches[kLaunches]{};
+
 }  // namespace
+
+void on_graph_launch(uint64_t correlation) noexcept { graph_launches[correlation % kLaunches].store(correlation, std::memory_order_relaxed); }
+
+uint64_t node_or_unknown(uint64_t node, uint64_t correlation) noexcept {
+  constexpr uint64_t kUnknown = ~uint64_t{0};
+  if (node || !correlation) return node;
+  return graph_launches[correlation % kLaunches].load(std::memory_order_relaxed) == correlation ? kUnknown : 0;
+}
 
 void on_graph_node(CUpti_CallbackId id, const CUpti_GraphData& graph) noexcept {
   if (!control::recording()) return;

@@ -45,6 +45,11 @@ bool has_lent_buffers() noexcept;
 void CUPTIAPI on_buffer_full(CUcontext context, uint32_t stream, uint8_t* buffer, size_t bytes, size_t used);
 
 // graphs.cpp
+// A call launches a graph.
+void on_graph_launch(uint64_t correlation) noexcept;
+// The node of a record. CUPTI knows none of a graph that was instantiated before it came: then a number that no node has, where the graph's launch is
+// known.
+uint64_t node_or_unknown(uint64_t node, uint64_t correlation) noexcept;
 void on_graph_node(CUpti_CallbackId id, const CUpti_GraphData& graph) noexcept;
 
 // modules.cpp
@@ -54,6 +59,11 @@ void forget_cubins() noexcept;
 // cuda.cpp. For the worker: a recording that has reached its size limit or filled the disk ends without switching off CUPTI, which would keep slowing
 // the program.
 void stop_if_recording_ended() noexcept;
+
+// Calls that CUPTI makes would break the program's captures of streams, as calls of any thread do unless it sets the relaxed mode: for threads of our
+// own. `mode` becomes the thread's mode before. False: the driver does not accept it yet.
+inline constexpr int kRelaxedCaptures = 2;  // CU_STREAM_CAPTURE_MODE_RELAXED
+bool exchange_capture_mode(int& mode) noexcept;
 
 // worker.cpp: the thread that fetches samples and flushes records.
 void start_worker() noexcept;

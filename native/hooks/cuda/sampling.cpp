@@ -3,10 +3,12 @@
 #include "base/clock.hpp"
 #include "base/large.hpp"
 #include "base/sys.hpp"
+#include "collector.hpp"
 #include "hooks/cuda/calls.hpp"
 #include "hooks/cuda/counters.hpp"
 #include "hooks/cuda/cuda.hpp"
 #include "hooks/cuda/gate.hpp"
+#include "hooks/cuda/sampling_begun.hpp"
 #include "hooks/cuda/sampling_claim.hpp"
 #include "hooks/cuda/sampling_plan.hpp"
 #include "hooks/cuda/sampling_records.hpp"
@@ -59,39 +61,15 @@ constexpr uint32_t kMostReads = 32;
 constexpr uint64_t kWorthTelling = 100;  // a note when one sample in so many was dropped
 AIFLAME_LARGE constinit Place places[kMostDevices];
 
-// Contexts on which sampling has begun, until they go. With launches held, it may begin again; otherwise, beside threads that launch kernels, a
-// second time has locked up the driver.
-constexpr uint32_t kMostBegun = 256;
-AIFLAME_LARGE constinit std::atomic<CUcontext> begun[kMostBegun];
-
-bool remember(CUcontext context) noexcept {
-  for (auto& one : begun) {
-    CUcontext none = nullptr;
-    if (one.compare_exchange_strong(none, context)) return true;
-  }
-  return false;
-}
-
-void forget(CUcontext context) noexcept {
-  for (auto& one : begun) {
-    CUcontext same = context;
-    one.compare_exchange_strong(same, nullptr);
-  }
-}
-
-bool has_begun(CUcontext context) noexcept {
-  for (const auto& one : begun)
-    if (one.load() == context) return true;
-  return false;
-}
+AIFLAME_LARGE constinit BegunContexts begun;
 
 uint32_t device_of(const Place& place) noexcept { return static_cast<uint32_t>(&place - places); }
 
 bool try_take(Place& place) noexcept { return !place.taken.exchange(true, std::memory_order_acquire); }
 void let_go(Place& place) noexcept { place.taken.store(false, std::memory_order_release); }
 
-void pause() noexcept {
-  timespec moment{0, 200'000};
+void pause(long ns = 200'000) noexcept {
+  timespec moment{0, ns};
   sys::call(SYS_nanosleep, reinterpret_cast<long>(&moment), 0);
 }
 
@@ -154,18 +132,20 @@ void tell_missing(const Fetched& fetched) noexcept {
 
 // How long a launch may take that had begun before others were held.
 constexpr uint64_t kLaunchPatience = 50'000'000;
+// For all devices together. Launches pass half of that time: one that takes long may wait for another one.
+constexpr uint64_t kPatienceToEnd = 2'000'000'000;
 
 bool begin(Place& place, CUcontext context) noexcept {
   if (!place.claim.take(device_of(place))) {
     spool::note("GPU stalls are recorded of one process a device: those of this one are missing, another on the same GPU is being recorded");
     return false;
   }
-  if (!has_begun(context) && !remember(context)) {
+  if (!begun.has(context) && !begun.remember(context)) {
     spool::note("GPU stalls are recorded of the first 256 CUDA contexts alone");
     return false;
   }
   bool started = place.session.start(context, place.plan);
-  if (!place.session.was_enabled()) forget(context);
+  if (!place.session.was_enabled()) begun.forget(context);
   if (!started) return false;
   place.failed = false;
   place.plan.begin(now_ns());
@@ -258,32 +238,68 @@ void forget_paused(CUcontext context) noexcept {
   }
 }
 
+// The device's place, taken, with its plan; nullptr: the context is not to be sampled, or is already.
+Place* take_for(CUcontext context, uint32_t device) noexcept {
+  uint32_t setting = control::page().gpu_sampling;
+  const char* against = nullptr;
+  if (!context) return nullptr;
+  if (counts_instead()) return counters::want(device, true), nullptr;
+  if (setting == static_cast<uint32_t>(schema::GpuSampling::OFF) || find(context)) return nullptr;
+  if (begun.has(context))
+    against =
+        "GPU stalls are not recorded any more: sampling ended for another tool that used CUPTI, or with an earlier recording; to begin again "
+        "could hang the program";
+  else if (device >= kMostDevices)
+    against = "GPU stalls are recorded of the first 64 devices alone";
+  else if (paused(device) || counters::busy(device))
+    return nullptr;
+  else if (!take_free(places[device]))
+    against = "GPU stalls are recorded of one CUDA context a device: those of its other contexts are missing";
+  if (against) return spool::note(against), nullptr;
+  places[device].plan = Plan(look_at(device), setting);
+  return &places[device];
+}
+
+// Nothing is sampled after all.
+void undo(Place& place) noexcept {
+  place.session.release();
+  place.claim.release();
+  leave(place);
+}
+
+// Where the process goes on after the recording, a launch that takes longer leaves sampling on, since to end it could hang the program.
+void end_beside_launches(Place& place, uint64_t until_ns) noexcept {
+  do {
+    if (gate::Closed held(kLaunchPatience); held || !collector::attached()) return static_cast<void>(end_soon(place));
+    pause(kLaunchPatience);
+  } while (now_ns() < until_ns);
+  spool::note("the sampling of GPU stalls could not end beside a launch that took seconds: each launch may take a microsecond longer from here on");
+  if (!take(place)) return;
+  place.session.abandon();
+  leave(place);
+  let_go(place);
+}
+
 }  // namespace
 
 void context_created(CUcontext context, uint32_t device) noexcept {
-  uint32_t setting = control::page().gpu_sampling;
-  if (!context) return;
-  if (counts_instead()) return counters::want(device, true);
-  if (setting == static_cast<uint32_t>(schema::GpuSampling::OFF) || find(context)) return;
-  if (has_begun(context))
-    return spool::note(
-        "GPU stalls are not recorded any more: sampling ended for another tool that used CUPTI, or with an earlier recording; to begin again "
-        "could hang the program");
-  if (device >= kMostDevices) return spool::note("GPU stalls are recorded of the first 64 devices alone");
-  Place& place = places[device];
-  if (paused(device) || counters::busy(device)) return;
-  if (!take_free(place)) return spool::note("GPU stalls are recorded of one CUDA context a device: those of its other contexts are missing");
-  place.plan = Plan(look_at(device), setting);
-  place.context.store(context, std::memory_order_seq_cst);
+  Place* place = take_for(context, device);
+  if (!place) return;
+  place->context.store(context, std::memory_order_seq_cst);
   // stop() ends every session it finds. A context that is added after that sees collecting() == false and starts none.
-  if (!collecting()) {
-    leave(place);
-  } else if (!begin(place, context)) {
-    place.session.release();
-    place.claim.release();
-    leave(place);
-  }
-  let_go(place);
+  if (!collecting())
+    leave(*place);
+  else if (!begin(*place, context))
+    undo(*place);
+  let_go(*place);
+}
+
+void context_found(CUcontext context, uint32_t device) noexcept {
+  Place* place = take_for(context, device);
+  if (!place) return;
+  place->paused.store(context, std::memory_order_seq_cst);
+  let_go(*place);
+  if (!collector::attached()) resume(device);
 }
 
 void context_ending(CUcontext context) noexcept {
@@ -291,10 +307,10 @@ void context_ending(CUcontext context) noexcept {
   Place* place = context ? find(context) : nullptr;
   if (place && !end_soon(*place)) spool::note("a CUDA context went away while CUPTI was busy with it: its last samples are missing");
   forget_paused(context);  // sampling may have been on its way to a pause
-  forget(context);
+  begun.forget(context);
 }
 
-void context_is_new(CUcontext context) noexcept { forget(context); }
+void context_is_new(CUcontext context) noexcept { begun.forget(context); }
 
 uint64_t drain(bool all) noexcept {
   if (!may_call_cupti()) return kNewContextAfter;
@@ -335,31 +351,26 @@ bool resume(uint32_t device) noexcept {
   Place& place = places[device];
   CUcontext context = place.paused.load(std::memory_order_acquire);
   if (!context || !try_take(place)) return false;
-  bool begun = false;
+  bool samples = false;
   if (gate::Closed held(kLaunchPatience); held && !place.context.load(std::memory_order_acquire) && collecting()) {
     // A thread that ends the context finds it in one of the two, and waits for this place.
     place.context.store(context, std::memory_order_seq_cst);
-    begun = place.paused.exchange(nullptr, std::memory_order_seq_cst) == context && begin(place, context);
-    if (!begun) {
-      place.session.release();
-      place.claim.release();
-      leave(place);
-    }
+    samples = place.paused.exchange(nullptr, std::memory_order_seq_cst) == context && begin(place, context);
+    if (!samples) undo(place);
   }
   let_go(place);
-  return begun;
+  if (samples) leave_before_cuptis_own(CuptisOwn::SAMPLING);
+  return samples;
 }
 
 bool sampled(uint32_t device) noexcept { return places[device].context.load(std::memory_order_acquire) != nullptr; }
 bool paused(uint32_t device) noexcept { return places[device].paused.load(std::memory_order_acquire) != nullptr; }
 
 void stop() noexcept {
+  uint64_t until_ns = now_ns() + kPatienceToEnd;
   for (Place& place : places) {
     place.paused.store(nullptr, std::memory_order_release);
-    if (!place.context.load(std::memory_order_seq_cst)) continue;
-    // Beside a launch that takes longer, too: the process may be at its end.
-    gate::Closed held(kLaunchPatience);
-    end_soon(place);
+    if (place.context.load(std::memory_order_seq_cst)) end_beside_launches(place, until_ns);
   }
 }
 

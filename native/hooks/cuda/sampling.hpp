@@ -12,6 +12,9 @@ namespace aiflame::cuda::sampling {
 // Begins to sample the context, unless another context of its device is sampled or sampling of this one has ended before. Call it in the callback of
 // the context's creation, or later; a second call does nothing.
 void context_created(CUcontext context, uint32_t device) noexcept;
+// The same for a context that the program has used before: launches are held while sampling begins. Where the recording began by `aiflame attach`,
+// and where a launch takes too long, the worker begins it later, if the device's load makes it worth its cost.
+void context_found(CUcontext context, uint32_t device) noexcept;
 // Call this first if the context must be new: CUPTI may not have reported the end of an earlier context at the same address.
 void context_is_new(CUcontext context) noexcept;
 // Writes the context's last samples. Call it in the callback that announces the context's end.

@@ -46,14 +46,6 @@ bool wait_while(uint32_t in, uint64_t patience) noexcept {
   return true;
 }
 
-// Calls that CUPTI makes in this thread would break the program's captures of streams, as calls of any thread do unless it sets the
-// relaxed mode. The driver accepts the mode once cuInit has returned.
-void spare_captures(bool& spared) noexcept {
-  auto exchange = reinterpret_cast<int (*)(int*)>(driver_function("cuThreadExchangeStreamCaptureMode"));
-  int mode = 2;  // CU_STREAM_CAPTURE_MODE_RELAXED
-  if (!spared) spared = !exchange || exchange(&mode) == 0;
-}
-
 void flush_all() noexcept {
   flush_activity(true);
   sampling::drain(true);
@@ -66,7 +58,8 @@ void drain_and_flush() noexcept {
   uint64_t flushed = now_ns();
   bool spared = false;
   for (uint32_t now_in = RUNNING; now_in == RUNNING || now_in == FLUSHING; now_in = state.load(std::memory_order_acquire)) {
-    spare_captures(spared);
+    int relaxed = kRelaxedCaptures;
+    if (!spared) spared = exchange_capture_mode(relaxed);  // the driver accepts the mode once cuInit has returned
     if (now_in == FLUSHING) {
       flush_all();
       continue;

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-
 import polars as pl
 
 from aiflame.analyze.labels import gathered, phase_names
@@ -14,13 +12,14 @@ from aiflame.attribute.arrays import nodes
 from aiflame.attribute.meaning.context import of_samples
 from aiflame.attribute.meaning.fused_split import split_over_ops
 from aiflame.attribute.meaning.steady import in_steps
-from aiflame.attribute.own_metrics import clocks
 from aiflame.attribute.prefixes import STEADY
 from aiflame.attribute.stacks.functions import functions
+from aiflame.attribute.stacks.own_metrics import clocks
 from aiflame.attribute.stacks.samples import VALUE
 from aiflame.attribute.stacks.waiting import state_frames
 from aiflame.profile.schema.kinds import Kind
 from aiflame.profile.tables.interface import Tables
+from aiflame.values import dataclass, replace
 
 _KEY = ["process", "thread", "stack", "state", "step", STEADY, "phase", "layer", "op"]
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from aiflame.attribute.tree import Kind, Tree
+from aiflame.values import dataclass
 
 _LINES = {Kind.CPU_LINE, Kind.GPU_LINE}
 

@@ -3,8 +3,6 @@ runtime."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import polars as pl
 
@@ -19,6 +17,7 @@ from aiflame.profile.schema.enums import FrameKind
 from aiflame.profile.schema.frame_words import is_frame_of
 from aiflame.profile.schema.kinds import Kind
 from aiflame.resolve.python.packages import package
+from aiflame.values import dataclass
 
 _RUNTIME = (
     r"^(lib(c|m|pthread|rt|dl|stdc\+\+|gcc_s|c\+\+|c\+\+abi|unwind|gomp|omp|iomp5|aiflame\w*)|ld(-linux[^.]*|-musl[^.]*)?)[.-]|^\[|vdso"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import polars as pl
 
@@ -17,6 +15,7 @@ from aiflame.profile.schema.enums import FrameKind
 from aiflame.profile.schema.frame_words import is_frame_of
 from aiflame.profile.tables.interface import Tables
 from aiflame.resolve.python.packages import package
+from aiflame.values import dataclass
 
 _SCRIPT = r"(^|/)bin/[^/.]+$"
 """The script of a tool such as pytest, beside its interpreter: it only calls the tool's module."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from enum import Enum
 
 import polars as pl
@@ -12,6 +11,7 @@ from aiflame.analyze.places import place_text, short_place
 from aiflame.analyze.retraces import retraces
 from aiflame.analyze.spans import union
 from aiflame.attribute.analysis import Analysis
+from aiflame.values import dataclass
 
 LEAST_TIMES = 3
 """Twice is usual: the second time, Dynamo makes a changed size dynamic by itself; a last batch is smaller."""

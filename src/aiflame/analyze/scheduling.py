@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import polars as pl
@@ -12,7 +11,9 @@ from numpy.typing import NDArray
 
 from aiflame.attribute.analysis import Analysis, once
 from aiflame.attribute.arrays.types import Ints
+from aiflame.attribute.devices.addresses import host_of
 from aiflame.attribute.meaning.events import LATEST
+from aiflame.values import dataclass
 
 Floats = NDArray[np.float64]
 _Values = tuple[Ints, Floats]
@@ -30,6 +31,8 @@ programs have the CPUs."""
 CROWDED = 0.3
 """A share of the time in which a thread could run. Beside four busy programs on two processors a server's shares were up to 7 points off,
 with a processor of its own at most 1.5 (benchmarks/cpu/own_clock.py)."""
+USUALLY = 0.9
+"""A quantile over time."""
 SHORT_TURN_S = 0.002
 """Half of a tick with HZ=250. Turns of 5 to 25 ms were sampled correctly; those of threads that only compute end with a tick."""
 
@@ -55,7 +58,7 @@ class Scheduling:
     resident: float
     """The most pages of memory that they had."""
     cpus: float
-    """The CPUs that the processes may use, by affinity and quota."""
+    """The CPUs that the processes may use, by affinity and quota; those of several hosts added up."""
     looks: int
     """The number of readings of the process that was read most often."""
 
@@ -87,7 +90,8 @@ def scheduling(profile: Analysis) -> Scheduling | None:
     by_process: dict[str, dict[str, _Values]] = {}
     for (device, name), values in _series(profile, "process", (*_OF_PROCESSES, _CPUS, _RESIDENT)).items():
         by_process.setdefault(device, {})[name] = values
-    processes = [of for of in by_process.values() if _CPUS in of and len(of[_CPUS][0]) > 1]
+    by_process = {device: of for device, of in by_process.items() if _CPUS in of and len(of[_CPUS][0]) > 1}
+    processes = list(by_process.values())
     if not processes:
         return None
     looks = [of[_CPUS][0] for of in processes]
@@ -99,12 +103,22 @@ def scheduling(profile: Analysis) -> Scheduling | None:
     for of in processes:
         for name, field in _OF_PROCESSES.items():
             sums[field] += _means(edges, of[_CPUS][0], of.get(name))
-    cpus, limit = max(float(of[_CPUS][1].max()) for of in processes), quota(profile)
+    hosts: dict[str, list[dict[str, _Values]]] = {}
+    for device, of in by_process.items():
+        hosts.setdefault(host_of(device), []).append(of)
+    cpus, limit = sum(_usable(edges, of_host) for of_host in hosts.values()), quota(profile)
     if limit is not None:
         cpus = min(cpus, max(math.ceil(limit.cpus), 1))
     sums["kernel"] /= 100
     resident = sum(float(of[_RESIDENT][1].max()) for of in processes if _RESIDENT in of) / PAGE
     return Scheduling(**sums, seconds=(end - begin) / 1e9, resident=resident, cpus=cpus, looks=max(map(len, looks)))
+
+
+def _usable(edges: Floats, processes: Sequence[Mapping[str, _Values]]) -> float:
+    """The CPUs that processes of one host may use. Each has its own number of them: where all together ran on more, as ranks that are bound
+    to CPUs do, they do not share the same ones."""
+    running = sum((_means(edges, of[_CPUS][0], of.get("running threads")) for of in processes), np.zeros(len(edges) - 1))
+    return max(*(float(of[_CPUS][1].max()) for of in processes), float(round(np.quantile(running, USUALLY))))
 
 
 @once

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import polars as pl
 
@@ -12,6 +10,7 @@ from aiflame.analyze.spans import Spans, union
 from aiflame.analyze.waiting import Waiting, threads_of, waiting
 from aiflame.attribute.analysis import Analysis, once
 from aiflame.attribute.meaning.steady import Steady
+from aiflame.values import replace
 
 
 @once

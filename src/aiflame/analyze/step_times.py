@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
 from aiflame.attribute.arrays.order import in_order
+from aiflame.values import dataclass
 
 STEP_TIMES = {"process": pl.Int64, "step": pl.Int64, "begin_ns": pl.Int64, "end_ns": pl.Int64, "took": pl.Int64}
 

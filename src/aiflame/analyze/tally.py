@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import polars as pl
 
+from aiflame.attribute.devices.addresses import Addresses
 from aiflame.attribute.devices.inside import kernel_names
 from aiflame.attribute.devices.records import COPY_NAMES, LONGEST_NS
 from aiflame.attribute.devices.work import JOIN, MOST_BYTES
@@ -14,6 +14,7 @@ from aiflame.attribute.stacks.process_frames import process_frames, with_ranks
 from aiflame.attribute.timeline.runtime_names import backend_name
 from aiflame.profile.schema.enums import CallBackend, GpuApi, SyncKind
 from aiflame.profile.tables.interface import Tables
+from aiflame.values import dataclass
 
 HOST, DEVICE, TRAFFIC = "host", "device", "traffic"
 _OF_API = {
@@ -91,7 +92,7 @@ def _devices(profile: Tables, extended: bool) -> Iterator[Section]:
     )
     copies = profile.scan("copies").select("process", "api", "device", time=_took("start_ns"), name=_copy_name())
     both = pl.concat([kernels, copies], how="diagonal_relaxed")
-    yield from _sections(DEVICE, _on_devices(both), by="device" if extended else None)
+    yield from _sections(DEVICE, _on_devices(both), by="device" if extended else None, addresses=Addresses.of(profile))
 
 
 def _traffic(profile: Tables, extended: bool) -> Iterator[Section]:
@@ -166,7 +167,10 @@ def _threads(profile: Tables) -> pl.LazyFrame:
     return threads.join(names, on="process").select("process", "thread", owner=owner)
 
 
-def _sections(kind: str, rows: pl.LazyFrame, threads: pl.LazyFrame | None = None, by: str | None = None) -> Iterator[Section]:
+def _sections(
+    kind: str, rows: pl.LazyFrame, threads: pl.LazyFrame | None = None, by: str | None = None, addresses: Addresses | None = None
+) -> Iterator[Section]:
+    """`addresses`: those of devices, which may have one name in several processes."""
     if threads is not None:
         rows = rows.join(threads, on=["process", "thread"], how="left").with_columns(pl.col("owner").fill_null("[unknown thread]"))
     elif by is not None:
@@ -185,11 +189,14 @@ def _sections(kind: str, rows: pl.LazyFrame, threads: pl.LazyFrame | None = None
         )
         .collect()
     )
-    counts = rows.group_by("backend").agg(
+    owners = rows.select("backend", "process", of).unique().collect()
+    if addresses is not None:
+        owners = owners.with_columns(pl.Series(of, [addresses.key(*row) for row in owners.select("process", of).rows()], dtype=pl.String))
+    counts = owners.group_by("backend").agg(
         processes=pl.col("process").n_unique(), threads=pl.struct("process", of).n_unique() if kind == HOST else pl.col(of).n_unique()
     )
-    for backend, processes, owners in counts.sort("backend").collect().rows():
+    for backend, processes, many in counts.sort("backend").rows():
         its = added.filter(pl.col("backend") == backend).drop("backend").sort("total", *key, descending=[True, *(False for _ in key)])
         whole = max(int(its["total"].sum()), 1)
         columns = [*key, "calls", "total", "mean", "min", "max", "failed"]
-        yield Section(kind, backend_name(backend), processes, owners, its.select(*columns, share=pl.col("total") / whole))
+        yield Section(kind, backend_name(backend), processes, many, its.select(*columns, share=pl.col("total") / whole))

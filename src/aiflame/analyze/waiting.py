@@ -8,7 +8,6 @@ theirs.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import Enum
 
 import numpy as np
@@ -30,6 +29,7 @@ from aiflame.attribute.tree import WALL_TIME
 from aiflame.profile.schema.enums import SampleState
 from aiflame.profile.schema.kinds import Kind
 from aiflame.resolve.waits import GIL, IO, LOCK, OPENMP, SLEEP
+from aiflame.values import dataclass
 
 
 class Why(Enum):

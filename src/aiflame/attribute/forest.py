@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
@@ -11,6 +10,7 @@ from numpy.typing import NDArray
 
 from aiflame.attribute.arrays import nodes
 from aiflame.attribute.tree import FRAME_COLUMNS, ROOT, Metric, Tree, assemble, frame_table, merged
+from aiflame.values import dataclass
 
 NodeIds = NDArray[np.int64]
 """Numbers of nodes in a tree that is being built."""

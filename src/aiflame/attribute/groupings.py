@@ -7,15 +7,15 @@ report's flame graph on devices and on CPUs, and comparisons (`diff`).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 
 import polars as pl
 
 from aiflame.attribute.metrics import Compared, MetricRow
 from aiflame.attribute.prefixes import Prefix
 from aiflame.profile.schema.kinds import Kind
+from aiflame.values import dataclass, field
 
-CODE, RANK, FAMILY = "code", "rank", "family"
+CODE, RANK, FAMILY, CATEGORY = "code", "rank", "family", "category"
 ALONE, UNLAUNCHED = "alone", "unlaunched"
 """Segments of the report on devices: values directly under their process (idle time, samples without a launch), and `[unattributed: no
 launch]`."""
@@ -156,6 +156,12 @@ GROUPING_ROWS = (
         listed=Listed((Kind.FAMILY, Kind.GPU_IDLE), (Kind.FAMILY,), "no GPU kernel ran in it", grouped=True, heading="Family"),
         on_devices=("process", ALONE, FAMILY, UNLAUNCHED, "kernel"),
         compared=_compared(devices=6, samples=7),
+    ),
+    GroupingRow(
+        CATEGORY,
+        "Category of memory",
+        prefix=Prefix((CATEGORY, "layer"), code=True),
+        listed=Listed((Kind.FAMILY,), (Kind.FAMILY,), "it has no blocks of memory", grouped=True, heading="Category"),
     ),
     GroupingRow("process", "Process", regroup=Regroup((Kind.PROCESS,), pl.col("name")), listed=Listed((Kind.PROCESS,))),
     GroupingRow("thread", "Thread", regroup=Regroup((Kind.THREAD,), pl.col("name")), listed=Listed((Kind.THREAD,))),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import Enum
 
 from aiflame.attribute.tree import (
@@ -24,9 +23,12 @@ from aiflame.attribute.tree import (
     WALL_TIME,
     Metric,
 )
+from aiflame.values import dataclass
 
 FUNCTION, LINE, INSTRUCTION, CALL_LINE = DETAILS = ("function", "line", "instruction", "call-line")
 """The depth of a tree's leaves. `call-line` on CPUs: lines, and each caller has the line of its call below it."""
+MOST_OWN = 256
+"""Metrics that a profile may name itself."""
 WITH_IDLE = ", with idle time"
 """The end of a metric's label if idle time of devices is included."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
@@ -13,6 +12,7 @@ from aiflame.attribute.arrays.types import Ints
 from aiflame.attribute.forest import Forest, NodeIds, TreeBuilder
 from aiflame.attribute.tree import Frame, frame_table
 from aiflame.profile.schema.kinds import Kind
+from aiflame.values import dataclass
 
 STEADY = "steady"
 """A column: 1 in steady steps (`meaning.steady`), otherwise 0."""

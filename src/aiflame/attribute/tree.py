@@ -7,7 +7,6 @@ the root. Values are integers, so totals are exact under every transform.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -16,6 +15,7 @@ from numpy.typing import NDArray
 
 from aiflame.attribute.arrays import nodes
 from aiflame.profile.schema.kinds import Kind as Kind
+from aiflame.values import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True)

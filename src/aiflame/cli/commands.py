@@ -4,7 +4,7 @@ once."""
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from keyword import iskeyword
 
@@ -38,6 +38,7 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
     "record": {
         "record": "record a program and all its child processes",
         "attach": "record a program that runs already",
+        "agent": "record all programs of this machine, all the time, within a budget",
         "ps": "list the programs that can be attached to",
         "dump": "show what each thread of a running process does or waits for",
         "keep": "keep the last minutes of a program that record --last records",
@@ -61,6 +62,7 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
     "bring in and take out": {
         "import": "read a trace of another profiler: torch.profiler, nsys, perf …",
         "export": "write stacks for speedscope or flamegraph.pl",
+        "push": "send profiles to a collector of OpenTelemetry or to Pyroscope",
     },
     "answer an agent": {
         "mcp": "answer a coding agent's questions about profiles",
@@ -75,11 +77,12 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
 COMMANDS: Mapping[str, str] = {name: help for group in GROUPS.values() for name, help in group.items()}
 
 
-def run(arguments: list[str]) -> int:
-    """Runs the command that the arguments name; returns its exit status."""
+def run(arguments: list[str], imported: Callable[[str], None] = lambda command: None) -> int:
+    """Runs the command that the arguments name; returns its exit status. Calls `imported` once the command's module is imported."""
     name, *options = arguments or [""]
     if name in COMMANDS:
         command = load(name)
+        imported(name)
         return command.run(parser(name, command).parse(options)) or 0
     if name == "--version":
         from aiflame.version import VERSION

@@ -23,7 +23,7 @@ from aiflame.cli.support.parser import Parser, number
 from aiflame.cli.support.say import say, say_json
 from aiflame.errors import AiflameError
 from aiflame.json_text import json_text, schema
-from aiflame.recorder import ProfileLocation, RecordOptions
+from aiflame.recorder import RecordOptions, place_of
 from aiflame.recorder import run as record
 from aiflame.render.flame_svg import svg
 from aiflame.render.terminal.top_table import print_top
@@ -69,7 +69,7 @@ def run(options: Namespace) -> None:
     with _clean_environment():
         command = [sys.executable, "-m", "aiflame.demo.matmul", "--device", chosen.value, "--seconds", str(options.seconds)]
         with _stdout_as_stderr() if options.json else contextlib.nullcontext():
-            status = record(command, ProfileLocation(output, output), RecordOptions(), overwrite=output == DEFAULT).status
+            status = record(command, place_of(output, command, None), RecordOptions(), overwrite=output == DEFAULT).status
         if status != 0:
             raise AiflameError(f"the workload ended with status {status}: see its messages above")
         _show(output, chosen, as_json=options.json)

@@ -28,6 +28,8 @@ PAGES: Mapping[str, tuple[str, ...]] = {
     "report": ("report",),
     "timeline": ("timeline",),
     "import": ("import",),
+    "export": ("export",),
+    "push": ("push",),
 }
 """Pages of docs/ about each command."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from dataclasses import dataclass
 from pathlib import Path
 
 from aiflame.analyze.device.profile_analysis import profile_analysis
@@ -19,6 +18,7 @@ from aiflame.errors import AiflameError
 from aiflame.profile.tables.interface import OpenedProfile
 from aiflame.render.flame_svg import svg
 from aiflame.render.terminal.diff_table import print_comparison
+from aiflame.values import dataclass
 
 DESCRIPTION = "What got slower or faster between two recordings of a program, and is it more than noise?"
 EXAMPLES = ("aiflame diff before.aiflame after.aiflame --by layer", "aiflame diff job.aiflame --base-ranks 0 --ranks 3")
@@ -51,7 +51,7 @@ def run(options: Namespace) -> None:
     with metric_first(options):
         before, after = _Side.of(options.base, options.base_ranks), _Side.of(options.new or options.base, options.ranks)
     by = options.by or ""
-    metric = known_metric(after.profile, options.metric or "", options.asked_by)
+    metric = known_metric(after.profile, options.metric or "", options.asked_by, options.at)
     comparison = compare(profile_analysis(before.profile), profile_analysis(after.profile), metric, by)
     if options.json:
         say_json(to_json(comparison, everything=options.all))

@@ -8,7 +8,6 @@ import io
 import sys
 from argparse import Namespace
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, TextIO
 
@@ -19,6 +18,7 @@ from aiflame.cli.support.parser import Parser, UsageError
 from aiflame.cli.support.say import say, say_written
 from aiflame.errors import AiflameError
 from aiflame.render.output import new_file
+from aiflame.values import dataclass
 
 DESCRIPTION = "How does another tool show this profile? Writes it in that tool's format."
 EXAMPLES = (
@@ -29,8 +29,19 @@ EXAMPLES = (
 )
 _SHAPE = ("metric", "detail", "raw", "my_code", "no_idle")
 _TREE = (*_SHAPE, "focus", "by")
+_AT_A_MOMENT = (*_TREE, "at")
 _TIMES = ("no_samples",)
-_DEFAULTS = {"metric": None, "detail": None, "focus": "", "raw": False, "my_code": False, "no_idle": False, "by": None, "no_samples": False}
+_DEFAULTS = {
+    "metric": None,
+    "at": "",
+    "detail": None,
+    "focus": "",
+    "raw": False,
+    "my_code": False,
+    "no_idle": False,
+    "by": None,
+    "no_samples": False,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,15 +58,16 @@ class _Row:
 
 _TIMES_LACK = "times: when something ran"
 _WRITERS: Mapping[str, _Row] = {
-    "collapsed": _Row(_TREE, "other metrics, lines of the source, and times", text=exported.collapsed_stacks),
-    "speedscope": _Row(_TREE, "other metrics, and times", text=exported.speedscope_stacks),
+    "collapsed": _Row(_AT_A_MOMENT, "other metrics, lines of the source, and times", text=exported.collapsed_stacks),
+    "speedscope": _Row(_AT_A_MOMENT, "other metrics, and times", text=exported.speedscope_stacks),
     "chrome": _Row(_TIMES, "amounts: energy, samples of warps, values of hardware counters by kernel", text=exported.chrome_trace),
     "kineto": _Row(_TIMES, "CPU time, phases, counters, samples of warps, and calls of MPI and the like", text=exported.kineto_trace),
     "pprof": _Row(_SHAPE, _TIMES_LACK, binary=exported.pprof_profile),
     "otlp": _Row(_SHAPE, _TIMES_LACK, binary=exported.otlp_profile),
     "firefox": _Row(_TIMES, "amounts (energy, samples of warps), counters, and arrows", text=exported.firefox_profile),
     "hatchet": _Row(_TREE, _TIMES_LACK, text=exported.hatchet_tree),
-    "csv": _Row(_TREE, "stacks, and times", text=exported.csv_rows),
+    "torch-memory": _Row((), "metrics of time", binary=exported.torch_snapshot),
+    "csv": _Row(_AT_A_MOMENT, "stacks, and times", text=exported.csv_rows),
     "parquet": _Row((), "", folder=exported.parquet_tables),
 }
 

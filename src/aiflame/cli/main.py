@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import sys
 from collections.abc import Callable
@@ -18,23 +19,41 @@ def guarded(run: Callable[[list[str]], int], arguments: list[str]) -> int:
     try:
         return run(arguments)
     except AiflameError as error:
-        print(f"aiflame: {harmless(str(error))}", file=sys.stderr)
+        _complain(harmless(str(error)))
         return getattr(error, "status", 1)
     except BrokenPipeError:
         # The reader of our output has left (`| head`): this is not an error.
         sys.stdout = None
         return 0
     except KeyboardInterrupt:
-        print("aiflame: interrupted", file=sys.stderr)
+        _complain("interrupted")
         return 130
 
 
+def _complain(text: str) -> None:
+    """Prints a line on stderr, if it can be written to: the status that follows says the same to scripts."""
+    if sys.stderr is None:  # it was closed when we were started; print would write to stdout
+        return
+    with contextlib.suppress(OSError):
+        print(f"aiflame: {text}", file=sys.stderr)
+
+
 def _run(arguments: list[str]) -> int:
-    if arguments[:1] == ["record"]:
-        gc.disable()  # until the program runs: starting it makes no garbage
+    gc.disable()  # imports make no garbage
     from aiflame.cli.commands import run
 
-    return run(arguments)
+    return run(arguments, _imported)
+
+
+def _imported(command: str) -> None:
+    """The command's module is imported, and this process will end with the command."""
+    if command in ("record", "attach"):
+        from aiflame.recorder.supervise import hold_signals_for_good
+
+        hold_signals_for_good()
+    if command != "record":  # the recorder enables collection when the program runs
+        gc.freeze()  # no collection looks through imported modules, as they stay
+        gc.enable()
 
 
 if __name__ == "__main__":

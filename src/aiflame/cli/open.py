@@ -8,6 +8,7 @@ from aiflame.cli.support.arguments import add_base_ranks, add_baseline, add_json
 from aiflame.cli.support.browser import show
 from aiflame.cli.support.parser import Parser, number
 from aiflame.cli.support.say import say, say_json
+from aiflame.cli.support.stores import add_range, path_of_range
 from aiflame.cli.support.view import of_ranks, opened, source_folder
 from aiflame.json_text import json_text, schema
 from aiflame.render.report.document import Report
@@ -17,12 +18,17 @@ DESCRIPTION = (
     "Where did the time go, and why? Shows the report in the browser, served on this machine alone, until Ctrl-C: findings, flame graph,"
     " timeline, source and instructions, tables."
 )
-EXAMPLES = ("aiflame open", "aiflame open after.aiflame --baseline before.aiflame")
+EXAMPLES = (
+    "aiflame open",
+    "aiflame open after.aiflame --baseline before.aiflame",
+    "aiflame open --store /srv/aiflame --from 14:00 --to 15:00",
+)
 
 
 def add_arguments(parser: Parser) -> None:
     add_profile(parser)
     add_baseline(parser)
+    add_range(parser)
     parser.add_argument("--no-browser", action="store_true", help="only print the address")
     parser.add_argument("--port", type=number(0, 65535), default=0, metavar="PORT", help="the port on 127.0.0.1 (default: any free one)")
     add_whole_run(parser)
@@ -33,7 +39,7 @@ def add_arguments(parser: Parser) -> None:
 
 
 def run(options: Namespace) -> None:
-    shown = opened(options.profile, options.ranks)
+    shown = opened(path_of_range(options), options.ranks)
     before = opened(options.baseline, options.base_ranks).store if options.baseline is not None else None
     sources = source_folder(options.source_path)
     report = Report(shown.store, before, of_ranks(shown, options.ranks), sources=sources, whole_run=options.whole_run)

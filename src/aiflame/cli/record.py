@@ -8,13 +8,15 @@ import time
 from pathlib import Path
 
 from aiflame.cli.support.parser import Parser, UsageError
+from aiflame.cli.support.pushing import add_push, queue_of
+from aiflame.cli.support.recording_options import add_gpu_samples, add_samples, add_telemetry
 from aiflame.errors import AiflameError
 from aiflame.profile.ranks.rank_numbers import parse_ranks
-from aiflame.recorder import RecordOptions, leave_as, parse_counters, parse_sampling, parse_size, place_of, rank_here
+from aiflame.recorder import Recording, RecordOptions, leave_as, parse_counters, parse_sampling, parse_size, place_of, rank_here
 from aiflame.recorder import run as record
 from aiflame.recorder.intra import PRESETS, parse_intra
-from aiflame.recorder.options import INTERVAL_MS, MOST_KEPT, parse_last, parse_telemetry
-from aiflame.recorder.supervise import become
+from aiflame.recorder.options import MOST_KEPT, parse_host_memory, parse_last, parse_telemetry
+from aiflame.recorder.supervise import become, signals_held
 from aiflame.recorder.tracing import BACKENDS, DEFAULT, parse_trace
 
 DESCRIPTION = "Records a program and all its child processes, and ends with the program's exit status."
@@ -23,7 +25,6 @@ EXAMPLES = (
     "aiflame record --wall -- python serve.py       # also threads that wait",
     "mpirun -n 4 aiflame record -- python train.py  # all ranks in one profile",
 )
-_DEFAULT_WALL_RATE = 49
 
 
 def add_arguments(parser: Parser) -> None:
@@ -66,19 +67,10 @@ def add_arguments(parser: Parser) -> None:
     )
     group.add_argument("--keep", type=_count, default=0, metavar="N", help="the most profiles kept of this run, the newest (default: 20)")
 
+    add_push(parser)
+
     group = parser.add_argument_group("samples of threads")
-    group.add_argument(
-        "--cpu-rate", type=_rate, default=199, metavar="HZ", help="samples per second of each thread's CPU time; 0: none (default: 199)"
-    )
-    group.add_argument(
-        "--wall",
-        type=_rate,
-        nargs="?",
-        const=_DEFAULT_WALL_RATE,
-        default=0,
-        metavar="HZ",
-        help=f"also sample threads that wait, with the reason (HZ left out: {_DEFAULT_WALL_RATE})",
-    )
+    add_samples(group, "; the command stands behind --")
     group.add_argument(
         "--no-waits", dest="waits", action="store_false", help="do not look at waiting threads; findings then lack the reasons for waits"
     )
@@ -86,20 +78,17 @@ def add_arguments(parser: Parser) -> None:
 
     group = parser.add_argument_group("GPUs")
     group.add_argument("--no-cuda", action="store_true", help="record nothing of CUDA")
-    group.add_argument(
-        "--gpu-sampling",
-        default="auto",
-        metavar="off|auto|PERIOD",
-        help="sample the waits of GPU instructions: never, as often as is cheap, or every PERIOD cycles (default: auto)",
-    )
-    group.add_argument(
-        "--gpu-counters",
-        default="auto",
-        metavar="off|auto|on|NAMES",
-        help="count bytes, cycles of tensor cores ... of the whole GPU: never, where the waits of its instructions are not sampled, "
-        "instead of them, or instead of them these of the vendor's counters (default: auto)",
-    )
+    add_gpu_samples(group, counters="auto")
     group.add_argument("--gpu-memory", action="store_true", help="also record allocations of GPU memory")
+
+    group = parser.add_argument_group("host memory")
+    group.add_argument("--host-memory", action="store_true", help="also record where host memory is allocated and freed, by samples")
+    group.add_argument(
+        "--host-memory-every",
+        default="",
+        metavar="SIZE",
+        help="a sample for each SIZE of allocated memory, on average (default: 512K); 1 records every allocation",
+    )
 
     group = parser.add_argument_group("names")
     group.add_argument(
@@ -135,12 +124,7 @@ def add_arguments(parser: Parser) -> None:
     group.add_argument("--intra-memory", default="0", metavar="SIZE", help="GPU memory for these times (default: 256M)")
 
     group = parser.add_argument_group("the machine")
-    group.add_argument(
-        "--telemetry",
-        default=str(INTERVAL_MS),
-        metavar="MS|off",
-        help=f"read load, memory, power ... of the machine every MS milliseconds (default: {INTERVAL_MS})",
-    )
+    add_telemetry(group)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -151,6 +135,7 @@ def run(options: argparse.Namespace) -> int:
         raise UsageError("--findings reads the sealed profile: leave --no-seal out")
     if not options.last and (options.on or options.keep):
         raise UsageError("--on and --keep belong to a ring: add --last 2m")
+    push = queue_of(options)
     rank, chosen = rank_here(os.environ), parse_ranks(options.ranks) if options.ranks else None
     if chosen is not None:
         if rank is None:
@@ -161,57 +146,73 @@ def run(options: argparse.Namespace) -> int:
         if rank.rank not in chosen:
             become(command)
     began = time.monotonic()
-    recording = record(
-        command,
-        place_of(options.output, command, rank, chosen),
-        RecordOptions(
-            cpu_rate=options.cpu_rate,
-            wall_rate=options.wall,
-            waits=options.waits,
-            max_bytes=parse_size(options.max_size),
-            children=not options.no_children,
-            python=not options.no_python,
-            cuda=not options.no_cuda,
-            gpu_sampling=parse_sampling(options.gpu_sampling),
-            gpu_counters=parse_counters(options.gpu_counters),
-            gpu_memory=options.gpu_memory,
-            meaning=not options.no_meaning,
-            regions=not options.no_regions,
-            triton_names=options.triton_names,
-            keep_ir=options.keep_ir,
-            sources=not options.no_sources,
-            trace=parse_trace(options.trace),
-            trace_stacks=options.trace_stacks,
-            intra=parse_intra(
-                options.intra, warps=options.intra_warps, launches=options.intra_launches, memory=parse_size(options.intra_memory)
-            ),
-            telemetry_ms=parse_telemetry(options.telemetry),
-            last_ms=parse_last(options.last),
-            on=",".join(options.on),
-            keep=options.keep or MOST_KEPT,
-        ),
-        overwrite=options.force,
-        seal_follows=not options.no_seal,
-        wait_daemons=options.wait_daemons,
-    )
-    from aiflame.cli.support.recorded import hand_over, show_findings, summarize
+    place, chosen_options = place_of(options.output, command, rank, chosen), _record_options(options)
+    with signals_held():
+        recording = record(
+            command,
+            place,
+            chosen_options,
+            overwrite=options.force,
+            seal_follows=not options.no_seal,
+            wait_daemons=options.wait_daemons,
+            push=push,
+        )
+        try:
+            _sum_up(recording, time.monotonic() - began, options, push)
+        except Exception as error:  # the program's status matters more
+            place.tell(place.failure(error))
+        return leave_as(recording.status)
 
-    summarize(recording, time.monotonic() - began, quiet=options.quiet, as_json=options.json)
+
+def _record_options(options: argparse.Namespace) -> RecordOptions:
+    return RecordOptions(
+        cpu_rate=options.cpu_rate,
+        wall_rate=options.wall,
+        waits=options.waits,
+        max_bytes=parse_size(options.max_size),
+        children=not options.no_children,
+        python=not options.no_python,
+        cuda=not options.no_cuda,
+        gpu_sampling=parse_sampling(options.gpu_sampling),
+        gpu_counters=parse_counters(options.gpu_counters),
+        gpu_memory=options.gpu_memory,
+        host_memory_every=parse_host_memory(options.host_memory, options.host_memory_every),
+        meaning=not options.no_meaning,
+        regions=not options.no_regions,
+        triton_names=options.triton_names,
+        keep_ir=options.keep_ir,
+        sources=not options.no_sources,
+        trace=parse_trace(options.trace),
+        trace_stacks=options.trace_stacks,
+        intra=parse_intra(
+            options.intra, warps=options.intra_warps, launches=options.intra_launches, memory=parse_size(options.intra_memory)
+        ),
+        telemetry_ms=parse_telemetry(options.telemetry),
+        last_ms=parse_last(options.last),
+        on=",".join(options.on),
+        keep=options.keep or MOST_KEPT,
+    )
+
+
+def _sum_up(recording: Recording, seconds: float, options: argparse.Namespace, push: str) -> None:
+    """Says what was recorded, and hands it over to the process that seals it."""
+    from aiflame.cli.support.recorded import hand_over, say_sent, show_findings, summarize
+
+    summarize(recording, seconds, quiet=options.quiet, as_json=options.json)
+    if recording.place.is_gone():
+        return
     if options.findings:
         show_findings(recording, as_json=options.json)
-    elif not options.no_seal and not recording.living:
-        hand_over(recording)
-    return leave_as(recording.status)
+    if recording.living:
+        if push:
+            recording.place.tell("nothing is sent while processes go on: aiflame push sends the profile when they have ended")
+    elif push or not (options.no_seal or options.findings):
+        handed_over = hand_over(recording, push)
+        if handed_over and push and not options.quiet and recording.place.speaks:
+            say_sent(recording, options.push)
 
 
 def _count(text: str) -> int:
     if not text.isdecimal() or not 1 <= int(text) <= 10_000:
         raise argparse.ArgumentTypeError(f"{text!r} is no number of profiles from 1 to 10000")
     return int(text)
-
-
-def _rate(text: str) -> int:
-    try:
-        return int(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of samples per second; the command stands behind --") from None

@@ -7,7 +7,6 @@ first issue to the first use of their last value; a multiplication, from its iss
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import chain, zip_longest
 
 from aiflame.intra.names import (
@@ -27,6 +26,7 @@ from aiflame.intra.names import (
 from aiflame.intra.ops import Op
 from aiflame.intra.passes import Kernel, label, pass_
 from aiflame.intra.presets import first_user, leaves_one_in_flight, may_move, parts, roles
+from aiflame.values import dataclass
 
 MOST_IN_LOOPS = 3
 MOST_OUTSIDE = 2

@@ -11,7 +11,6 @@ import mmap
 import re
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -19,6 +18,7 @@ from numpy.typing import NDArray
 
 from aiflame.profile.folder.door import Folder
 from aiflame.profile.folder.json_data import parse
+from aiflame.values import dataclass, field
 
 FOLDER = "intra"
 SUFFIX = ".captures"

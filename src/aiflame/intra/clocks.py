@@ -9,10 +9,11 @@ compared instead. In any case, the records of a CTA must fit between its begin a
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+
+from aiflame.values import dataclass
 
 from .decode import Ctas, Ints, Records
 

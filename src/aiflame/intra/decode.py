@@ -15,10 +15,10 @@ The counts include records that were overwritten when the ring wrapped.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-
 import numpy as np
 from numpy.typing import NDArray
+
+from aiflame.values import dataclass, replace
 
 MAGIC = 0xDEADBEEF
 HEADER_WORDS = 10

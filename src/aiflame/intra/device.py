@@ -7,11 +7,11 @@ next use and records a second event; we poll that event and never wait for it.
 from __future__ import annotations
 
 import ctypes
-from dataclasses import dataclass, field
 
 from aiflame.intra import driver
 from aiflame.intra.device_ring import BEHIND, MOST_ROUNDS, Ring
 from aiflame.intra.errors import Refused
+from aiflame.values import dataclass, field
 
 SLOT_UNIT = 2 << 20
 _NON_BLOCKING, _DISABLE_TIMING = 1, 2

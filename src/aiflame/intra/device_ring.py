@@ -8,9 +8,9 @@ data that it wrote at the same address.
 from __future__ import annotations
 
 import ctypes
-from dataclasses import dataclass
 
 from aiflame.intra import driver
+from aiflame.values import dataclass
 
 MOST_ROUNDS = 4096
 """Addresses are reserved for this many rounds at once (256 GiB with pieces of 64 MiB), and mapped as grids need them."""

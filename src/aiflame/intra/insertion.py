@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from aiflame.intra.ops import Op
 from aiflame.intra.passes import Scope
+from aiflame.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,11 +12,11 @@ import importlib
 import re
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from aiflame.intra import occupancy
 from aiflame.intra.errors import Refused
+from aiflame.values import dataclass
 
 OLDEST, NEWEST = (3, 6), (3, 9)
 POINTS = ("ttgpuir_to_llvmir", "llvmir_to_llvm")

@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 
 from aiflame.intra.errors import Refused
 from aiflame.intra.ops import LOOPS, Op
+from aiflame.values import dataclass
 
 MOST_SCOPES = 256
 """A record has eight bits for its scope."""

@@ -16,7 +16,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +24,7 @@ from aiflame.intra.capture_writer import CaptureWriter
 from aiflame.intra.compile_hook import Recipe
 from aiflame.intra.errors import Refused
 from aiflame.intra.launch_hooks import Hooks
+from aiflame.values import dataclass
 
 _DONE = "_aiflame_intra"
 SLOTS = 4

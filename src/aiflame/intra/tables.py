@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
 from aiflame.profile.schema.tables_intra import INTRA_SPANS, TABLES
+from aiflame.values import dataclass, field
 
 from .captures import MOST_SCOPES, Bytes, Captures, Kernel, Launch
 from .clocks import Edges, Pace, offsets, paces, record_cost

@@ -41,6 +41,9 @@ Align = Callable[[Ranked], Ranked]
 Import = Callable[[Path, "Progress | None"], Folder]
 """The profile of a file that another tool wrote."""
 
+Ranged = Callable[[Path], Folder | None]
+"""The profile of a range of a store; None: the path names none."""
+
 
 def _as_sealed(profile: Profile) -> None:
     pass
@@ -54,6 +57,10 @@ def _no_import(path: Path, progress: Progress | None) -> Folder:
     raise AiflameError(f"{path} is not a profile: a profile is a folder made by `aiflame record`")
 
 
+def _no_range(path: Path) -> Folder | None:
+    return None
+
+
 def open_profile(
     path: str | Path,
     progress: Progress | None = None,
@@ -61,12 +68,13 @@ def open_profile(
     derive: Derive = _as_sealed,
     align: Align = _by_the_time_of_day,
     imported: Import = _no_import,
+    ranged: Ranged = _no_range,
 ) -> Profile | Ranked:
     """Opens a profile, of one recorder or of many ranks. Without `derive` it has the tables that were recorded, and those derived before.
-    A file of another tool is `imported`.
+    A file of another tool is `imported`; a path that does not exist may name a range of a store.
 
     A profile that is still being recorded has the tables so far. Tables of another user's profile are written to a folder of ours."""
-    folder = _folder_at(Path(path), lambda file: imported(file, progress))
+    folder = _folder_at(Path(path), lambda file: imported(file, progress), ranged)
     if is_ours(folder):
         refuse_foreign_entries(folder)
     if is_ranked(folder):
@@ -99,7 +107,7 @@ def _recorded(profile: Folder) -> float:
     return profile.status().st_mtime
 
 
-def _folder_at(path: Path, imported: Callable[[Path], Folder]) -> Folder:
+def _folder_at(path: Path, imported: Callable[[Path], Folder], ranged: Ranged) -> Folder:
     try:
         profile = Folder.open(path)
         if not profile.entries():
@@ -108,6 +116,8 @@ def _folder_at(path: Path, imported: Callable[[Path], Folder]) -> Folder:
             return profile
         return imported(path)
     except FileNotFoundError:
+        if (range_profile := ranged(path)) is not None:
+            return range_profile
         raise AiflameError(f"{path} does not exist: name a profile, a folder NAME{SUFFIX} made by `aiflame record`") from None
     except NotADirectoryError:
         return imported(path)

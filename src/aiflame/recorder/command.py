@@ -28,12 +28,11 @@ def find(command: list[str]) -> Path:
     folders = [""] if "/" in name else os.get_exec_path()
     for folder in folders:
         path = Path(folder, name)
-        if path.is_file() and os.access(path, os.X_OK):
+        if os.path.isfile(path) and os.access(path, os.X_OK):  # noqa: PTH113  false, too, in a folder that cannot be searched
             return path
-    path = Path(name)
-    if "/" in name and path.is_dir():
+    if "/" in name and os.path.isdir(name):  # noqa: PTH112
         raise CommandError(f"{name} is a folder: name a program", 126)
-    if "/" in name and path.exists():
+    if "/" in name and os.path.exists(name):  # noqa: PTH110
         raise CommandError(f"{name} is not executable: chmod +x it, or put its interpreter in front", 126)
     raise CommandError(f"{name}: no such command: check its name and PATH", 127)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from aiflame.errors import AiflameError
 from aiflame.profile.folder.control_page import ControlPage
 from aiflame.profile.folder.meta import Clocks, Meta
 from aiflame.profile.schema.control_schema import ControlState
@@ -17,7 +18,7 @@ def still_recording(place: ProfileLocation) -> list[int]:
     try:
         profile = place.folder()
         return living(lambda: spool_names(profile), profile.status())
-    except OSError:
+    except (OSError, AiflameError):
         return []
 
 
@@ -44,5 +45,7 @@ def finish(
             place.tell(notes[-1])
         meta = replace(meta, ended=Clocks.now(), exit_status=status, complete=True)
         meta.with_notes(*notes).put(profile)
-    except OSError:
-        place.tell(f"could not write {place.profile}/meta.json")
+    except (OSError, AiflameError) as error:
+        if place.failure(error) not in notes:
+            notes.append(place.failure(error) if place.is_gone() else f"could not write {place.profile}/meta.json")
+            place.tell(notes[-1])

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from aiflame.profile.schema.control_schema import Feature
 from aiflame.recorder.command import is_sanitizer
-from aiflame.recorder.library import agent, collector, hip_library, level_zero_library, mpi_library
+from aiflame.recorder.library import agent, collector, hip_library, level_zero_library, memory_library, mpi_library
 from aiflame.recorder.mpi import uses_mpi
 from aiflame.values import dataclass
 
@@ -44,6 +44,7 @@ HOOKS = (
     Hook("LD_PRELOAD", Chain.SECOND, Feature.TRACE_MPI, library=mpi_library, wanted=uses_mpi),
     Hook("LD_PRELOAD", Chain.SECOND, Feature.TRACE_ZE, library=level_zero_library),
     Hook("LD_PRELOAD", Chain.SECOND, Feature.TRACE_HIP, library=hip_library),
+    Hook("LD_PRELOAD", Chain.SECOND, Feature.HOST_MEMORY, library=memory_library),
     Hook("INTEL_JIT_PROFILER64", Chain.YIELD, Feature.JIT, "names of oneDNN's run-time code", agent),
     Hook("CUDA_INJECTION64_PATH", Chain.YIELD, Feature.CUDA, "GPU kernels", agent),
     Hook("NVTX_INJECTION64_PATH", Chain.YIELD, Feature.NVTX, "regions that the program marks by NVTX", agent),

@@ -14,6 +14,7 @@ from pathlib import Path
 from aiflame import flight
 from aiflame.errors import AiflameError
 from aiflame.profile.folder.meta import Kept
+from aiflame.profile.schema.control_schema import ControlState
 from aiflame.recorder.end import finish
 from aiflame.recorder.library import agent, collector
 from aiflame.recorder.options import RecordOptions
@@ -35,24 +36,34 @@ def recording(profile: Path, options: RecordOptions, *, overwrite: bool) -> Iter
         return
     if not _one_at_a_time.acquire(blocking=False):
         raise AiflameError("this program is being recorded already: end that recording first")
+    recorder = os.getpid()
     try:
         library = ctypes.CDLL(str(collector()))
         where = place_of(profile, sys.orig_argv, rank_here(os.environ))
         options = replace(options, waits=False)  # no other process watches this one
         page, meta = prepare(where, options, sys.orig_argv, overwrite=overwrite)
-        beside = _flight_recorder(where) if options.last_ms else None
+        try:
+            beside = _flight_recorder(where) if options.last_ms else None
+        except AiflameError:
+            where.remove()
+            raise
         with _agent_variables(options), flight.recording_into(where.profile if beside else None):
             if not library.aiflame_start(os.fsencode(where.profile.absolute())):
+                page.state = ControlState.STOPPED
+                if beside is not None:
+                    beside.finish()
+                where.remove()
                 raise AiflameError(f"recording into {profile} could not be started: run `aiflame doctor`")
             try:
                 yield profile
             finally:
-                library.aiflame_stop()
-                if beside is not None:
-                    now = time.monotonic_ns()
-                    begin = max(now - options.last_ms * 1_000_000, meta.started.monotonic_ns)
-                    meta = replace(meta, kept=Kept("the recording ended", begin, now))
-                finish(where, page, meta, 0, [], beside.finish if beside is not None else None)
+                if os.getpid() == recorder:  # a forked child may leave the block, too: the recording is its parent's
+                    library.aiflame_stop()
+                    if beside is not None:
+                        now = time.monotonic_ns()
+                        begin = max(now - options.last_ms * 1_000_000, meta.started.monotonic_ns)
+                        meta = replace(meta, kept=Kept("the recording ended", begin, now))
+                    finish(where, page, meta, 0, [], beside.finish if beside is not None else None)
     finally:
         _one_at_a_time.release()
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from aiflame.errors import AiflameError
 from aiflame.profile.folder.control_page import ControlPage
 from aiflame.profile.folder.door import Folder
+from aiflame.profile.folder.home import home
 from aiflame.recorder.library import collector
 
 _LARGEST = 64 << 20
@@ -43,7 +44,9 @@ class Keeper:
         self._held: dict[str, tuple[str, int]] = {}
         self._jitdumps: dict[str, set[int]] = {}
         self._users: dict[str, set[int]] = {}
-        folders = (os.environ.get("TMPDIR") or "/tmp", "/tmp", "/var/tmp", "/dev/shm", Path.home() / ".cache")
+        folders = [os.environ.get("TMPDIR") or "/tmp", "/tmp", "/var/tmp", "/dev/shm"]
+        if (here := home()) is not None:
+            folders.append(str(here / ".cache"))
         self._roots = tuple(os.path.realpath(folder) + "/" for folder in folders)
 
     def look(self) -> None:

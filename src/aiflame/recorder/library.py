@@ -30,6 +30,11 @@ def mpi_library() -> Path:
     return _plain(collector_file().with_name("libaiflame_mpi.so"))
 
 
+def memory_library() -> Path:
+    """The path of `libaiflame_memory.so`, beside the collector."""
+    return _plain(collector_file().with_name("libaiflame_memory.so"))
+
+
 def level_zero_library() -> Path:
     """The path of `libaiflame_level_zero.so`, beside the collector."""
     return _plain(collector_file().with_name("libaiflame_level_zero.so"))

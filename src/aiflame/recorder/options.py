@@ -9,6 +9,8 @@ from aiflame.profile.schema.control_schema import GpuCounters, GpuSampling
 from aiflame.recorder.tracing import DEFAULT
 from aiflame.values import dataclass
 
+HOST_MEMORY_BYTES = 512 << 10
+"""The default number of bytes for each sample of host memory."""
 INTERVAL_MS = 50
 """The default interval between readings of telemetry."""
 MOST_KEPT = 20
@@ -39,6 +41,8 @@ class RecordOptions:
     """`off`, `auto`, `on`, or the vendor's names of counters, separated by commas."""
     gpu_memory: bool = False
     """Record allocations of device memory."""
+    host_memory_every: int = 0
+    """A sample of host memory for each so many bytes allocated, on average; 0: none."""
     meaning: bool = True
     """Run our Python code in the program, which names layers, steps and kernels. Without it there are only frames."""
     regions: bool = True
@@ -101,6 +105,8 @@ def parse_last(text: str) -> int:
     return int(seconds * 1000)
 
 
+_LARGEST = 1024**6
+_SHOWN = 40
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
 
@@ -109,7 +115,22 @@ def parse_size(text: str) -> int:
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)i?b?\s*", text.lower())
     if not match:
         raise AiflameError(f"{text!r} is not a size: write it like 500M or 2G")
-    return int(float(match[1]) * _UNITS[match[2]])
+    size = float(match[1]) * _UNITS[match[2]]
+    if 0 < size < 1 or size >= _LARGEST:
+        raise AiflameError(f"{text[:_SHOWN]} is out of range for a size: choose 1 byte to a million T")
+    return int(size)
+
+
+def parse_host_memory(wanted: bool, every: str) -> int:
+    """`--host-memory` and the text of `--host-memory-every` → RecordOptions.host_memory_every."""
+    if not every:
+        return HOST_MEMORY_BYTES if wanted else 0
+    if not wanted:
+        raise AiflameError("--host-memory-every belongs to --host-memory: add that")
+    size = parse_size(every)
+    if not 1 <= size <= 1 << 40:
+        raise AiflameError(f"--host-memory-every {every}: choose 1 byte to 1T")
+    return size
 
 
 def parse_sampling(text: str) -> int:
@@ -117,7 +138,7 @@ def parse_sampling(text: str) -> int:
     named = {"off": GpuSampling.OFF, "auto": GpuSampling.AUTO}.get(text.lower())
     if named is not None:
         return int(named)
-    if not text.isdecimal() or not 32 <= int(text) <= 1 << 31:
+    if not re.fullmatch(r"[0-9]{1,10}", text) or not 32 <= int(text) <= 1 << 31:
         raise AiflameError(f"--gpu-sampling {text}: use off, auto, or a period of 32 to 2147483648 cycles")
     return (3 * int(text) // 4).bit_length()
 
@@ -143,6 +164,6 @@ def parse_telemetry(text: str) -> int:
     """`off`, or milliseconds → milliseconds, 0 for none."""
     if text.lower() == "off":
         return 0
-    if not text.isdecimal() or not 5 <= int(text) <= 60_000:
+    if not re.fullmatch(r"[0-9]{1,10}", text) or not 5 <= int(text) <= 60_000:
         raise AiflameError(f"--telemetry {text}: use off, or an interval of 5 to 60000 milliseconds")
     return int(text)

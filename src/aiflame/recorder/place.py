@@ -25,6 +25,8 @@ from aiflame.profile.ranks.rank_numbers import write_ranks
 from aiflame.values import dataclass
 
 _PATIENCE_S = 5.0
+_LONGEST_NAME = 120
+"""Bytes. File systems take names of 255."""
 _PROFILE_ENTRIES = (
     "meta.json",
     "control",
@@ -112,8 +114,21 @@ class ProfileLocation:
         return f"rank {self.rank.rank}: " if self.rank else ""
 
     def tell(self, note: str) -> None:
-        """Prints one line for the user who started this recorder."""
-        print(f"aiflame: {self.speaker}{harmless(note)}", file=sys.stderr, flush=True)
+        """Prints one line for the user who started this recorder. Where nobody reads it any more, the recorder goes on."""
+        if sys.stderr is None:  # it was closed when we were started; print would write to the program's stdout
+            return
+        with contextlib.suppress(OSError):
+            print(f"aiflame: {self.speaker}{harmless(note)}", file=sys.stderr, flush=True)
+
+    def is_gone(self) -> bool:
+        """True if somebody, like the program itself, has removed or renamed the folder after `make`."""
+        return not os.path.lexists(self.profile)
+
+    def failure(self, error: Exception) -> str:
+        """One line about an error of the recorder while or after the program runs."""
+        if self.is_gone():
+            return f"{self.profile} was removed while the program ran: nothing is kept of this recording"
+        return f"a part of the recording failed: {getattr(error, 'strerror', None) or error or type(error).__name__}"
 
     def folder(self) -> Folder:
         """The folder to which this recorder writes, after `make`."""
@@ -128,9 +143,9 @@ class ProfileLocation:
             self._make_rank(self.rank, self.job, overwrite=overwrite)
 
     def remove(self) -> None:
-        """Removes the folder again, in which nothing was recorded."""
-        if self.rank is None:
-            remove_profile(self.whole)
+        """Removes this recorder's folder again, in which nothing was recorded."""
+        with contextlib.suppress(OSError, AiflameError):
+            remove_profile(self.profile)
 
     def first_on_host(self) -> bool:
         """True for one recorder of the job on each host: it records the data of the whole host. Call it only once, since it takes a
@@ -190,33 +205,43 @@ class ProfileLocation:
             raise AiflameError(f"{self.whole} exists and is no profile: choose another name with -o")
 
 
-def rank_here(variables: Mapping[str, str]) -> JobRank | None:
-    """The rank of this process, from its launcher's variables; None outside of a job."""
+def rank_here(variables: Mapping[str, str], pid: int = 0) -> JobRank | None:
+    """The rank of a process, from its launcher's variables; None outside of a job. `pid`: which process, 0: this one."""
     for launcher in _LAUNCHERS:
         rank, size = _number(variables, launcher.rank), _number(variables, launcher.size) or 0
         # RANK alone may come from any program. Slurm's batch script has a rank, too, but is not a step of the job.
         if rank is None or not (size or launcher.name == "pmix"):
             continue
         local = _number(variables, launcher.local_rank)
-        return JobRank(rank, size, -1 if local is None else local, launcher.name, _job_name(launcher, variables, size))
+        return JobRank(rank, size, -1 if local is None else local, launcher.name, _job_name(launcher, variables, size, pid))
     return None
 
 
 def place_of(output: Path | None, command: list[str], rank: JobRank | None, chosen: Collection[int] | None = None) -> ProfileLocation:
     """The location of a recording. `chosen`: the ranks that are recorded, None for all."""
     if rank is None or rank.size == 1:
-        whole = output or _free_name(command)
+        whole = _reachable(output or _free_name(command))
         return ProfileLocation(whole, whole)
     job = Job(rank.job, rank.launcher, rank.size, write_ranks(chosen) if chosen is not None else "")
-    whole = output or _shared_name(command, rank)
+    whole = _reachable(output or _shared_name(command, rank))
     first = min((number for number in chosen or (0,) if not rank.size or number < rank.size), default=0)
     return ProfileLocation(whole, whole / FOLDER / rank_name(rank.rank), rank, rank.rank == first, job)
+
+
+def _reachable(path: Path) -> Path:
+    """The path. AiflameError if it is relative to a folder that is gone."""
+    if not path.is_absolute():
+        try:
+            Path.cwd()
+        except OSError:
+            raise AiflameError("the current folder was removed: name a place for the profile, like -o /tmp/p.aiflame") from None
+    return path
 
 
 def _free_name(command: list[str]) -> Path:
     stem = f"{_title(command)}-{time.strftime('%Y%m%d-%H%M%S')}"
     path, number = Path(f"{stem}.aiflame"), 1
-    while path.exists():
+    while os.path.lexists(path):
         number += 1
         path = Path(f"{stem}-{number}.aiflame")
     return path
@@ -226,7 +251,7 @@ def _shared_name(command: list[str], rank: JobRank) -> Path:
     """The first name under which neither this rank nor another job has recorded; all ranks choose the same."""
     stem = f"{_title(command)}-{_safe(rank.job)}"
     path, number = Path(f"{stem}.aiflame"), 1
-    while path.exists() and not _may_join(path, rank):
+    while os.path.lexists(path) and not _may_join(path, rank):
         number += 1
         path = Path(f"{stem}-{number}.aiflame")
     return path
@@ -252,7 +277,14 @@ def _may_join(path: Path, rank: JobRank) -> bool:
 
 def _title(command: list[str]) -> str:
     words = [Path(word).stem for word in command[:2] if not word.startswith("-")]
-    return words[1] if len(words) > 1 and words[0].startswith("python") else words[0] if words else "profile"
+    return shortened(words[1] if len(words) > 1 and words[0].startswith("python") else words[0] if words else "profile")
+
+
+def shortened(name: str) -> str:
+    """The beginning of a name that leaves room for a time, an event and an ending in the name of a file."""
+    while len(os.fsencode(name)) > _LONGEST_NAME:
+        name = name[:-1]
+    return name
 
 
 def _safe(name: str) -> str:
@@ -260,12 +292,12 @@ def _safe(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9.]+", "-", name).strip("-.")[-40:] or "job"
 
 
-def _job_name(launcher: _Launcher, variables: Mapping[str, str], size: int) -> str:
+def _job_name(launcher: _Launcher, variables: Mapping[str, str], size: int, pid: int) -> str:
     """An identity for a run of a job, if the launcher provides one."""
     if named := _joined(launcher.job, variables):
         return named
     if size and _number(variables, launcher.local_size) == size:
-        return _process_of_launcher(launcher.rank)  # all ranks run on this host, under the same launcher
+        return _process_of_launcher(launcher.rank, pid or os.getpid())  # all ranks run on this host, under the same launcher
     return next((named for names in _AROUND if (named := _joined(names, variables))), f"{size or 'all'}-ranks")
 
 
@@ -274,19 +306,27 @@ def _joined(names: tuple[str, ...], variables: Mapping[str, str]) -> str:
     return "" if first in _NO_NAME else ".".join([first, *(text for text in more if text not in ("", "0"))])
 
 
-def _process_of_launcher(variable: str) -> str:
-    """The nearest ancestor that is not a rank: the same for all ranks on this host, and different in another run."""
-    pid = os.getppid()
+def _process_of_launcher(variable: str, pid: int) -> str:
+    """The nearest ancestor of a process that is not a rank: the same for all ranks on this host, and different in another run."""
+    pid = _parent(pid)
     while pid > 1:
         try:
             inherited = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-            above = int(Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(") ")[2].split()[1])
-        except (OSError, ValueError, IndexError):
+            above = _parent(pid)
+        except OSError:
             break  # a process of another user: the launcher's daemon
-        if not any(entry.startswith(f"{variable}=".encode()) for entry in inherited):
+        if not above or not any(entry.startswith(f"{variable}=".encode()) for entry in inherited):
             break
         pid = above
     return f"{pid}.{start_ticks(pid) or 0}"
+
+
+def _parent(pid: int) -> int:
+    """0 if it is not to be read."""
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(") ")[2].split()[1])
+    except (OSError, ValueError, IndexError):
+        return 0
 
 
 def _number(variables: Mapping[str, str], name: str) -> int | None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import gc
 import os
 import select
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from aiflame.errors import AiflameError
@@ -21,8 +22,8 @@ from aiflame.recorder.hooks import environment
 from aiflame.recorder.intra import VARIABLE
 from aiflame.recorder.keep import Keeper
 from aiflame.recorder.options import LEASE_BYTES, RecordOptions
-from aiflame.recorder.place import ProfileLocation, remove_profile
-from aiflame.recorder.supervise import children_cpu_ns, supervise, wait_until
+from aiflame.recorder.place import ProfileLocation
+from aiflame.recorder.supervise import children_cpu_ns, keep_streams_free, signals_held, supervise, wait_until
 from aiflame.recorder.tracing import asked_for, trace_features
 from aiflame.values import asdict, dataclass, field, replace
 from aiflame.version import VERSION
@@ -67,10 +68,13 @@ def run(
     overwrite: bool = False,
     seal_follows: bool = True,
     wait_daemons: bool = False,
+    push: str = "",
 ) -> Recording:
     """Runs `command` to its end with recording on; with `wait_daemons`, also waits for processes that it leaves running.
 
-    `seal_follows`: the profile is sealed right afterwards, while libraries are still in place."""
+    `seal_follows`: the profile is sealed right afterwards, while libraries are still in place. `push`: the queue into which windows that a
+    flight recorder keeps are put."""
+    keep_streams_free()
     program = commands.find(command)
     variables, hook_notes = environment(
         os.environ,
@@ -85,23 +89,23 @@ def run(
     page, meta = prepare(place, options, command, overwrite=overwrite)
     for note in notes:
         place.tell(note)
-    watch = Watch(place, page, notes, options, meta)
-    status = supervise(command, variables, watch, takes=watch.takes)
-    from aiflame.recorder.end import finish, still_recording
+    with signals_held():
+        watch = Watch(place, page, notes, options, meta, push)
+        try:
+            status = supervise(command, variables, watch, takes=watch.takes)
+        except BaseException:  # it has not been started
+            place.remove()
+            raise
+        alive: list[int] = []
+        with watch.noted():
+            from aiflame.recorder.end import finish, still_recording
 
-    if wait_daemons:
-        wait_until(lambda seconds: _all_have_ended(still_recording(place), watch, seconds))
-    # A ring without its recorder would only grow: it ends with the command.
-    alive = [] if options.last_ms else still_recording(place)
-    finish(
-        place,
-        page,
-        replace(meta, cpu_ns=children_cpu_ns()) if not options.last_ms else replace(meta, kept=watch.kept_at_end(status)),
-        status,
-        notes,
-        lambda: watch.finish(sealed_soon=seal_follows and not alive),
-        alive,
-    )
+            if wait_daemons:
+                wait_until(lambda seconds: _all_have_ended(still_recording(place), watch, seconds))
+            # A ring without its recorder would only grow: it ends with the command.
+            alive = [] if options.last_ms else still_recording(place)
+            meta = replace(meta, cpu_ns=children_cpu_ns()) if not options.last_ms else replace(meta, kept=watch.kept_at_end(status))
+            finish(place, page, meta, status, notes, lambda: watch.finish(sealed_soon=seal_follows and not alive), alive)
     return Recording(place, status, notes, alive, page.used_bytes, watch.held())
 
 
@@ -124,6 +128,7 @@ def features(options: RecordOptions) -> int:
         Feature.OPENCL: options.opencl,
         Feature.CUDA: options.cuda,
         Feature.GPU_MEMORY: options.gpu_memory,
+        Feature.HOST_MEMORY: options.host_memory_every > 0,
         Feature.CHILDREN: options.children,
         Feature.MEANING: options.meaning and options.python,
         Feature.NVTX: options.regions,
@@ -135,9 +140,11 @@ def features(options: RecordOptions) -> int:
 
 
 def prepare(place: ProfileLocation, options: RecordOptions, command: list[str], *, overwrite: bool) -> tuple[ControlPage, Meta]:
-    """Prepares an empty profile into which processes can record."""
+    """Prepares an empty profile into which processes can record. An error leaves none."""
+    created = False
     try:
         place.make(overwrite=overwrite)
+        created = True
         profile = place.folder()
         identity = claims.new_id()
         claims.claim(profile, identity)
@@ -163,9 +170,14 @@ def prepare(place: ProfileLocation, options: RecordOptions, command: list[str], 
             features=features(options),
             gpu_sampling=options.gpu_sampling,
             gpu_counters=options.counted[0],
+            host_memory_every=options.host_memory_every,
         )
         return page, meta
-    except OSError as error:
+    except (OSError, AiflameError) as error:
+        if created:
+            place.remove()
+        if isinstance(error, AiflameError):
+            raise
         where = place.whole.absolute().parent
         reason = "there is no space left" if error.errno == errno.ENOSPC else (error.strerror or str(error)).lower()
         raise AiflameError(f"cannot write a profile in {where}: {reason}: choose another place with -o") from None
@@ -179,15 +191,11 @@ def _limit(options: RecordOptions) -> int:
 
 
 def _prepare_ring(place: ProfileLocation) -> None:
-    """Makes the folder for requests. AiflameError, and no profile, if old rows cannot be removed in this file system."""
+    """Makes the folder for requests. AiflameError if old rows cannot be removed in this file system."""
     from aiflame.recorder.ring.punch import refuse_without_holes
     from aiflame.recorder.ring.snapshot import REQUESTS
 
-    try:
-        refuse_without_holes(place.folder())
-    except AiflameError:
-        remove_profile(place.profile)
-        raise
+    refuse_without_holes(place.folder())
     place.folder().new_folder(REQUESTS)
 
 
@@ -220,74 +228,112 @@ def _all_have_ended(alive: list[int], watch: Callable[[], None], seconds: float)
 
 
 class Watch:
-    """The recorder's work while the program runs."""
+    """The recorder's work while the program runs. No failure in it ends that; the first one becomes a note."""
 
-    def __init__(self, place: ProfileLocation, page: ControlPage, notes: list[str], options: RecordOptions, meta: Meta) -> None:
-        self._place, self._page, self._notes, self._options, self._meta = place, page, notes, options, meta
+    def __init__(
+        self, place: ProfileLocation, page: ControlPage, notes: list[str], options: RecordOptions, meta: Meta, push: str = ""
+    ) -> None:
+        self._place, self._page, self._notes, self._options, self._meta, self._push = place, page, notes, options, meta, push
         self._flight: Flight | None = None
         self._telemetry: Telemetry | None = None
         self._waits: Waits | None = None
         self._keeper = Keeper(place.folder(), page)
         self._looks, self._next_look = 0, 0.0
         self._stop_noted = False
+        self._failed = False
 
     def __call__(self) -> None:
-        self._note_stop()
+        with self.noted():
+            self._note_stop()
         self._looks += 1
         if self._looks == 1:
             return  # the program has only just been started: slow work waits for the second call
         gc.enable()
-        if self._looks == 2 and (telemetry := _telemetry(self._place, self._page, self._options)) is not None:
+        if self._looks == 2:
+            with self.noted():
+                self._start_telemetry()
+            with self.noted():
+                self._start_waits()
+        with self.noted():
+            if self._options.last_ms:
+                self._flight_recorder()()
+        now = time.monotonic()
+        if now >= self._next_look:
+            self._next_look = now + 1
+            with self.noted():
+                self._keeper.look()
+
+    def takes(self, number: int) -> bool:
+        """True for a signal that `--on signal:NAME` takes; then the window is kept."""
+        with self.noted():
+            if self._options.on and number in self._flight_recorder().signals:
+                self._flight_recorder().take_signal(number)
+                return True
+        return False
+
+    def kept_at_end(self, status: int) -> Kept | None:
+        """The window that the ring has at the end; None if it is lost."""
+        with self.noted():
+            return self._flight_recorder().kept_at_end(status)
+        return None
+
+    def _start_telemetry(self) -> None:
+        telemetry = _telemetry(self._place, self._page, self._options)
+        if telemetry is not None:
             self._telemetry = telemetry
             self._telemetry.start()
-        if self._looks == 2 and self._options.looks_at_waits:
+
+    def _start_waits(self) -> None:
+        if self._options.looks_at_waits:
             from aiflame.recorder.looks.waits import Waits
 
             self._waits = Waits(self._place.folder().folder("spool"), self._page)
             self._waits.start()
-        if self._options.last_ms:
-            self._flight_recorder()()
-        now = time.monotonic()
-        if now >= self._next_look:
-            self._next_look = now + 1
-            self._keeper.look()
-
-    def takes(self, number: int) -> bool:
-        """True for a signal that `--on signal:NAME` takes; then the window is kept."""
-        if not self._options.on or number not in self._flight_recorder().signals:
-            return False
-        self._flight_recorder().take_signal(number)
-        return True
-
-    def kept_at_end(self, status: int) -> Kept:
-        return self._flight_recorder().kept_at_end(status)
 
     def _flight_recorder(self) -> Flight:
         if self._flight is None:
             from aiflame.recorder.ring.flight import Flight
 
-            self._flight = Flight(self._place, self._page, self._options, self._meta)
+            self._flight = Flight(self._place, self._page, self._options, self._meta, self._push)
         return self._flight
 
     def finish(self, *, sealed_soon: bool) -> None:
-        self._note_stop()
+        with self.noted():
+            self._note_stop()
         if self._flight is not None:
-            self._flight.finish()
+            with self.noted():
+                self._flight.finish()
             self._notes += self._flight.notes
-        self._keeper.finish(all_of_them=not sealed_soon)
-        of_telemetry = self._telemetry.finish() if self._telemetry is not None else []
-        of_waits = self._waits.finish() if self._waits is not None else []
-        for note in (*of_telemetry, *of_waits):
-            self._notes.append(note)
-            self._place.tell(note)
+        with self.noted():
+            self._keeper.finish(all_of_them=not sealed_soon)
+        for work in (self._telemetry, self._waits):
+            with self.noted():
+                for note in work.finish() if work is not None else ():
+                    self._note(note)
 
     def held(self) -> dict[str, int]:
         return self._keeper.held()
+
+    @contextlib.contextmanager
+    def noted(self) -> Iterator[None]:
+        """No error leaves the block; the first one in any such block becomes a note."""
+        try:
+            yield
+        except Exception as error:
+            if not self._failed:
+                self._failed = True
+                self._note(self._place.failure(error))
+
+    def _note(self, note: str) -> None:
+        self._notes.append(note)
+        self._place.tell(note)
 
     def _note_stop(self) -> None:
         note = self._page.stop_note()
         if self._stop_noted or note is None:
             return
         self._stop_noted = True
+        if self._place.is_gone():
+            raise FileNotFoundError(self._place.profile)  # that is why it stopped
         self._notes.append(note)
         self._place.tell(f"{note}; the program goes on, and the data up to here are kept")

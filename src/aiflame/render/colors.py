@@ -9,9 +9,9 @@ import functools
 import math
 import zlib
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from aiflame.attribute.tree import Kind
+from aiflame.values import dataclass
 
 SHADES = 6
 LABEL = "#141519"
@@ -45,7 +45,7 @@ TONES: dict[Kind, Tone] = {
     Kind.REGION: Tone("region", 0.75, 0.120, 298),
     Kind.LAYER: Tone("layer", 0.80, 0.095, 306),
     Kind.OP: Tone("op", 0.87, 0.070, 318),
-    Kind.FAMILY: Tone("family of kernels", 0.82, 0.075, 182),
+    Kind.FAMILY: Tone("family or category", 0.82, 0.075, 182),
     Kind.PYTHON: Tone("Python", 0.82, 0.105, 354),
     Kind.C: Tone("C", 0.72, 0.155, 26),
     Kind.CPP: Tone("C++", 0.88, 0.140, 95),

@@ -8,12 +8,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import Any
 
 import polars as pl
 
 from aiflame.resolve.names.readable import LONGEST_FULL, clean, cut
+from aiflame.values import dataclass, field
 
 PARTS = {
     "set": pl.UInt32,

@@ -15,7 +15,7 @@ from aiflame.profile.schema.control_schema import GpuCounters, GpuSampling
 
 __all__ = ["scene"]
 
-pytestmark = [needs_fakes, pytest.mark.timed]
+pytestmark = needs_fakes
 
 SECOND = 1_000_000_000
 AUTO = {"gpu_sampling": GpuSampling.AUTO}

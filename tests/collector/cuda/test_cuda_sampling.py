@@ -56,7 +56,6 @@ def expected(kernels: int) -> int:
     return kernels * 1_000_000 >> PERIOD
 
 
-@pytest.mark.timed
 def test_each_sample_was_taken_in_its_window_and_none_is_lost(scene: Scene) -> None:
     """The fake decodes as often as it is configured, without reporting when."""
     outcome, process = scene("steady", "2")
@@ -81,7 +80,6 @@ def test_each_sample_was_taken_in_its_window_and_none_is_lost(scene: Scene) -> N
     assert set(windows["period_log2"]) == {PERIOD}
 
 
-@pytest.mark.timed
 def test_more_instructions_than_one_fetch_takes_are_all_there(scene: Scene) -> None:
     """A window's samples then are in several rows with the same edges. The exit waits a while for the last ones."""
     outcome, process = scene("steady", "2", gpu_sampling=5, env={"FAKE_CUPTI_INSTRUCTIONS": "40000"})
@@ -167,7 +165,6 @@ def test_never_two_contexts_of_a_device_however_they_come_and_go(scene: Scene) -
     assert process.table("notes")["text"].to_list() == [ONE_A_DEVICE]
 
 
-@pytest.mark.timed
 def test_a_context_destroyed_during_a_fetch_causes_no_long_delay_and_is_not_used_again(scene: Scene) -> None:
     """A fetch waits for 1.5 s, as if for a lock of the driver that the thread has which destroys the context."""
     _, process = scene("gone_meanwhile", env={"FAKE_CUPTI_SLOW_MS": "1500"})

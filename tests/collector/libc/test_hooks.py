@@ -58,7 +58,6 @@ def test_a_program_sees_the_same_with_and_without_the_collector(
     assert accompanied == alone
 
 
-@pytest.mark.timed
 @pytest.mark.parametrize("scene", ["waits_undisturbed", "waits_interrupted", "waits_for_any_signal"])
 def test_wall_clock_ticks_do_not_show_in_waits(
     scenes: Path, both: Callable[..., tuple[Outcome, Outcome]], scene: str, tmp_path: Path
@@ -80,7 +79,6 @@ def test_every_thread_has_its_start_its_end_and_its_creator(scenes: Path, tmp_pa
     assert _leaf_modules(process, workers["creator"].unique().to_list()) == {scenes.name}
 
 
-@pytest.mark.timed
 @pytest.mark.parametrize("ending", ["_exit", "_Exit", "quick_exit", "exit"])
 def test_each_orderly_way_out_writes_the_end(scenes: Path, tmp_path: Path, ending: str) -> None:
     recorded([scenes, ending], tmp_path / "p")
@@ -89,7 +87,6 @@ def test_each_orderly_way_out_writes_the_end(scenes: Path, tmp_path: Path, endin
     assert process.table("cpu_samples")["weight"].sum() > 0
 
 
-@pytest.mark.timed
 @pytest.mark.parametrize("way", WAYS)
 def test_a_new_program_is_recorded_with_any_environment(scenes: Path, tmp_path: Path, way: str) -> None:
     command: list[str | Path] = [scenes, "children", way]

@@ -46,7 +46,6 @@ def cpu_seconds(process: Process) -> float:
     return float(process.table("cpu_samples")["weight"].sum()) / 999
 
 
-@pytest.mark.timed
 @pytest.mark.parametrize("changes", ["u", "e", "r", "R", "n", "ru", "rc", "uc", "nruc"])
 def test_the_process_itself_is_recorded_to_its_end(program: Path, root: Path, tmp_path: Path, changes: str) -> None:
     outcome = recorded([program, changes], tmp_path / "p")
@@ -57,7 +56,6 @@ def test_the_process_itself_is_recorded_to_its_end(program: Path, root: Path, tm
     assert cpu_seconds(process) == pytest.approx(0.6 if "e" in changes else 0.4, abs=0.1)
 
 
-@pytest.mark.timed
 @pytest.mark.parametrize("changes", ["uf", "rf", "nruf"])
 def test_children_by_fork_are_recorded(program: Path, root: Path, tmp_path: Path, changes: str) -> None:
     outcome = recorded([program, changes], tmp_path / "p")
@@ -68,7 +66,6 @@ def test_children_by_fork_are_recorded(program: Path, root: Path, tmp_path: Path
     assert cpu_seconds(child) == pytest.approx(0.3, abs=0.1)
 
 
-@pytest.mark.timed
 @pytest.mark.parametrize("changes", ["ux", "nprx", "nprux", "nprufx"])
 def test_programs_that_it_starts_are_recorded(program: Path, root: Path, tmp_path: Path, changes: str) -> None:
     start = "/program" if "r" in changes else str(program)
@@ -95,7 +92,6 @@ def test_a_program_that_changes_nothing_has_no_descriptor_of_ours(program: Path,
     assert recorded([program, "x", *listing], tmp_path / "p").stdout == plain([program, "x", *listing], tmp_path).stdout
 
 
-@pytest.mark.timed
 @pytest.mark.parametrize("changes", ["nx", "nfx"])
 def test_a_program_that_records_another_is_no_part_of_that_recording(program: Path, root: Path, tmp_path: Path, changes: str) -> None:
     """Descriptors of the profile that it is recorded into are inherited, but the environment names another profile."""

@@ -21,7 +21,6 @@ def _program(name: str) -> Path:
     return PROGRAMS / name
 
 
-@pytest.mark.timed
 @pytest.mark.parametrize("wall_rate", [0, 999])
 def test_a_program_linked_with_libc_alone(tmp_path: Path, wall_rate: int) -> None:
     command: list[str | Path] = [_program("dash"), "-c", LOOP]
@@ -33,7 +32,6 @@ def test_a_program_linked_with_libc_alone(tmp_path: Path, wall_rate: int) -> Non
     assert (subshell.command, len(subshell.table("process_ends"))) == (shell.command, 1)
 
 
-@pytest.mark.timed
 def test_a_program_with_threads(tmp_path: Path) -> None:
     (tmp_path / "data").write_bytes(b"".join(number.to_bytes(8, "little") for number in range(400_000)))
     command = [_program("xz"), "-T2", "-0", "--block-size=400000", "-c", "data"]

@@ -58,7 +58,6 @@ def test_valgrind_reports_the_programs_errors_alone(wall_rate: int, tmp_path: Pa
     assert recorded(command, tmp_path / "p", wall_rate=wall_rate) == plain(command, tmp_path)
 
 
-@pytest.mark.timed
 @pytest.mark.parametrize("wall_rate", [0, 999])
 def test_gprof_has_its_ticks_and_we_have_ours(wall_rate: int, tmp_path: Path) -> None:
     """Its handler of SIGPROF is set inside libc."""

@@ -18,7 +18,6 @@ def program() -> Path:
     return built("programs/sandboxes")
 
 
-@pytest.mark.timed
 @pytest.mark.parametrize("wall_rate", [0, 499])
 @pytest.mark.parametrize("way", ["strict", "filter", "syscall"])
 def test_a_program_lives_on_in_its_sandbox_and_is_recorded_up_to_there(

@@ -89,7 +89,6 @@ def test_a_failure_while_naming_is_a_note_and_an_interrupt_reaches_the_program(p
         assert notes(recorded_processes) == []
 
 
-@pytest.mark.timed
 def test_threads_that_hold_cpythons_lock_for_pending_calls_all_the_time_do_not_hang_with_ticks(python: str, tmp_path: Path) -> None:
     """2,000 ticks a second, each of which wants to add a pending call of its own when it may: layers without names keep coming."""
     package = tmp_path / "torch/nn/modules"

@@ -135,7 +135,6 @@ def test_a_runtime_of_openmp_is_left_alone_unless_asked_for(
     assert len(regions(scene("tasks", env=env, client=runtime))) == count
 
 
-@pytest.mark.timed
 def test_a_pause_takes_no_samples_and_says_so(scene: Callable[..., Process]) -> None:
     process = scene("paused")
     (pause,) = regions(process).iter_rows(named=True)

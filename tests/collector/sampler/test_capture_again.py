@@ -170,7 +170,6 @@ def test_alternating_successors_of_a_launch_are_recognized(launches: Launches) -
     assert len(set(stacks)) == 13
 
 
-@pytest.mark.timed
 def test_memory_of_frames_that_are_gone_is_not_looked_at(launches: Launches) -> None:
     _, stacks = launches("unlinked")
     assert len(stacks) == 3000

@@ -15,8 +15,6 @@ from live import processes, recorded
 
 from aiflame.profile.schema.enums import SampleState
 
-pytestmark = pytest.mark.timed
-
 RATE = 999
 
 

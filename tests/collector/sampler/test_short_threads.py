@@ -12,8 +12,6 @@ from live import processes, recorded
 
 import aiflame
 
-pytestmark = pytest.mark.timed(alone=True)
-
 PROGRAM = """
 #define _GNU_SOURCE
 #include <pthread.h>

@@ -59,7 +59,6 @@ def test_a_program_sees_the_same_with_and_without_the_collector(
     assert accompanied == alone
 
 
-@pytest.mark.timed
 @pytest.mark.parametrize("scene", ["raises", "interval_timer", "masks", "segv_jumps"])
 def test_sampling_goes_on_beside_the_programs_own_use(scenes: Path, tmp_path: Path, scene: str) -> None:
     recorded([scenes, scene], tmp_path / "p")

@@ -35,7 +35,6 @@ def test_adopted_threads_that_end_leave_no_timers(scenes: Path, tmp_path: Path) 
     assert len(process.table("threads")) == len(process.table("thread_ends")) == 61
 
 
-@pytest.mark.timed(alone=True)
 def test_a_thread_with_the_tid_of_an_adopted_one_that_ended_is_sampled(scenes: Path, tmp_path: Path) -> None:
     outcome = recorded([scenes, "same-tid"], tmp_path / "p")
     assert outcome.status == 0, outcome.stderr
@@ -47,7 +46,6 @@ def test_a_thread_with_the_tid_of_an_adopted_one_that_ended_is_sampled(scenes: P
     assert ticks == pytest.approx(float(seconds) * 999, rel=0.1)
 
 
-@pytest.mark.timed(alone=True)
 def test_a_pause_takes_every_ones_ticks_until_it_ends(scenes: Path, tmp_path: Path) -> None:
     outcome = recorded([scenes, "pause"], tmp_path / "p")
     assert outcome.status == 0, outcome.stderr

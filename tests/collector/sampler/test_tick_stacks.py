@@ -50,7 +50,6 @@ def test_a_fortified_program_jumps_out_of_its_alternate_stack(fortified: Path, t
     assert recorded([fortified, "overflow_recovery"], tmp_path / "p", wall_rate=wall_rate) == alone
 
 
-@pytest.mark.timed(alone=True)
 @pytest.mark.parametrize("scene", ["bare_thread_without_memory", "bare_thread_with_anothers_memory"])
 def test_a_thread_that_libc_did_not_make_is_sampled_once_it_has_waited(scenes: Path, tmp_path: Path, scene: str) -> None:
     recorded([scenes, scene], tmp_path / "p")

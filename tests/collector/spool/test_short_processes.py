@@ -87,7 +87,6 @@ for moment in {moments}:
     assert all(process.table("process_ends").is_empty() and len(process.table("threads")) == 1 for process in killed)
 
 
-@pytest.mark.timed
 def test_a_process_gets_its_folder_with_its_first_sample(tmp_path: Path) -> None:
     busy = "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done"
     assert recorded(["sh", "-c", f"/bin/true; {busy}"], tmp_path / "p").status == 0

@@ -117,7 +117,6 @@ def test_every_kernel_is_there_with_its_size_and_place(known_run: Recorded) -> N
     assert len(kernels["stream"].unique()) == 3, "a queue and two immediate lists"
 
 
-@pytest.mark.timed
 def test_times_are_the_drivers_on_our_clock(known_run: Recorded) -> None:
     """Those of kernels have 32 bits, which wrap soon after the device was started."""
     said = known_run.executions.filter(pl.col("name").str.starts_with("sleep_"))
@@ -134,7 +133,6 @@ def test_copies(known_run: Recorded) -> None:
     assert copies["bytes"].to_list() == [64, 64, 32, 16]
 
 
-@pytest.mark.timed
 def test_each_kernel_and_copy_has_its_launch(known_run: Recorded) -> None:
     columns = "correlation", "start_ns"
     executions = pl.concat([known_run.kernels.select(*columns), known_run.process.table("copies").select(*columns)])

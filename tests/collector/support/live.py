@@ -93,13 +93,14 @@ def recorded(
     features: int = EVERYTHING,
     gpu_sampling: int = GpuSampling.OFF,
     gpu_counters: int = GpuCounters.OFF,
+    host_memory_every: int = 0,
     max_bytes: int = 0,
     env: Mapping[str, str] | None = None,
 ) -> Outcome:
     """The program with the collector preloaded; runs in `profile`'s folder."""
     (profile / "spool").mkdir(parents=True)
     options = {"cpu_rate": cpu_rate, "wall_rate": wall_rate, "features": features, "max_bytes": max_bytes}
-    options |= {"gpu_sampling": gpu_sampling, "gpu_counters": gpu_counters}
+    options |= {"gpu_sampling": gpu_sampling, "gpu_counters": gpu_counters, "host_memory_every": host_memory_every}
     page = ControlPage.create(Folder.open(profile), **options)
     preload = ":".join(filter(None, [str(library()), (env or {}).get("LD_PRELOAD", "")]))
     outcome = _run(command, profile.parent, {**_environment(), **(env or {}), "AIFLAME_PROFILE": str(profile), "LD_PRELOAD": preload})

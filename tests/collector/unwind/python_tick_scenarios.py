@@ -73,7 +73,7 @@ def names_by_line() -> dict[int, set[str]]:
     return mentioned
 
 
-def ticks(reader: Reader, hertz: int = 5000, wanted: int = 11000) -> dict[str, object]:
+def ticks(reader: Reader, hertz: int = 15000, wanted: int = 11000) -> dict[str, object]:
     """Chains read in a signal handler at any instruction: each caller stands on a line that mentions the function it called."""
     mentioned = names_by_line()
     reader.library.test_start_ticks(ctypes.c_long(hertz), ctypes.c_size_t(wanted * 2))

@@ -117,7 +117,6 @@ def test_loaded_before_the_interpreter_frames_come_at_once_and_the_self_test_whe
     assert findings["after"] == 1
 
 
-@pytest.mark.timed
 def test_a_sub_interpreters_frames(python: str) -> None:
     findings = run(python, "sub_interpreter")
     assert findings["samples"] > 20

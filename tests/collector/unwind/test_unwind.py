@@ -119,12 +119,10 @@ def test_run_time_code_and_assembly_lead_to_the_first_frame_of_the_thread() -> N
     assert report["handler"]["outermost"] >= 0.99 * report["handler"]["generated"], report["handler"]["lost_at"]
 
 
-@pytest.mark.timed
 def test_numpy() -> None:
     agrees(workload("arrays", sys.executable, period=3, calls=1000, ticks=300))
 
 
-@pytest.mark.timed
 def test_pybind11_and_its_exceptions(tmp_path: Path) -> None:
     pybind11 = pytest.importorskip("pybind11")
     compiler = shutil.which("g++")

@@ -157,7 +157,6 @@ time.sleep(3.5)
 """
 
 
-@pytest.mark.timed
 def test_a_slow_step_and_the_lack_of_steps_are_kept(tmp_path: Path) -> None:
     options = ["--last", f"{LAST_S}s", "--on", "slow-step:20x", "--on", "hang:2s", "-o", str(tmp_path / "ring.aiflame")]
     run = subprocess.run(

@@ -39,7 +39,6 @@ def steps(profile: Profile) -> int:
     return len(profile_steps(Analysis.of(profile.store)).rows)
 
 
-@pytest.mark.timed
 def test_decode_steps_and_prefills(record: Recorder) -> None:
     own, profile = recorded(record, "decode")
     line = inference(profile)

@@ -21,8 +21,6 @@ from aiflame.profile.folder.door import Folder
 from aiflame.recorder.looks.waits import Waits
 from interpreters import VERSIONS, interpreter
 
-pytestmark = pytest.mark.timed
-
 PROGRAMS = Path(__file__).parent / "programs"
 EXPECTED = {
     "sleep": (0, 0, 1.0),

@@ -10,8 +10,6 @@ from recording import PYTHON, Recorder, all_findings
 from aiflame.analyze.finding import Finding
 from aiflame.analyze.findings.loops import LEAST_SHARE
 
-pytestmark = pytest.mark.timed
-
 PROGRAM = Path(__file__).parent / "programs/planted_loops.py"
 COMPUTES = 2.0
 """Seconds of CPU time: a machine of 100 ticks a second takes 200 samples of it."""

@@ -13,8 +13,6 @@ from recording import recorder
 
 from aiflame.analyze.findings.listing import listing
 
-pytestmark = pytest.mark.timed
-
 SOURCE = Path(__file__).parent / "programs/waits_in_c.c"
 SECONDS = 8
 WAITS = {

@@ -75,9 +75,28 @@ def gone_meanwhile() -> None:
     work(stays, "stays", 4)
 
 
-def launching() -> Gpu:
-    """As many launches as go into argument 2 in seconds, by as many threads as argument 3 says; the device is hardly busy."""
-    gpu = Gpu()
+class Pace:
+    """Threads launch as fast as they can until the sampling of stalls has ended, and some 25,000 times a second afterwards.
+
+    A launch must be under way at that moment; later ones need only be more than the 5,000 that end it, and leave the core to others.
+    """
+
+    def __init__(self) -> None:
+        self._contexts_sampled = ctypes.CDLL("libcupti.so.13").fake_cupti_samples
+        self._has_begun = self._has_ended = False
+
+    def keep(self) -> None:
+        """Call it after each hundred launches."""
+        sampled = bool(self._contexts_sampled())
+        self._has_begun |= sampled
+        self._has_ended |= self._has_begun and not sampled
+        if self._has_ended and not sampled:
+            time.sleep(0.003)
+
+
+def launching(pace: Pace | None = None) -> Gpu:
+    """Launches for as many seconds as argument 2 says, by as many threads as argument 3 says; the device is hardly busy."""
+    gpu, pace = Gpu(), pace or Pace()
     kernel, end, counts = gpu.kernel("small", 1_000), time.monotonic() + float(sys.argv[2]), [0] * int(sys.argv[3])
 
     def launch(number: int) -> None:
@@ -86,6 +105,7 @@ def launching() -> Gpu:
             for _ in range(100):
                 gpu.launch(kernel)
             counts[number] += 100
+            pace.keep()
 
     threads = [threading.Thread(target=launch, args=(number,)) for number in range(len(counts))]
     for thread in threads:
@@ -126,8 +146,9 @@ def forked_while_launching() -> None:
 
 def gone_while_paused() -> None:
     """A context goes after its sampling has ended for its many launches, and another one comes."""
+    pace = Pace()
     for _ in range(2):
-        gpu = launching()
+        gpu = launching(pace)
         gpu.call("cuCtxDestroy_v2", gpu.context)
 
 

@@ -1,6 +1,6 @@
 """Trains a tiny transformer on the CPU. Prints, as JSON, facts for the test: losses, names of its modules, and when each step began.
 
-torch_training.py [--steps N] [--threads N] [--checkpoint reentrant|not] [--compile]
+torch_training.py [--steps N] [--threads N] [--batch N] [--checkpoint reentrant|not] [--compile]
 """
 
 from __future__ import annotations
@@ -57,12 +57,13 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--steps", type=int, default=12)
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--batch", type=int, default=8)
     parser.add_argument("--checkpoint", default="")
     parser.add_argument("--compile", action="store_true")
     wanted = parser.parse_args()
     torch.set_num_threads(wanted.threads)
     torch.manual_seed(1)
-    words, length, batch = 256, 128, 8
+    words, length, batch = 256, 128, wanted.batch
     model = Transformer(words, 192, 3, wanted.checkpoint)
     called: Any = torch.compile(model, backend="aot_eager") if wanted.compile else model
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)

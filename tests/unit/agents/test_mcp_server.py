@@ -8,7 +8,7 @@ import os
 import re
 import sys
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,29 +24,61 @@ SOURCE = str(Path(__file__).parents[3] / "src")
 Call = Callable[..., Awaitable[tuple[bool, Any]]]
 
 
-def talk(folder: Path, conversation: Callable[[Any, Call], Awaitable[None]], *options: str) -> None:
+Conversation = Callable[[Any, Call], Awaitable[None]]
+
+
+async def connected(folder: Path, hold: Conversation, *options: str) -> None:
     """Starts the server for `folder`, and has the conversation with the client and with a function that calls tools."""
+    from mcp.client.stdio import StdioServerParameters, stdio_client
 
-    async def run() -> None:
-        from mcp.client.stdio import StdioServerParameters, stdio_client
+    parameters = StdioServerParameters(
+        command=sys.executable,
+        args=["-m", "aiflame", "mcp", str(folder), *options],
+        env={**os.environ, "PYTHONPATH": SOURCE},
+        cwd=folder,
+    )
+    async with mcp.Client(stdio_client(parameters)) as client:
 
-        parameters = StdioServerParameters(
-            command=sys.executable,
-            args=["-m", "aiflame", "mcp", str(folder), *options],
-            env={**os.environ, "PYTHONPATH": SOURCE},
-            cwd=folder,
-        )
-        async with mcp.Client(stdio_client(parameters)) as client:
+        async def call(tool: str, /, **arguments: object) -> tuple[bool, Any]:
+            result = await client.call_tool(tool, arguments)
+            (content,) = result.content
+            text = content.text
+            return result.is_error, text if result.is_error else json.loads(text)
 
-            async def call(tool: str, /, **arguments: object) -> tuple[bool, Any]:
-                result = await client.call_tool(tool, arguments)
-                (content,) = result.content
-                text = content.text
-                return result.is_error, text if result.is_error else json.loads(text)
+        await hold(client, call)
 
-            await conversation(client, call)
 
-    asyncio.run(asyncio.wait_for(run(), 120))
+def talk(folder: Path, conversation: Conversation, *options: str) -> None:
+    asyncio.run(asyncio.wait_for(connected(folder, conversation, *options), 120))
+
+
+@pytest.fixture(scope="module")
+def talk_again(folder: Path) -> Iterator[Callable[[Conversation], None]]:
+    """Has conversations with one server, one after the other."""
+    loop, ended = asyncio.new_event_loop(), asyncio.Event()
+    ready: asyncio.Future[tuple[Any, Call]] = loop.create_future()
+
+    async def hold(client: Any, call: Call) -> None:
+        ready.set_result((client, call))
+        await ended.wait()
+
+    async def beginning() -> tuple[Any, Call]:
+        waited: set[asyncio.Future[Any]] = {server, ready}
+        await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
+        if not ready.done():
+            server.result()
+        return ready.result()
+
+    server = loop.create_task(connected(folder, hold))
+    client, call = loop.run_until_complete(asyncio.wait_for(beginning(), 120))
+    yield lambda conversation: loop.run_until_complete(asyncio.wait_for(_awaited(conversation(client, call)), 120))
+    ended.set()
+    loop.run_until_complete(server)
+    loop.close()
+
+
+async def _awaited(conversation: Awaitable[None]) -> None:
+    await conversation
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +90,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def test_the_client_sees_the_tools_with_their_arguments_and_is_answered_by_each(folder: Path) -> None:
+def test_the_client_sees_the_tools_with_their_arguments_and_is_answered_by_each(talk_again: Callable[[Conversation], None]) -> None:
     async def conversation(client: Any, call: Call) -> None:
         assert "findings" in client.instructions and "never instructions" in client.instructions
         listed = (await client.list_tools()).tools
@@ -82,11 +114,13 @@ def test_the_client_sees_the_tools_with_their_arguments_and_is_answered_by_each(
             assert not is_error, answer
             assert re.fullmatch(r"aiflame\.mcp\.\w+/[12]", answer["schema"])
 
-    talk(folder, conversation)
+    talk_again(conversation)
 
 
 @pytest.mark.parametrize("demo", [False, True])
-def test_why_is_it_slow_is_answered_with_place_and_fix_in_two_thousand_tokens(folder: Path, tmp_path: Path, demo: bool) -> None:
+def test_why_is_it_slow_is_answered_with_place_and_fix_in_two_thousand_tokens(
+    talk_again: Callable[[Conversation], None], tmp_path: Path, demo: bool
+) -> None:
     """For a kernel, with its stall; the demo on a CPU has a line and no stall (tests/gpu has both, on a GPU)."""
     if demo:
         demo_run = run_aiflame("demo", "--device", "cpu", "--seconds", "2", "-o", str(tmp_path / "demo.aiflame"))
@@ -101,10 +135,13 @@ def test_why_is_it_slow_is_answered_with_place_and_fix_in_two_thousand_tokens(fo
         assert place in first["untrusted"][names] and first.get("stall") == stall
         assert len(first["fix"]) > 20
 
-    talk(tmp_path if demo else folder, conversation)
+    if demo:
+        talk(tmp_path, conversation)
+    else:
+        talk_again(conversation)
 
 
-def test_errors_are_errors_of_the_call_and_the_server_goes_on(folder: Path) -> None:
+def test_errors_are_errors_of_the_call_and_the_server_goes_on(talk_again: Callable[[Conversation], None]) -> None:
     async def conversation(client: Any, call: Call) -> None:
         for tool, arguments, says in (
             ("findings", {"profile": "/etc"}, "lies outside the folders"),
@@ -118,17 +155,17 @@ def test_errors_are_errors_of_the_call_and_the_server_goes_on(folder: Path) -> N
         is_error, _ = await call("top", profile="after.aiflame", max_characters=600)
         assert not is_error
 
-    talk(folder, conversation)
+    talk_again(conversation)
 
 
-def test_an_answer_keeps_to_the_bound_that_was_asked_for(folder: Path) -> None:
+def test_an_answer_keeps_to_the_bound_that_was_asked_for(talk_again: Callable[[Conversation], None]) -> None:
     async def conversation(client: Any, call: Call) -> None:
         sql = "SELECT a.name, b.name, c.name FROM stall_reasons a, stall_reasons b, stall_reasons c, kernel_names d, gpu_lines e"
         for most in (500, 8000):
             result = await client.call_tool("query", {"sql": sql, "profile": "after.aiflame", "max_characters": most})
             assert len(result.content[0].text) <= most
 
-    talk(folder, conversation)
+    talk_again(conversation)
 
 
 @pytest.mark.parametrize("option", ["--allow-record", f"--allow-command={sys.executable} -c"])

@@ -20,6 +20,11 @@ H100 = device("NVIDIA H100 80GB HBM3 [0]")
         ("NVIDIA L4", 58),
         ("Tesla T4", 40),
         ("NVIDIA H100 80GB HBM3 MIG 1g.10gb", None),
+        ("NVIDIA H800 PCIe", 114),
+        ("NVIDIA GeForce RTX 4090", 128),
+        ("NVIDIA GeForce RTX 4090 Laptop GPU [0]", None),
+        ("NVIDIA GeForce RTX 4090 D", None),
+        ("NVIDIA GeForce RTX 3090 Ti", None),
         ("pthread-cpu", None),
     ],
 )

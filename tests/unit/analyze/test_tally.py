@@ -104,6 +104,16 @@ def test_the_work_of_devices_is_listed(profile: Profile) -> None:
     assert cuda.threads == 2, "devices"
 
 
+@pytest.mark.parametrize(("address", "devices"), [("0000:43:00.0", 2), ("0000:1b:00.0", 1)])
+def test_devices_of_two_processes_may_have_one_name(tmp_path: Path, address: str, devices: int) -> None:
+    """Each process sees one device, as number 0."""
+    kernels = ran(*({"process": at, "name": "gemm", "device": "G [0]", "api": CUDA, "start_ns": 0, "end_ns": 300} for at in (0, 1)))
+    addresses = [{"process": process, "device": "G [0]", "address": of} for process, of in ((0, "0000:1b:00.0"), (1, address))]
+    processes = [{"pid": 7, "process": 0}, {"pid": 8, "process": 1}]
+    (section,) = tally(sealed(tmp_path / "two.aiflame", processes=processes, **kernels, gpu_devices=addresses))
+    assert (section.kind, section.processes, section.threads) == (DEVICE, 2, devices)
+
+
 def test_bytes_moved_by_copies_and_by_messages(profile: Profile) -> None:
     sections = tally(profile)
     assert rows(section(sections, TRAFFIC, "CUDA"), "name", "calls", "total") == [("[copy host→device]", 1, 2048)]

@@ -131,7 +131,7 @@ def test_kernels_are_listed_with_their_launches_and_the_mean_of_one() -> None:
     [
         (
             "colour",
-            "cannot list the top by 'colour': use function, kernel, stall, line, layer, step, region, op, phase, family, process, ",
+            "cannot list the top by 'colour': use function, kernel, stall, line, layer, step, region, op, phase, family, category, ",
         ),
         ("rank", "no process ran in it: use function, process, thread, module"),
         ("kernel", "no GPU kernel ran in it: use function, process, thread, module"),

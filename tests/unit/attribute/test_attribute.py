@@ -248,7 +248,7 @@ def test_the_default_metric_is_gpu_time_where_kernels_ran(tmp_path: Path) -> Non
     [
         ({"metric": "gpu-time"}, "no gpu-time, only cpu-time: for gpu-time, record a program that uses a GPU"),
         ({"metric": "love"}, "unknown metric 'love': use cpu-time, wall-time, gpu-time, gpu-stalls, gpu-latency, bytes"),
-        ({"by": "mood"}, "unknown grouping 'mood': use code, layer, step, region, op, phase, family, process, thread, module"),
+        ({"by": "mood"}, "unknown grouping 'mood': use code, layer, step, region, op, phase, family, category, process, thread, module"),
         ({"detail": "atom"}, "unknown detail 'atom': use function, line, instruction"),
     ],
 )

@@ -231,6 +231,15 @@ def test_other_programs_have_their_part_of_it(tmp_path: Path) -> None:
     assert stacks == {f"{UNDER};py::run": 5 * J // 4, f"{UNDER};py::run;work": 10 * J, ELSEWHERE: (2 + 10) * J + 15 * J // 4}
 
 
+def test_other_programs_of_several_hosts_have_their_part_of_it(tmp_path: Path) -> None:
+    """Each of two hosts has a busy core: the same 200 ms of CPU time in each 100, of which 50 and 100 are ours."""
+    busy = [("cpu", f"node{host}: ", "user", "%", {0: 100.0, 200 * MS: 0.0, 300 * MS: 0.0}) for host in (1, 2)]
+    cores = [("cpu", f"node{host}: core 0", "user", "%", {0: 100.0}) for host in (1, 2)]
+    package = (PACKAGE[0], f"node1: {PACKAGE[1]}", *PACKAGE[2:])
+    stacks = lines(tree(cpu(tmp_path, package, *busy, *cores), "energy"), "energy")
+    assert stacks == {f"{UNDER};py::run": 5 * J // 4, f"{UNDER};py::run;work": 10 * J, ELSEWHERE: (2 + 10) * J + 15 * J // 4}
+
+
 def test_cores_are_in_their_package_and_memory_beside_it(tmp_path: Path) -> None:
     parts = [("rapl", f"package-0 {part}", "energy", "J", {0: 0.0, 300 * MS: joules}) for part, joules in (("core", 9.0), ("dram", 3.0))]
     assert tree(cpu(tmp_path, PACKAGE, *parts), "energy").total("energy") == (27 + 3) * J

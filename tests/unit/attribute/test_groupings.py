@@ -9,7 +9,7 @@ from aiflame.analyze.device.profile_analysis import profile_analysis
 from aiflame.analyze.diff.comparison import compare
 from aiflame.analyze.top import top
 from aiflame.attribute.counters.names import COUNTED
-from aiflame.attribute.groupings import GROUPING_ROWS, LISTS, OF_TREES, RANK, compared_by
+from aiflame.attribute.groupings import CATEGORY, GROUPING_ROWS, LISTS, OF_TREES, RANK, compared_by
 from aiflame.attribute.metrics import COMPARED, METRIC_ROWS, METRICS
 from aiflame.attribute.sites.cpu import cpu_sites
 from aiflame.attribute.sites.devices import device_sites
@@ -23,12 +23,12 @@ def profile(tmp_path_factory: pytest.TempPathFactory) -> Profile:
     return with_symbols(training(tmp_path_factory.mktemp("p")))
 
 
-@pytest.mark.parametrize("by", [name for name in OF_TREES if name != RANK])
+@pytest.mark.parametrize("by", [name for name in OF_TREES if name not in (RANK, CATEGORY)])
 def test_a_tree_can_be_grouped_by_each(profile: Profile, by: str) -> None:
     assert tree(profile, "gpu-time", by=by).total("gpu-time") == tree(profile, "gpu-time").total("gpu-time")
 
 
-@pytest.mark.parametrize("by", [name for name in LISTS if name != RANK])
+@pytest.mark.parametrize("by", [name for name in LISTS if name not in (RANK, CATEGORY)])
 def test_each_list_is_made_or_names_the_missing_data(profile: Profile, by: str) -> None:
     of = tree(profile, "gpu-time", by=by if LISTS[by].grouped else "code")
     try:

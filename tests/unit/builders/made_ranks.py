@@ -36,6 +36,8 @@ class Made:
     skew: Mapping[int, int] = field(default_factory=dict)
     """How far a rank's clock is ahead; each rank is then on a host of its own."""
     samples: bool = True
+    together: int = 0
+    """How many neighbouring ranks are a group that reduces on its own; 0: all."""
 
     @property
     def step(self) -> int:
@@ -109,7 +111,10 @@ def tables_of(program: Made, rank: int, skew: int = 0) -> dict[str, list[Row]]:
         del tables["cpu_samples"]
     tables["calls"] = calls
     tables["call_names"] = [{"backend": int(CallBackend.TORCH), "name": "gloo:all_reduce"}]
-    tables["groups"] = [{"backend": int(CallBackend.TORCH), "handle": 77, "rank": rank, "size": program.ranks, "name": "default_pg"}]
+    size = program.together or program.ranks
+    members = b"".join((rank - rank % size + place).to_bytes(4, "little") for place in range(size)) if program.together else b""
+    group = {"backend": int(CallBackend.TORCH), "handle": 77, "rank": rank % size, "size": size, "members": members, "name": "default_pg"}
+    tables["groups"] = [group]
     tables["ranks"] = [{"rank": rank, "size": program.ranks, "local_rank": 0, "launcher": "torchrun"}]
     tables["processes"] = [{"pid": 4711 + rank, "command": "python\0train.py"}]
     for rows in tables.values():

@@ -38,11 +38,13 @@ COMMANDS = (
     ("tally",),
     ("intra",),
     ("ranks",),
+    ("top", "--metric", "host-bytes", "--by", "category"),
+    ("top", "--metric", "gpu-bytes", "--at", "end"),
     ("timeline", "-o", "{output}/timeline.pftrace"),
     ("export", "-o", "{output}/stacks.txt"),
     *(
         ("export", "--to", to, "-o", f"{{output}}/{to}")
-        for to in ("speedscope", "chrome", "kineto", "pprof", "otlp", "firefox", "hatchet", "csv")
+        for to in ("speedscope", "chrome", "kineto", "pprof", "otlp", "firefox", "hatchet", "csv", "torch-memory")
     ),
     ("report", "-o", "{output}/report.html"),
 )

@@ -165,7 +165,7 @@ def test_the_pages_that_findings_link_exist() -> None:
         (["ta"], {"tally"}),
         (["top", "--me"], {"--metric"}),
         (["top", "--by", "l"], {"line", "layer"}),
-        (["flame", "--metric", "gpu"], {"gpu-time", "gpu-stalls", "gpu-latency"}),
+        (["flame", "--metric", "gpu"], {"gpu-time", "gpu-stalls", "gpu-latency", "gpu-bytes", "gpu-allocated"}),
         (["record", "--wa"], {"--wall", "--wait-daemons"}),
         (["flame", "-o", "run"], {"run.svg"}),
         (["record", "--", "run"], {"run.svg"}),

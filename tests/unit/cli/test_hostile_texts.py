@@ -89,6 +89,13 @@ COMMANDS: Mapping[str, list[list[str]]] = {
         *(["export", "{training}", "--to", to] for to in ("speedscope", "chrome", "kineto", "firefox", "hatchet", "csv", "pprof")),
         ["export", "{training}", "--metric", "x" + FILE_NAME],
     ],
+    "push": [
+        ["push", "{training}", "http://localhost:1", "--wait", "1ms"],
+        ["push", "{training}", "{torn}", "http://localhost:1/ingest", "--wait", "1ms", "--push-service", FILE_NAME],
+        ["push", "{training}", FILE_NAME],
+        ["push", "{training}", "http://localhost:1", "--push-headers", "/nowhere" + FILE_NAME],
+        ["push", "--queue", "--list"],
+    ],
     "mcp": [["mcp", "/nowhere" + FILE_NAME], ["mcp", "--allow-command", "'" + FILE_NAME]],
     "completion": [["completion", "none" + FILE_NAME]],
     "dump": [["dump", "999999999"], ["dump", "none" + FILE_NAME]],
@@ -96,6 +103,11 @@ COMMANDS: Mapping[str, list[list[str]]] = {
     "demo": [["demo", "--device", "cpu", "--seconds", "0.1", "-o", "{place}/demo.aiflame"]],
     "keep": [["keep", "0" + FILE_NAME], ["keep", "999999999", FILE_NAME], ["keep", "1"]],
     "attach": [["attach", "999999999"], ["attach", "1", "--duration", "x" + FILE_NAME]],
+    "agent": [
+        ["agent", "--list", "--store", "/nowhere" + FILE_NAME],
+        ["agent", "--store", "{training}"],
+        ["agent", "--command", "(" + FILE_NAME],
+    ],
     "ps": [["ps"], ["ps", "--all", "--json"]],
     "record": [
         ["record", "-o", "{place}/new.aiflame", "--", "/bin/true", FILE_NAME],

@@ -18,6 +18,7 @@ from device_work import MS, every_counter
 from gate_profiles import training as repeated
 from hostile_profiles import unsealed
 from made_ranks import Made, job
+from receiver import running
 from report_profiles import training
 from sampled_kernels import Sampled, line, profile
 from stories import DEVICE, Story, train
@@ -30,8 +31,8 @@ from aiflame.render.report.server import Server
 
 PAGE = (Path(__file__).parents[3] / "docs/json.md").read_text(encoding="utf-8")
 LISTS = ("doctor", "tally", "intra")
-NO_DOCUMENT = ("mcp", "attach", "keep")
-"""The stdout of the first is the protocol's; the others only write a profile."""
+NO_DOCUMENT = ("mcp", "attach", "agent", "keep")
+"""The stdout of the first is the protocol's; the others only write a profile, or a store."""
 
 
 def documented(command: str) -> set[str]:
@@ -84,7 +85,7 @@ def is_empty_list(field: str, patterns: set[str]) -> bool:
 
 
 @pytest.fixture(scope="module")
-def profiles(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+def profiles(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     folder = tmp_path_factory.mktemp("json")
     story = Story()
     for number in range(8):
@@ -116,7 +117,9 @@ def profiles(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         "folder": folder,
         "own": os.getpid(),
     }
-    return {name: str(path) for name, path in paths.items()}
+    with running() as receiver, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(folder / "state"))
+        yield {**{name: str(path) for name, path in paths.items()}, "receiver": receiver.url}
 
 
 RATIOS = ("overlapped", "exposed", "bound", "bound_ns", "two_buffers")
@@ -154,6 +157,7 @@ RUNS: dict[str, list[list[str]]] = {
         ["export", "{training}", "-o", "{folder}/e.txt"],
         *(["export", "{training}", "--to", to, "-o", "{folder}/" + to] for to in ("chrome", "pprof", "parquet")),
     ],
+    "push": [["push", "{training}", "{receiver}"], ["push", "--queue", "--list"], ["push", "--queue"]],
     "open": [["open", "{training}", "--no-browser"]],
     "demo": [["demo", "--device", "cpu", "--seconds", "0.2", "-o", "{folder}/demo.aiflame"]],
     "completion": [["completion", "bash"]],

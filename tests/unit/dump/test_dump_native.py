@@ -38,7 +38,8 @@ OWN void handler(int _) { for (;;) pause(); }
 OWN void *handles(void *_) { raise(SIGUSR1); asm volatile(""); return _; }
 OWN int polls_in(int file) { struct epoll_event event; return epoll_wait(file, &event, 1, -1); }
 OWN void *polls(void *_) { int file = epoll_create1(0); polls_in(file); asm volatile(""); return _; }
-OWN void *spins(void *_) { for (volatile long x = 0;; x++); return _; }
+static volatile int spinning;
+OWN void *spins(void *_) { for (volatile long x = 0;; x++) spinning = 1; return _; }
 int main() {
   void *(*all[])(void *) = {a_then_b, b_then_a, writes, reads, notified, handles, polls, spins};
   const char *names[] = {"a_then_b", "b_then_a", "writes", "reads", "notified", "handles", "polls", "spins"};
@@ -49,6 +50,7 @@ int main() {
     pthread_create(&threads[i], 0, all[i], 0);
     pthread_setname_np(threads[i], names[i]);
   }
+  while (!spinning) usleep(1000);
   puts("ready");
   fflush(stdout);
   pthread_join(threads[0], 0);

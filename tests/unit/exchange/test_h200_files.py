@@ -13,6 +13,8 @@ import pytest
 
 import aiflame
 from aiflame.analyze.overview.summary import summarize
+from aiflame.attribute.devices.work import work
+from aiflame.attribute.prefixes import Prefix
 
 TRACES = Path(__file__).parents[2] / "data" / "traces"
 TOOK = (pl.col("end_ns") - pl.col("start_ns")).cast(pl.Int64)
@@ -51,7 +53,7 @@ def test_a_snapshot_has_the_bytes_that_torch_counted() -> None:
     profile = aiflame.open(TRACES / "memory/torch2.11_h200.pickle.gz")
     (lost,) = (note for note in profile.store.meta.degraded if "lost by rounding" in note)
     assert "2.23 KiB are lost by rounding" in lost
-    assert profile.tree("live-at-end").total("live-at-end") == 192_857_600 - 2_288
+    assert profile.tree("gpu-bytes@end").total("gpu-bytes@end") == 192_857_600 - 2_288
 
 
 def test_the_two_timelines_of_one_run_have_the_same_bytes() -> None:
@@ -93,3 +95,20 @@ def test_jaxs_own_json_has_the_kernels_of_its_xplane() -> None:
     ours, other = (time_by_kernel(aiflame.open(TRACES / f"xplane/jax0.11.2_h200.{suffix}.gz")) for suffix in ("trace.json", "xplane.pb"))
     assert {name: count for name, (count, _) in ours.items()} == {name: count for name, (count, _) in other.items()}
     assert {name: took for name, (_, took) in ours.items()} == pytest.approx({name: took for name, (_, took) in other.items()}, abs=3)
+
+
+def test_jaxs_own_json_has_the_steps_of_its_xplane() -> None:
+    """Its times are cut to thousandths of a microsecond."""
+    profiles = [aiflame.open(TRACES / f"xplane/jax0.11.2_h200.{suffix}.gz") for suffix in ("trace.json", "xplane.pb")]
+    regions, kernels = [], []
+    for profile in profiles:
+        ends = profile.table("region_ends").select("process", "end_ns", id="region")
+        rows = profile.table("regions").join(ends, on=["process", "id"]).sort("payload")
+        took = (pl.col("end_ns") - pl.col("begin_ns")).cast(pl.Int64)
+        regions.append(rows.select("name", "category", "api", "kind", "payload", "payload_type", took).rows())
+        executions = work(profile.store, Prefix(("phase", "layer"))).executions
+        kernels.append(executions.filter(pl.col("step") >= 0).group_by("step").len().sort("step").rows())
+    assert [row[4] for row in regions[0]] == [0, 1, 2]
+    for own, other in zip(*regions, strict=True):
+        assert own[:-1] == other[:-1] and own[-1] == pytest.approx(other[-1], abs=3)
+    assert kernels[0] == kernels[1] and [step for step, _ in kernels[0]] == [0, 1, 2]

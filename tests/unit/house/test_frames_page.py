@@ -17,7 +17,19 @@ LABEL = re.compile(r"\[[A-Za-z{…][^\[\]\\]*\]")
 
 NO_LABELS = {
     *("[anon]", "[heap]", "[stack]", "[uprobes]", "[vsyscall]", "[program]", "[self]"),  # of other tools' files, taken as they are
-    *("[KMGT]", "[ST]", "[abeprs]", "[kmgt]", "[lu]", "[nt]", "[pousr]", "[rVK]", "[suf]"),  # characters in regular expressions
+    *(
+        "[KMGT]",
+        "[ST]",
+        "[abeprs]",
+        "[bBdEiIOPqRsSuvx]",
+        "[cmWX]",
+        "[kmgt]",
+        "[lu]",
+        "[nt]",
+        "[pousr]",
+        "[rVK]",
+        "[suf]",
+    ),  # characters in regular expressions
     *("[PROFILE]", "[REPORT]", "[PROFILE ...]", "[NEW]", "[KERNEL]", "[FOLDER ...]", "[options]", "[{}.md]"),  # usage, a link
     *("[dask]", "[completion]", "[mcp]", "[str]", "[str, ModuleType]", "[word, value]"),  # extras, types
     *(

@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -26,7 +27,7 @@ INTRA = PROFILE | {"intra"}
 NAMES = PROFILE | {"resolve.files", "resolve.names"}
 RESOLVE = INTRA | NAMES | {"resolve", "resolve.native", "resolve.device", "resolve.jit", "resolve.python"}
 TREE = PROFILE | {"attribute", "attribute.arrays"}
-STACKS = RESOLVE | TREE | {"attribute.stacks"}
+STACKS = RESOLVE | TREE | {"attribute.memory", "attribute.stacks"}
 MEANING = STACKS | {"attribute.meaning"}
 DEVICES = MEANING | {"attribute.devices"}
 LIMITS = DEVICES | {"attribute.counters", "attribute.limits"}
@@ -36,13 +37,13 @@ ASKED = ATTRIBUTE | {"analyze"}
 ON_DEVICES = ASKED | {"analyze.device"}
 ANALYZE = ON_DEVICES | {
     f"analyze.{part}"
-    for part in ("diff", "findings", "gate", "intra", "kernel", "limits", "overview", "ranks", "source", "stats", "tables")
+    for part in ("diff", "findings", "gate", "intra", "kernel", "limits", "memory", "overview", "ranks", "source", "stats", "tables")
 }
 RENDER = ANALYZE | {"render", "render.gate", "render.terminal", "render.report", "render.flame_svg", "render.perfetto"}
 RECORDER = PROFILE | {"recorder"}
 AGENTS = RENDER | RECORDER | {"api", ""}
 EXCHANGE = {"exchange.readers", "exchange.writers"}
-EVERYTHING = AGENTS | EXCHANGE | {"dump", "cli", "demo", "agents"}
+EVERYTHING = AGENTS | EXCHANGE | {"dump", "cli", "demo", "agents", "always", "push", "store"}
 
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
@@ -74,7 +75,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "resolve": RESOLVE,
     "attribute.arrays": set(),
     "attribute": TREE,
-    "attribute.stacks": RESOLVE | TREE,
+    "attribute.memory": TREE,
+    "attribute.stacks": RESOLVE | TREE | {"attribute.memory"},
     "attribute.transforms": STACKS,
     "attribute.meaning": STACKS,
     "attribute.devices": MEANING,
@@ -87,6 +89,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "attribute.timeline": DEVICES | {"attribute.counters", "attribute.transforms", "memory"},
     "analyze": ATTRIBUTE,
     "analyze.kernel": ATTRIBUTE,
+    "analyze.memory": ATTRIBUTE | {"analyze"},
     "analyze.source": ASKED | {"analyze.kernel"},
     "analyze.device": ASKED,
     "analyze.intra": ASKED,
@@ -95,9 +98,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "analyze.diff": ON_DEVICES,
     "analyze.gate": ON_DEVICES | {"analyze.diff", "analyze.limits", "analyze.overview"},
     "analyze.stats": ON_DEVICES | {"analyze.limits"},
-    "analyze.tables": ON_DEVICES | {"analyze.limits"},
+    "analyze.tables": ON_DEVICES | {"analyze.limits", "analyze.memory"},
     "analyze.ranks": ON_DEVICES | {"analyze.limits", "analyze.tables", "fan_out"},
-    "analyze.findings": ON_DEVICES | {"analyze.intra", "analyze.limits", "analyze.overview", "analyze.ranks"},
+    "analyze.findings": ON_DEVICES | {"analyze.memory", "analyze.intra", "analyze.limits", "analyze.overview", "analyze.ranks"},
     "render": ANALYZE,
     "render.flame_svg": ANALYZE | {"render"},
     "render.gate": ANALYZE | {"render"},
@@ -105,12 +108,15 @@ MAY_IMPORT: dict[str, set[str]] = {
     "render.terminal": ANALYZE | {"render"},
     "render.report": ANALYZE | {"render"},
     "exchange.writers": ATTRIBUTE,
-    "exchange.readers": TREE | {"fan_out"},
+    "exchange.readers": RESOLVE | TREE | {"fan_out"},
     "exchange": set(),
+    "push": ATTRIBUTE | {"api", "exchange.writers"},
     "demo": set(),
     "agents": AGENTS,
+    "store": TREE | {"exchange.readers"},
+    "always": AGENTS | EXCHANGE | {"store"},
     "cli": EVERYTHING,
-    "api": RENDER | RECORDER | {"exchange.readers", "region"},
+    "api": RENDER | RECORDER | {"exchange.readers", "region", "store"},
     "notebook": RENDER | RECORDER | {"api"},
     "": {"api", "flight", "notebook", "region"},
     "__main__": {"cli"},
@@ -166,7 +172,12 @@ def room_of_module(name: str) -> str:
     return within if within in MAY_IMPORT else parts[0]
 
 
-def imports(path: Path) -> Iterator[tuple[str, int]]:
+@cache
+def imports(path: Path) -> list[tuple[str, int]]:
+    return list(_imports(path))
+
+
+def _imports(path: Path) -> Iterator[tuple[str, int]]:
     """Absolute names of all that a file imports, wherever in it, and their lines."""
     package = ("aiflame", *path.relative_to(PACKAGE).parent.parts)
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):

@@ -236,6 +236,15 @@ def test_a_full_disk_is_told_and_leaves_nothing(tmp_path: Path, monkeypatch: pyt
     assert (requests.take_answer(ring, "one") or "").startswith("!")
 
 
+def test_a_sealer_that_nobody_can_wait_for_has_ended(tmp_path: Path) -> None:
+    """Where SIGCHLD is ignored, the kernel forgets children; here the child has been waited for already."""
+    recorder = flight(ring_of(tmp_path))
+    recorder._sealer = os.spawnlp(os.P_NOWAIT, "true", "true")
+    os.waitpid(recorder._sealer, 0)
+    recorder()
+    assert (recorder.notes, recorder._sealer) == ([], 0)
+
+
 def test_a_ring_larger_than_its_bound_gets_a_shorter_window(tmp_path: Path) -> None:
     process = long_table(20_000)
     ring = ring_of(tmp_path, process)

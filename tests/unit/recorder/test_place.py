@@ -76,6 +76,24 @@ def test_a_job_of_one_rank_is_written_as_any_program_is(tmp_path: Path) -> None:
     assert place.rank is None
 
 
+def test_a_long_name_of_a_script_is_shortened_and_leaves_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kept window's name has a rank, a time and an event behind it."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("x" * 248, "\u00e9" * 120, "\udcff" * 240):
+        for rank in (None, JobRank(0, 3, job="j" * 60)):
+            place = place_of(None, ["python3", f"{name}.py"], rank)
+            assert 60 < len(os.fsencode(place.whole.name)) < 180
+            assert name.startswith(place.whole.name.partition("-")[0])
+            place.make(overwrite=False)
+
+
+def test_a_rank_that_records_nothing_removes_its_own_folder_alone(tmp_path: Path) -> None:
+    made(tmp_path, 0).remove()
+    two = made(tmp_path, 1)
+    made(tmp_path, 2).remove()
+    assert list(rank_folders(Folder.open(two.whole))) == [1]
+
+
 def test_each_rank_writes_its_own_folder_and_the_first_speaks(tmp_path: Path) -> None:
     places = [made(tmp_path, rank) for rank in range(3)]
     assert [place.profile for place in places] == [tmp_path / "p.aiflame" / "ranks" / f"{rank:05}" for rank in range(3)]

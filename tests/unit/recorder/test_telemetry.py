@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -15,7 +17,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import aiflame
-from aiflame.cli.commands import run
 from aiflame.errors import AiflameError
 from aiflame.profile.folder.control_page import ControlPage
 from aiflame.profile.folder.door import Folder
@@ -308,7 +309,7 @@ def test_a_killed_recorder_loses_nothing_that_it_wrote(profile: Path) -> None:
 @pytest.mark.parametrize(("options", "there"), [([], True), (["--telemetry", "off"], False)])
 def test_a_recording_has_looks_at_the_machine_unless_they_are_off(tmp_path: Path, options: list[str], there: bool) -> None:
     path = tmp_path / "p.aiflame"
-    assert run(["record", "-q", "-o", str(path), *options, "--", "sleep", "0.5"]) == 0
+    subprocess.run([sys.executable, "-m", "aiflame", "record", "-q", "-o", str(path), *options, "--", "sleep", "0.5"], check=True)
     opened = aiflame.open(path)
     assert opened.store.has("telemetry") == there
     if there:

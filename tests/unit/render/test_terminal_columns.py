@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from rich.cells import cell_len
 from rich.text import Text
 
-from aiflame.render.terminal.columns import shared_widths, table_of
+from aiflame.render.terminal.columns import cut_middle, shared_widths, table_of
 from aiflame.render.terminal.console import Terminal
 
 NUMBERS: dict[str, list[str | Text]] = {
@@ -34,6 +35,12 @@ def test_numbers_stay_whole_whatever_the_names_are(width: int) -> None:
 def test_the_end_of_a_layers_path_is_kept() -> None:
     _, first, _ = lines(60, "model.layers.12.self_attention.query_projection.linear", "norm", keep_ends=True)
     assert "model" in first and "…" in first and first.rstrip().endswith("linear")
+
+
+def test_names_in_wide_characters_keep_their_ends() -> None:
+    _, first, second = lines(60, "模型.层叠注意力机制模块.层叠注意力机制.甲", "模型.层叠注意力机制模块.层叠注意力机制.乙", keep_ends=True)
+    assert first.rstrip().endswith("甲") and second.rstrip().endswith("乙") and "…" in first
+    assert cut_middle("模型" * 20, 20).endswith("模型") and cell_len(cut_middle("模型" * 20, 20)) == 20
 
 
 @pytest.mark.parametrize(

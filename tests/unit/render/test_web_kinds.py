@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import re
 import shutil
@@ -10,9 +12,14 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
+from trees import tree
 
 from aiflame.attribute.timeline.tables import SliceKind
+from aiflame.attribute.tree import Frame
+from aiflame.exchange.writers import collapsed
+from aiflame.exchange.writers import csv as csv_export
 from aiflame.profile.schema.kinds import MARKS, PYTHON_MARK, Kind
 from aiflame.render.bundle import WEB
 from aiflame.render.colors import TONES
@@ -64,6 +71,44 @@ def test_the_page_copies_stacks_with_the_marks_of_collapsed_stacks(tmp_path: Pat
     """
     copied = run(tmp_path, script.replace("KINDS", str(len(Kind))))
     assert copied == [f"{PYTHON_MARK if kind is Kind.PYTHON else ''}f{MARKS.get(kind, '')} 7" for kind in Kind]
+
+
+HOSTILE = ["=1+1", " =1+1", "\uff1d1+1", "\n=1+1", "a\x1b[31mb", "m\u202e;x\x07", "a,b", 'a"b', " a", "-1", "\ufeff@x", ""]
+
+
+@pytest.mark.skipif(NODE is None, reason="node is not installed")
+def test_the_page_writes_csv_as_export_does(tmp_path: Path) -> None:
+    script = f"""
+        import {{ csvOf }} from "./web/report/worker/csv.js";
+        console.log(JSON.stringify(csvOf(["text", "number"], {json.dumps(HOSTILE)}.map((text) => [text, 7]))));
+    """
+    file = io.StringIO()
+    csv_export.write(pl.DataFrame({"text": HOSTILE, "number": [7] * len(HOSTILE)}), file)
+    assert list(csv.reader(io.StringIO(run(tmp_path, script)))) == list(csv.reader(io.StringIO(file.getvalue())))
+
+
+@pytest.mark.skipif(NODE is None, reason="node is not installed")
+def test_the_page_copies_names_as_export_writes_them(tmp_path: Path) -> None:
+    script = f"""
+        import {{ collapsed }} from "./web/flame/collapsed_stack.js";
+        const names = {json.dumps(HOSTILE)};
+        const model = {{ stack: (node) => [node], kind: () => {int(Kind.C)}, name: (node) => names[node], width: names.map(() => 7) }};
+        console.log(JSON.stringify(names.map((_, node) => collapsed(model, node))));
+    """
+    file = io.StringIO()
+    whole = tree(*(((Frame(name, Kind.C),), 7) for name in HOSTILE))
+    collapsed.write(whole, whole.metrics[0].name, file)
+    assert {line.rpartition(" ")[0] for line in run(tmp_path, script)} == {line.rpartition(" ")[0] for line in file.getvalue().splitlines()}
+
+
+@pytest.mark.skipif(NODE is None, reason="node is not installed")
+def test_small_values_of_counters_keep_three_digits(tmp_path: Path) -> None:
+    values = {"0": 0, "0.0003": 3e-4, "0.00049": 4.9e-4, "-0.0151": -0.0151, "0.5": 0.5, "1.25": 1.2504, "1,000": 999.6}
+    script = f"""
+        import {{ counted }} from "./web/text.js";
+        console.log(JSON.stringify({json.dumps(list(values.values()))}.map((value) => counted(value, "%"))));
+    """
+    assert run(tmp_path, script) == [f"{text}%" for text in values]
 
 
 @pytest.mark.skipif(NODE is None, reason="node is not installed")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import polars as pl
 
@@ -15,6 +13,7 @@ from aiflame.attribute.counters.intervals import has_counts
 from aiflame.attribute.counters.names import ACTIVE_CYCLES, AS_TIME, CYCLES, DRAM, TENSOR_CYCLES, WARP_CYCLES
 from aiflame.attribute.devices.work import Work
 from aiflame.profile.tables.interface import Tables
+from aiflame.values import dataclass
 
 MEASURES = ("dram_bytes", "dram_rate", "tensor", "sm_active", "occupancy")
 """Bytes; bytes a second; and shares, 0 to 1: of the full rate of tensor cores, of the time in which multiprocessors had work, and of the

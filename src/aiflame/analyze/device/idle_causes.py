@@ -13,7 +13,6 @@ The cause of a gap is the first of these that holds:
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import IntEnum
 
 import numpy as np
@@ -29,6 +28,7 @@ from aiflame.attribute.meaning.events import LATEST
 from aiflame.attribute.meaning.steps import DATA, OPTIMIZER, automatic_regions
 from aiflame.attribute.stacks.sample_time import sample_ns
 from aiflame.profile.schema.kinds import Kind
+from aiflame.values import dataclass
 
 
 class Cause(IntEnum):

@@ -6,7 +6,6 @@ A gap is between two stretches of time in which work ran on a device; `idle_caus
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
@@ -21,6 +20,7 @@ from aiflame.analyze.spans import Spans, gaps, union
 from aiflame.attribute.arrays.chunks import PIECE
 from aiflame.attribute.arrays.row_keys import packed
 from aiflame.attribute.arrays.types import Ints
+from aiflame.values import dataclass
 
 LONGEST = 200
 """The number of single gaps that are listed."""

@@ -4,7 +4,9 @@ Specifications per Compute Capability") and the data sheets."""
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+from aiflame.attribute.limits.peaks import OTHERS
+from aiflame.values import dataclass
 
 WARP = 32
 _REGISTERS = 1 << 16
@@ -49,7 +51,7 @@ def _kib(size: int) -> int:
 
 _DEVICES = (
     (r"\b(G?B200|B100)\b", Device(148, 2048, 32, _kib(228), 50, 27.5)),
-    (r"\bH100 PCIe\b", Device(114, 2048, 32, _kib(228), 50, 10.0)),
+    (r"\b(H100|H800) PCIe\b", Device(114, 2048, 32, _kib(228), 50, 10.0)),
     (r"\b(H100|H200|H800|GH200)\b", Device(132, 2048, 32, _kib(228), 50, 14.5)),
     (r"\b(A100|A800)\b", Device(108, 2048, 32, _kib(164), 22, 10.2)),
     (r"\bA30\b", Device(56, 2048, 32, _kib(164), 22, 11.6)),
@@ -67,8 +69,9 @@ _DEVICES = (
 
 
 def device(name: str) -> Device | None:
-    """The limits of a device by the driver's name for it; None for a device that is not listed, or for a part of one (MIG)."""
-    if re.search(r"\bMIG\b", name):
+    """The limits of a device by the driver's name for it; None for a device that is not listed, for a part of one (MIG), and for
+    another one of nearly its name."""
+    if OTHERS.search(name):
         return None
     return next((limits for pattern, limits in _DEVICES if re.search(pattern, name)), None)
 

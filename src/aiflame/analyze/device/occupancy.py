@@ -7,7 +7,6 @@ collective runs; otherwise in `copies` while memory is copied or filled; otherwi
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
@@ -19,6 +18,7 @@ from aiflame.analyze.spans import Spans, union
 from aiflame.attribute.arrays.types import Ints
 from aiflame.attribute.meaning.families import COLLECTIVE
 from aiflame.profile.schema.kinds import Kind
+from aiflame.values import dataclass
 
 STATES = ("busy", "communication", "copies", "idle")
 PER_STEP = {

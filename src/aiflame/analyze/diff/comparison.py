@@ -12,7 +12,6 @@ assumed), that of a mean from its standard error. A difference is beyond the noi
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 
 import numpy as np
 import polars as pl
@@ -26,13 +25,14 @@ from aiflame.attribute.arrays.types import Floats
 from aiflame.attribute.groupings import compared_by
 from aiflame.attribute.meaning.fused_kernels import ESTIMATED
 from aiflame.attribute.metrics import COMPARED, OF_GPU, SAMPLED
-from aiflame.attribute.own_metrics import metric_rows
 from aiflame.attribute.sites.times import period_log2
+from aiflame.attribute.stacks.own_metrics import metric_rows
 from aiflame.attribute.tree import Metric, Tree
 from aiflame.attribute.trees.build import default_metric, metrics
 from aiflame.errors import AiflameError
 from aiflame.json_text import json_text, schema
 from aiflame.profile.tables.interface import Tables
+from aiflame.values import dataclass, replace
 
 FEW_STEPS = 4
 """Fewer steps show nothing about the noise: even two groups of three equal steps do not overlap once in ten times."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 
 import numpy as np
 import polars as pl
@@ -14,9 +13,10 @@ from aiflame.analyze.diff.per_step_samples import averaged, site_samples, steps_
 from aiflame.analyze.step_times import steady
 from aiflame.attribute.devices.work import bytes_of
 from aiflame.attribute.metrics import SAMPLED
-from aiflame.attribute.own_metrics import clocks
+from aiflame.attribute.stacks.own_metrics import clocks
 from aiflame.attribute.tree import GPU_TIME
 from aiflame.profile.schema.kinds import Kind
+from aiflame.values import dataclass, replace
 
 MOST_STEPS = 1000
 """The most steps of a run that are compared, evenly spaced: more would improve the mean of the run, but not the comparison of runs."""

@@ -23,6 +23,22 @@ _OF_KINDS: Mapping[str, str] = {
         "Bring this kernel nearer to its limit: give it more work at once (larger batches, fewer and larger launches), a tuned library's"
         " version or another tile size, and look at the stalls of its warps: aiflame annotate."
     ),
+    "memory-grows": (
+        "Keep nothing of past steps: store loss.item() or tensor.detach().cpu() in place of a tensor that holds its graph, and bound the"
+        " lists and caches to which each step adds."
+    ),
+    "memory-refused": (
+        "See what filled it: --metric gpu-bytes --at oom. Where much is free but in pieces, set"
+        " PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True; else free memory before, or take smaller batches."
+    ),
+    "memory-activations": (
+        "Compute them again in the backward pass (torch.utils.checkpoint around these layers) for more time, or take smaller batches or"
+        " autocast to a smaller dtype."
+    ),
+    "memory-peak": (
+        "To lower the peak, free this before it is reached (del, smaller batches), keep it in a smaller dtype, or compute it again where it"
+        " is needed: torch.utils.checkpoint for activations."
+    ),
     "slow-step": "Look for work that only this step does: saving, logging, evaluation, garbage collection, compiling for a new shape.",
     "slow-layer": "Compare this layer with its sisters: its shapes, its data type, its device, and a fallback that only it takes.",
     "hot-function": "Call it less often or with less data, use a faster library or more threads, or move the work to a GPU.",

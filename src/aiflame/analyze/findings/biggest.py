@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from aiflame.analyze.cpu_facts import CpuFacts
@@ -18,6 +17,7 @@ from aiflame.analyze.findings.idle import Scope, communication, copies, idle, sc
 from aiflame.analyze.findings.intra import inside
 from aiflame.analyze.findings.kernels import hot_group, hot_stall
 from aiflame.analyze.findings.loops import busy_loops
+from aiflame.analyze.findings.memory import memory_findings
 from aiflame.analyze.findings.no_cache import no_cache
 from aiflame.analyze.findings.processors import processor_findings
 from aiflame.analyze.findings.ranks import rank_findings
@@ -32,6 +32,7 @@ from aiflame.analyze.scoped_waiting import scoped_waiting
 from aiflame.attribute.metrics import METRICS
 from aiflame.attribute.tree import CPU_TIME, GPU_TIME
 from aiflame.profile.tables.interface import Tables
+from aiflame.values import replace
 
 if TYPE_CHECKING:
     from aiflame.analyze.ranks.comparison import Ranks
@@ -44,7 +45,9 @@ def findings(profile: Tables, summary: Summary, limit: int = 3, ranks: Callable[
     analysis = profile_analysis(profile)
     own = _of_devices(analysis, summary) if analysis.ran_on_devices else _of_cpus(analysis, summary)
     of_ranks = rank_findings(profile, ranks) if ranks is not None else ()
-    ordered = sorted([*own, *of_ranks], key=lambda finding: (-finding.recoverable, finding.kind, finding.sentence))
+    ordered = sorted(
+        [*own, *of_ranks, *memory_findings(analysis.profile)], key=lambda finding: (-finding.recoverable, finding.kind, finding.sentence)
+    )
     return _distinct(ordered)[:limit]
 
 

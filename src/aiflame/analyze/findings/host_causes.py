@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
@@ -20,6 +19,7 @@ from aiflame.attribute.stacks.process_frames import COMPILER_SUFFIX, GARBAGE_COL
 from aiflame.attribute.transforms.noise import IMPORT_FILES
 from aiflame.profile.schema.kinds import Kind
 from aiflame.profile.tables.interface import Tables
+from aiflame.values import dataclass
 
 LEAST_SHARE = 0.1
 LEAST_SAMPLES = 100

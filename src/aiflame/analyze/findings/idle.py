@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
@@ -25,6 +24,7 @@ from aiflame.attribute.meaning.families import COLLECTIVE
 from aiflame.attribute.tree import BYTES, GPU_TIME
 from aiflame.profile.schema.enums import CopyKind
 from aiflame.profile.schema.kinds import Kind
+from aiflame.values import dataclass
 
 IDLE = 0.05
 """Smallest share of the time: below it, the device is almost always busy, and other changes promise more."""

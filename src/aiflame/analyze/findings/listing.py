@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 import polars as pl
@@ -20,12 +19,13 @@ from aiflame.analyze.scheduling import ready_share
 from aiflame.analyze.scope import analysis_of
 from aiflame.analyze.waiting import idle_share, waiting
 from aiflame.attribute.analysis import Analysis
-from aiflame.attribute.own_metrics import own_metrics
+from aiflame.attribute.stacks.own_metrics import own_metrics
 from aiflame.attribute.tree import CPU_TIME, WALL_TIME
 from aiflame.attribute.trees.how_to_record import LONGER
 from aiflame.json_text import json_text, schema
 from aiflame.profile.folder.meta import Imported
 from aiflame.profile.tables.interface import OpenedProfile
+from aiflame.values import asdict, dataclass
 
 if TYPE_CHECKING:
     from aiflame.analyze.ranks.comparison import Ranks

@@ -7,13 +7,13 @@ import json
 import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import polars as pl
 
 from aiflame.analyze.gate.sentence import Name, Sentence, listed
 from aiflame.profile.tables.interface import OpenedProfile, Tables
+from aiflame.values import dataclass
 
 Fingerprints = Mapping[tuple[str, str], frozenset[str]]
 """All values of one run, by name and aspect."""

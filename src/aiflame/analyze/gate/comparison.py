@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from enum import Enum
 
 from aiflame.analyze.gate.noise import FEW_STEPS, FEWEST_FREE, MOST_BLOCKS, reach, sampling_reach
 from aiflame.analyze.gate.run import WHOLE, Measured, Place, Run
 from aiflame.analyze.gate.thresholds import GATE_METRICS, GateMetric, Thresholds
+from aiflame.values import dataclass, replace
 
 MOST_PARTS = 5
 """The most kernels, functions, layers and lines that are judged, the heaviest of each."""

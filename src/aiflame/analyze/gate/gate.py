@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from aiflame.analyze.amounts import amount
 from aiflame.analyze.gate import code, machine
@@ -15,6 +14,7 @@ from aiflame.analyze.gate.sentence import Sentence, listed
 from aiflame.analyze.gate.specializations import with_common_names
 from aiflame.analyze.gate.thresholds import GATE_METRICS, Thresholds
 from aiflame.analyze.gate.verdict_sentence import sentence
+from aiflame.values import dataclass
 
 _SILENT = ("gpu", "gpu-idle", "kernel", "waiting", "function")
 """Metrics that many programs lack for obvious reasons."""

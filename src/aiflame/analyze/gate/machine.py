@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from statistics import median
 
 import polars as pl
 
 from aiflame.analyze.gate.sentence import Sentence, listed
+from aiflame.attribute.energy.power import GPUS, places, read_devices
 from aiflame.profile.folder.meta import Meta
 from aiflame.profile.tables.interface import Tables
+from aiflame.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +20,7 @@ class Machine:
     facts: Mapping[str, tuple[str, ...]]
     """Models and versions, by their labels; a missing one is unknown."""
     readings: Mapping[str, float]
-    """Quantiles of telemetry by the labels of READINGS; taken while kernels ran, if any did."""
+    """Quantiles of telemetry by the labels of READINGS; taken while kernels ran, if any did, of GPUs on which they ran."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +39,7 @@ class Reading:
     """Takes the highest value of all devices at each moment: idle cores run slowly."""
 
 
-_GPUS, _CPUS = ("nvidia", "amd", "intel"), ("cpu",)
+_GPUS, _CPUS = GPUS, ("cpu",)
 READINGS = (
     Reading("GPU clock", "MHz", _GPUS, ("SM clock", "frequency"), share=0.03),
     Reading("GPU clock in the slowest tenth of the time", "MHz", _GPUS, ("SM clock", "frequency"), share=0.1, quantile=0.1),
@@ -69,7 +70,7 @@ def machine_of(profile: Tables, meta: Meta) -> Machine:
 def _readings(profile: Tables) -> Iterator[tuple[str, float]]:
     if not profile.has("telemetry_series") or not profile.has("telemetry"):
         return
-    series = profile.table("telemetry_series").select("series", "source", "device", "name")
+    series = profile.table("telemetry_series").filter(~_of_other_gpus(profile)).select("series", "source", "device", "name")
     readings = profile.table("telemetry").join(series, on="series")
     if profile.has("kernels"):
         begin, end = profile.scan("kernels").select(begin=pl.col("start_ns").min(), end=pl.col("end_ns").max()).collect().row(0)
@@ -85,6 +86,15 @@ def _readings(profile: Tables) -> Iterator[tuple[str, float]]:
             rows = rows.group_by("time_ns").agg(pl.col("value").max())
         if rows.height:
             yield reading.label, float(rows["value"].quantile(reading.quantile, "linear") or 0.0)
+
+
+def _of_other_gpus(profile: Tables) -> pl.Expr:
+    """Series of GPUs on which nothing of the program ran, if it is known on which it ran."""
+    read = read_devices(profile, *_GPUS)
+    used = profile.table("kernel_shapes").select("process", "device").unique() if profile.has("kernel_shapes") else pl.DataFrame()
+    places_read = {read[row].device for row in places(profile, read, used).tolist() if row >= 0} if len(used) else set()
+    others = {one.device for one in read} - places_read if places_read else set()
+    return pl.col("source").is_in(list(_GPUS)) & pl.col("device").is_in(list(others))
 
 
 def differences(base: Sequence[Machine], new: Sequence[Machine]) -> list[Sentence]:

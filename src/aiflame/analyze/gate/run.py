@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
@@ -24,6 +23,7 @@ from aiflame.attribute.tree import CPU_TIME, GPU_TIME, WALL_TIME
 from aiflame.attribute.trees.build import default_metric, metrics
 from aiflame.profile.folder.meta import Meta
 from aiflame.profile.tables.interface import OpenedProfile, Tables
+from aiflame.values import dataclass
 
 WHOLE = ""
 """The item of a metric with a single value."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 from aiflame.analyze.gate.code import Code
 from aiflame.analyze.gate.run import Measured, Run
+from aiflame.values import replace
 
 KERNEL = "kernel"
 

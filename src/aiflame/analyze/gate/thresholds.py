@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 from aiflame.errors import AiflameError
+from aiflame.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import polars as pl
 
 from aiflame.analyze.intra.data import Inside
+from aiflame.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

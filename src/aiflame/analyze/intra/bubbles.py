@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import polars as pl
 
 from aiflame.analyze.intra.data import Inside
 from aiflame.analyze.intra.kinds import is_about_math, is_arrival
 from aiflame.analyze.intra.roles import role_of_warps
+from aiflame.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

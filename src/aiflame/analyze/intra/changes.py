@@ -3,14 +3,13 @@ time."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import polars as pl
 
 from aiflame.analyze.intra.data import Inside
 from aiflame.intra.occupancy import at_once
 from aiflame.profile.tables.interface import Tables
+from aiflame.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

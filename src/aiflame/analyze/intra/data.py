@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -12,6 +11,7 @@ import polars as pl
 from aiflame.attribute.arrays.types import Ints
 from aiflame.attribute.devices.inside import kernel_names
 from aiflame.profile.tables.interface import Tables
+from aiflame.values import dataclass
 
 _TABLES = ("kernels", "scopes", "paths", "launches", "times", "ctas", "warps", "spans")
 

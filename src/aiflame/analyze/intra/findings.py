@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from aiflame.analyze.amounts import amount
 from aiflame.analyze.intra.balance import Balance
@@ -15,6 +14,7 @@ from aiflame.analyze.intra.path import RolePath
 from aiflame.analyze.intra.roles import Role
 from aiflame.analyze.intra.scopes import ScopeTime
 from aiflame.analyze.places import short_place
+from aiflame.values import dataclass
 
 EXPOSED = 0.1
 """Smallest share of the time: below it, hiding copies wins less than a pipeline stage costs in shared memory."""

@@ -6,8 +6,6 @@ long as no record is missing. A copy had arrived when the first warp that waits 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import polars as pl
 
@@ -15,6 +13,7 @@ from aiflame.analyze.intra.data import Inside, Line
 from aiflame.analyze.intra.kinds import Row, is_copy, is_copy_wait, is_math
 from aiflame.analyze.intra.roles import roles_of_spans
 from aiflame.attribute.arrays.types import Ints, Mask
+from aiflame.values import dataclass
 
 ALIKE = 0.1
 """Waits belong to copies if their numbers differ by less than this part (rings may have wrapped)."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
 from typing import Any
 
 from aiflame.analyze.intra.balance import Balance, balance
@@ -18,6 +17,7 @@ from aiflame.analyze.intra.scopes import ScopeTime, scope_times
 from aiflame.analyze.places import place_text
 from aiflame.errors import AiflameError
 from aiflame.profile.tables.interface import Tables
+from aiflame.values import asdict, dataclass
 
 NONE = "this profile has no records from inside kernels: record with `aiflame record --intra auto -- COMMAND`"
 

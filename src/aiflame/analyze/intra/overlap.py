@@ -8,7 +8,6 @@ recorded, they count together: while one waits, another may multiply.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -30,6 +29,7 @@ from aiflame.analyze.intra.kinds import (
 from aiflame.analyze.intra.roles import roles_of_spans
 from aiflame.analyze.spans import Spans, both, union, without
 from aiflame.attribute.arrays.types import Ints, Mask
+from aiflame.values import dataclass
 
 _NUMBER = re.compile(r" #\d+$")
 

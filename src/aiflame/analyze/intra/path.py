@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -17,6 +16,7 @@ from aiflame.analyze.intra.flow import NO_WAIT_NS, Flow
 from aiflame.analyze.intra.kinds import is_role_wait, waits_for_its_math
 from aiflame.analyze.intra.roles import RolesOfSpans, roles_of_spans
 from aiflame.attribute.arrays.types import Floats, Ints, Mask
+from aiflame.values import dataclass, field
 
 MOST_CTAS = 64
 """The most CTAs that are followed, evenly spaced: all do the same."""

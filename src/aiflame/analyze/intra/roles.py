@@ -6,7 +6,6 @@ A role works while one of its warps is in it and does not wait for another role.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
@@ -15,6 +14,7 @@ from aiflame.analyze.intra.data import Inside, Line
 from aiflame.analyze.intra.kinds import is_role_wait
 from aiflame.analyze.spans import Spans, union, without
 from aiflame.attribute.arrays.types import Ints, Mask
+from aiflame.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

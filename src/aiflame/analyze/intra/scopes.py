@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import polars as pl
 
 from aiflame.analyze.intra.data import Inside
 from aiflame.analyze.places import place_text
+from aiflame.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

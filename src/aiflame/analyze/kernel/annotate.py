@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
 
@@ -21,6 +20,7 @@ from aiflame.attribute.devices.stall_samples import UNKNOWN, sampled_functions, 
 from aiflame.attribute.trees.how_to_record import how_to_sample
 from aiflame.errors import AiflameError
 from aiflame.profile.tables.interface import OpenedProfile
+from aiflame.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +135,7 @@ class Annotation:
     """The kernel's own file first, then the hottest."""
     homeless: tuple[Instruction, ...] = ()
     """Instructions without a source line, if others have one."""
-    notes: tuple[str, ...] = field(default=())
+    notes: tuple[str, ...] = ()
     made_from: tuple[str, ...] = ()
     """The ops from which a compiled kernel was fused."""
     kept: tuple[str, ...] = ()

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import polars as pl
 
@@ -15,6 +14,7 @@ from aiflame.attribute.meaning.specializations import variants
 from aiflame.errors import AiflameError
 from aiflame.profile.tables.interface import OpenedProfile
 from aiflame.resolve.names.readable import clean, cut
+from aiflame.values import dataclass
 
 _NAMED = 5
 _NAME_WIDTH = 60

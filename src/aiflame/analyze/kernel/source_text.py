@@ -8,12 +8,12 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
 from aiflame.errors import AiflameError
 from aiflame.profile.tables.interface import OpenedProfile
+from aiflame.values import dataclass
 
 _LARGEST = 16 << 20
 _DEEPEST = 64

@@ -4,7 +4,6 @@ known."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
 
 import polars as pl
 
@@ -17,6 +16,7 @@ from aiflame.attribute.counters.metric_sums import MODELLED, OF_ANOTHER_RUN
 from aiflame.attribute.limits.bounds import of_limits
 from aiflame.attribute.limits.kernels import has_limits, is_modelled, kernel_limits, of_sites, waited
 from aiflame.profile.schema.kinds import Kind
+from aiflame.values import asdict, dataclass
 
 SUMS = ("counted", "limit", "by_memory", "memory", "tensor", "active", "warps", "error", "estimated", "waited", "dram", "flops")
 LIMITS: Mapping[str, type[pl.DataType]] = {
@@ -154,7 +154,7 @@ def _parts(profile: Analysis) -> pl.DataFrame:
     compiled kernels for each of their parts. Launches count at the first part."""
     analysis = profile_analysis(profile)
     inside = analysis.inside
-    sums = of_sites(profile, analysis.work, inside) | {"waited": waited(analysis.work, inside)}
+    sums = of_sites(profile, analysis.work, inside) | {"waited": waited(profile, analysis.work, inside)}
     of_site = analysis.scoped_sites.select(_OF_SITES, whole="took").with_columns(pl.Series(name, sums[name]) for name in SUMS)
     parts = analysis.scoped_shared.join(of_site.with_row_index("site").cast({"site": pl.Int64}), on="site", maintain_order="left")
     part = pl.when(pl.col("whole") > 0).then(pl.col("took") / pl.col("whole")).otherwise(0.0)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
 
 import polars as pl
 
@@ -14,6 +13,7 @@ from aiflame.attribute.limits.kernels import is_modelled
 from aiflame.attribute.limits.peaks import Peaks, peaks
 from aiflame.profile.folder.meta import Imported
 from aiflame.profile.schema.kinds import Kind
+from aiflame.values import asdict, dataclass
 
 MOST = 400
 """Rows of each kind: those that took longest."""

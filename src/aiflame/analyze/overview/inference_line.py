@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-
 import polars as pl
 
 from aiflame.analyze.amounts import amount
 from aiflame.attribute.arrays.order import in_order
 from aiflame.attribute.meaning.phases import Phase
+from aiflame.values import asdict, dataclass
 
 NO_CACHE = 0.9
 """A share of all steps: those that are given exactly one token of each sequence more than the previous step."""

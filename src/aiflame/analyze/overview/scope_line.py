@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
 
 import polars as pl
 
@@ -17,6 +16,7 @@ from aiflame.attribute.meaning.compiling import AUTOTUNING, COMPILING
 from aiflame.attribute.meaning.events import LATEST
 from aiflame.attribute.meaning.ops import ops
 from aiflame.profile.folder.meta import MOMENTS, Meta
+from aiflame.values import asdict, dataclass
 
 WORTH_NAMING = 0.005
 """Smallest share of the whole run that the line names."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import polars as pl
 
 from aiflame.analyze.device.profile_analysis import ProfileAnalysis, profile_analysis
@@ -13,6 +11,7 @@ from aiflame.attribute.transforms.filters import without_idle
 from aiflame.attribute.tree import GPU_TIME, Kind, Tree
 from aiflame.attribute.trees.build import tree
 from aiflame.profile.tables.interface import OpenedProfile
+from aiflame.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

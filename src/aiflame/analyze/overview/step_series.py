@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import polars as pl
 
 from aiflame.analyze.device.occupancy import STATES
 from aiflame.analyze.device.profile_analysis import ProfileAnalysis
 from aiflame.analyze.overview.scope_line import host_steps
 from aiflame.analyze.step_times import step_times
+from aiflame.values import dataclass
 
 MOST_POINTS = 1000
 """The most points of a chart. Of neighbours that share a point, the longest step is shown, since people look for it."""

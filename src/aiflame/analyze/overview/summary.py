@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import dataclass
 from datetime import datetime, timezone
 
 import polars as pl
@@ -19,7 +18,7 @@ from aiflame.attribute.counters.names import is_counted
 from aiflame.attribute.devices.samples import elsewhere
 from aiflame.attribute.devices.stall_samples import samples_of_counter
 from aiflame.attribute.metrics import CLOCK, SAMPLED
-from aiflame.attribute.own_metrics import clocks, metric_rows, own_metrics
+from aiflame.attribute.stacks.own_metrics import clocks, metric_rows, own_metrics
 from aiflame.attribute.stacks.process_frames import short_command
 from aiflame.attribute.stacks.samples import VALUE, samples_of
 from aiflame.attribute.tree import BYTES, GPU_LATENCY, GPU_TIME
@@ -27,6 +26,7 @@ from aiflame.attribute.trees.build import default_metric, metrics, tree
 from aiflame.profile.folder.meta import Meta
 from aiflame.profile.schema.kinds import Kind
 from aiflame.profile.tables.interface import Tables
+from aiflame.values import dataclass
 
 MOST_PARTS = 20
 """The most layers and programs in a summary; the tables have all."""

@@ -6,7 +6,6 @@ between calls that communicate.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import Literal
 
@@ -14,6 +13,7 @@ import numpy as np
 import polars as pl
 
 from aiflame.analyze.spans import Spans, union
+from aiflame.values import dataclass
 
 Rule = Literal["devices", "samples", "calls"]
 

@@ -10,7 +10,6 @@ over time instead of a constant.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -18,6 +17,7 @@ from aiflame.attribute.arrays.types import Floats, Ints
 from aiflame.profile.ranks.rank_of import NONE, ranks_of
 from aiflame.profile.ranks.ranked import Ranked
 from aiflame.profile.ranks.shifts import SAME, Shift
+from aiflame.values import dataclass
 
 FEW = 4
 """With fewer collectives there are only bounds."""

@@ -7,7 +7,6 @@ CLOCK_REALTIME gives the difference between hosts, as precisely as they keep it;
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -15,6 +14,7 @@ from aiflame.analyze.ranks.clock_estimate import Meetings, clocks
 from aiflame.analyze.ranks.facts import RankFacts
 from aiflame.attribute.arrays.types import Ints
 from aiflame.profile.ranks.shifts import SAME, Shift
+from aiflame.values import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)

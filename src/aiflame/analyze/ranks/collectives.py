@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-from dataclasses import dataclass
 from enum import IntEnum
 from functools import lru_cache
 
@@ -27,6 +26,7 @@ from aiflame.attribute.meaning.steps import Steps
 from aiflame.profile.schema.enums import CallBackend, CallKind
 from aiflame.profile.schema.frame_words import is_backward_column
 from aiflame.profile.tables.interface import Tables
+from aiflame.values import dataclass
 
 
 class Sort(IntEnum):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import statistics
-from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -21,6 +20,8 @@ from aiflame.analyze.ranks.stragglers import Late, Straggler, stragglers
 from aiflame.analyze.spans import union
 from aiflame.attribute.meaning.phases import NAMES, Phase
 from aiflame.json_text import schema
+from aiflame.profile.ranks.rank_numbers import named_ranks
+from aiflame.values import asdict, dataclass, replace
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +114,11 @@ def _phases(facts: tuple[RankFacts, ...]) -> list[InPhase]:
 
 
 def _notes(facts: tuple[RankFacts, ...], joint: Meetings) -> list[str]:
-    notes = []
+    said: dict[str, list[int]] = {}
+    for one in facts:
+        for text in one.damage:
+            said.setdefault(text, []).append(one.rank)
+    notes = [text if len(ranks) == len(facts) else f"{named_ranks(ranks)}: {text}" for text, ranks in said.items()]
     silent = [one.rank for one in facts if one.collectives.is_empty()]
     if silent and len(facts) > 1:
         notes.append(

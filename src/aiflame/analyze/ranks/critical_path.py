@@ -8,7 +8,6 @@ on from there, until the step's begin.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -19,6 +18,7 @@ from aiflame.analyze.ranks.facts import RankFacts
 from aiflame.analyze.ranks.meetings import LATE_NS, Meetings
 from aiflame.attribute.arrays.types import Floats, Ints
 from aiflame.attribute.meaning.phases import NAMES, Phase
+from aiflame.values import dataclass
 
 BLOCKED = 0.2
 """Smallest share of a collective's time for which it must have blocked a rank; otherwise the rank did its own work in that time."""

@@ -8,8 +8,6 @@ the work that runs then, or if none runs, of the next work.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import polars as pl
 
@@ -23,6 +21,7 @@ from aiflame.attribute.arrays.types import Ints
 from aiflame.attribute.meaning.phases import Phase
 from aiflame.profile.folder.meta import Meta
 from aiflame.profile.tables.interface import Tables
+from aiflame.values import dataclass
 
 TIMES = ("compute", "communication", "exposed", "copies", "idle")
 STEPS = {"step": pl.Int32, "phase": pl.Int8, "begin_ns": pl.Int64, "end_ns": pl.Int64, **dict.fromkeys(TIMES, pl.Int64)}
@@ -79,6 +78,8 @@ class RankFacts:
     collectives: pl.DataFrame
     """COLLECTIVES, in the order of their begins."""
     doing: pl.DataFrame
+    damage: tuple[str, ...] = ()
+    """Notes of an imported trace on its gaps."""
 
     @property
     def whole_ns(self) -> int:
@@ -133,6 +134,7 @@ def of_rank(profile: Tables, meta: Meta, rank: int, size: int = 0, source: str =
         slots,
         collectives,
         _doing(did, collectives),
+        meta.degraded if meta.imported is not None else (),
     )
 
 

@@ -27,9 +27,10 @@ def slow(stragglers: Sequence[Straggler], many: int) -> Iterator[Finding]:
     for one in stragglers:
         each = amount(round(one.lost_ns / max(one.times, 1)), "ns")
         place = f" in {one.where}" if one.where else ""
+        whose = f"all {many:,} ranks" if one.ranks >= many else f"the {one.ranks:,} ranks that meet there"
         sentence = (
             f"Rank {one.rank} comes last to {one.times:,} of {one.of:,} {one.name}s, late by {each} each{place}: {one.reason}. "
-            f"That is {one.share:.1%} of the time of all {many:,} ranks"
+            f"That is {one.share:.1%} of the time of {whose}"
         )
         yield Finding(sentence, one.share, VIEW, "straggler", one.share)
 

@@ -8,7 +8,6 @@ need no common clock, arrivals do.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
@@ -17,6 +16,7 @@ from numpy.typing import NDArray
 from aiflame.analyze.ranks.clocks import Clocks
 from aiflame.analyze.ranks.facts import RankFacts
 from aiflame.attribute.arrays.types import Floats, Ints
+from aiflame.values import dataclass
 
 LATE_NS = 10_000
 """Smaller lateness is noise of clocks and of launching."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from aiflame.analyze.ranks.clocks import Clocks, residuals_of
 from aiflame.analyze.ranks.comparison import Ranks, ranks
 from aiflame.analyze.ranks.facts import Partial, of_rank
-from aiflame.analyze.ranks.sources import OfProcesses, or_note
+from aiflame.analyze.ranks.sources import OfProcesses, job_size, or_note
 from aiflame.profile.folder.meta import Meta
 from aiflame.profile.ranks.rank_of import NONE, ranks_of
 from aiflame.profile.ranks.ranked import Ranked
@@ -24,7 +24,7 @@ def rank_numbers(profile: Tables) -> list[int]:
 
 def facts_of_ranks(profile: OpenedProfile) -> Partial:
     """The facts of all ranks. Reads one rank after the other, to hold only one in memory; a rank that cannot be read becomes a note."""
-    partial, size = Partial(), len(rank_numbers(profile))
+    partial, size = Partial(), job_size(profile)
     for rank, tables, meta in _each(profile):
         name = f"rank {rank}"
         partial = partial.merged(

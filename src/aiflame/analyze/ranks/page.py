@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
@@ -14,6 +13,7 @@ from aiflame.analyze.ranks.facts import Partial
 from aiflame.analyze.ranks.steps import StepMap, step_map
 from aiflame.analyze.ranks.tables import rank_tables
 from aiflame.analyze.tables.table import TableOf
+from aiflame.values import dataclass
 
 MOST_STRETCHES = 100_000
 """The most stretches of critical paths; if there are more, evenly spaced steps are kept."""

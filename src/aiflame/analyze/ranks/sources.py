@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import polars as pl
@@ -13,13 +12,15 @@ from aiflame.errors import AiflameError
 from aiflame.profile.folder.door import Folder, refuse_foreign_entries
 from aiflame.profile.opening import open_profile, open_rank
 from aiflame.profile.ranks.job import FOLDER as RANKS
-from aiflame.profile.ranks.job import Job, is_ranked, rank_folders
+from aiflame.profile.ranks.job import IMPORT, MOST_RANKS, Job, is_ranked, rank_folders
+from aiflame.profile.ranks.rank_numbers import named_ranks
 from aiflame.profile.ranks.rank_of import NONE, ranks_of
 from aiflame.profile.sealing.aside import is_ours
 from aiflame.profile.sealing.going_on import SEALED
 from aiflame.profile.tables.index import Index
 from aiflame.profile.tables.interface import OpenedProfile, Tables
 from aiflame.resolve.complete import complete
+from aiflame.values import dataclass
 
 BYTES_A_ROW = 600
 """Memory for each row of a rank's profile while its facts are computed; 400 to 550 were measured."""
@@ -98,10 +99,12 @@ def _ranked(path: Path) -> Folder | None:
 
 
 def _gone(whole: Folder, there: set[int]) -> list[str]:
-    """True if ranks are missing that the job had, and that were to be recorded."""
+    """A note if ranks are missing that the job had, and that were to be recorded."""
     job = Job.read(whole)
     if job is None or job.ranks or job.size <= len(there):
         return []
+    if job.launcher == IMPORT:
+        return [f"no trace of {named_ranks(set(range(min(job.size, MOST_RANKS))) - there)} was read; the job has {job.size:,} ranks"]
     return [f"{whole.path}: {job.size - len(there):,} of {job.size:,} ranks left no recording"]
 
 
@@ -127,7 +130,7 @@ def _facts(source: Source) -> list[RankFacts]:
         raise AiflameError(f"{source.path} recorded nothing")
     of_process = _ranks(profile)
     numbers = sorted(set(of_process.values())) if source.only is None else [source.only]
-    size = int(profile.table("ranks")["size"].max() or 0) if profile.has("ranks") else 0  # type: ignore[arg-type]
+    size = job_size(profile)
     if len(numbers) <= 1 and source.only is None:
         return [of_rank(profile, profile.meta, numbers[0] if numbers else source.rank, size, source.path)]
     facts = []
@@ -135,6 +138,11 @@ def _facts(source: Source) -> list[RankFacts]:
         own = OfProcesses(profile, tuple(process for process, rank in of_process.items() if rank == number))
         facts.append(of_rank(own, profile.meta, number, size, source.path))
     return facts
+
+
+def job_size(profile: Tables) -> int:
+    """The number of ranks of the job, of which the profile may have some; 0: unknown."""
+    return int(profile.table("ranks")["size"].max() or 0) if profile.has("ranks") else 0  # type: ignore[arg-type]
 
 
 def _open(source: Source) -> OpenedProfile:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
@@ -13,6 +12,7 @@ from aiflame.analyze.ranks.facts import RankFacts
 from aiflame.analyze.ranks.meetings import lower_median
 from aiflame.analyze.ranks.stragglers import Late
 from aiflame.attribute.arrays.types import Floats
+from aiflame.values import dataclass
 
 MOST_COLUMNS = 600
 MOST_CELLS = 300_000

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -14,6 +14,7 @@ from aiflame.analyze.ranks.facts import CAUSES, RankFacts
 from aiflame.analyze.ranks.meetings import LATE_NS, Meetings, lower_median, times_of
 from aiflame.attribute.arrays.types import Ints
 from aiflame.attribute.meaning.phases import NAMES, Phase
+from aiflame.values import dataclass
 
 OFTEN = 3.0
 """In standard deviations: a straggler is last more often than each rank would be by chance."""
@@ -22,7 +23,7 @@ SHARE = 0.01
 LEAST = 0.001
 """Smallest share of the time: a rank that costs less is not reported."""
 ASKED = 200
-"""The most slots of ranks that are examined, the costliest first."""
+"""The most slots of ranks whose work is examined, the costliest first: of others only the cause is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +78,8 @@ class Straggler:
     """The waiting time of all other ranks together at these collectives."""
     share: float
     """`lost_ns` as a share of the time of a rank."""
+    ranks: int
+    """The number of ranks that meet at such collectives, itself included: all of the job, or those of a group."""
 
     @property
     def where(self) -> str:
@@ -112,16 +115,19 @@ def stragglers(facts: Sequence[RankFacts], meetings: Meetings, whole_ns: int) ->
         schema={"row": pl.Int64, "column": pl.Int64, "slot": pl.Int64, "cause": pl.Int64, "own": pl.Float64, "waited": pl.Float64},
     )
     pairs = events.group_by("column", "slot", "cause").agg(times=pl.len(), own=pl.col("own").sum(), waited=pl.col("waited").sum())
-    pairs = pairs.sort("own", "column", "slot", "cause", descending=[True, False, False, False]).head(ASKED)
-    asked = pairs.select("column", "slot", "cause").rows()
+    pairs = pairs.sort("own", "column", "slot", "cause", descending=[True, False, False, False])
+    asked = pairs.head(ASKED).select("column", "slot", "cause").rows()
+    slots_of = {column: facts[column].slots.rows() for column in events["column"].unique().to_list()}
     doing = _Doing.of(facts, [(column, slot) for column, slot, _ in asked])
     whys = {(column, slot, cause): doing.why(facts, column, slot, Cause(cause)) for column, slot, cause in asked}
-    why_of = {row: whys.get((column, slot, cause)) for row, column, slot, cause in events.select("row", "column", "slot", "cause").rows()}
+    for column, slot, cause in pairs[ASKED:].select("column", "slot", "cause").rows():
+        whys[column, slot, cause] = _why_of_slot(slots_of[column][slot], Cause(cause))
+    why_of = {row: whys[column, slot, cause] for row, column, slot, cause in events.select("row", "column", "slot", "cause").rows()}
     order = np.argsort(-own, kind="stable")
     order = order[late[order] > LATE_NS]
     spent = np.stack([late, own, waited], axis=1).round().astype(np.int64).tolist()
     lates = [_late(meetings, row, int(last[row]), spent[row], int(waiting[row]), why_of.get(row)) for row in order.tolist()]
-    return _named(facts, meetings, pairs, whys, whole_ns), lates
+    return _named(slots_of, meetings, pairs, whys, whole_ns), lates
 
 
 def _late(meetings: Meetings, row: int, column: int, spent: list[int], waiting: int, why: Why | None) -> Late:
@@ -184,8 +190,7 @@ class _Doing:
         place = self.places[_slot(facts[column], slot)]
         mine = self.rows.filter(pl.col("place") == place, pl.col("cause") == int(cause), pl.col("column") == column).head(1)
         if mine.is_empty() or mine["more"][0] <= 0:
-            *_, phase, layer = facts[column].slots.row(slot)
-            return Why(cause, NAMES[Phase(phase)] if phase else "", layer, "", "")
+            return _why_of_slot(facts[column].slots.row(slot), cause)
         phase, layer, op, what = mine.select(_KEY).row(0)
         return Why(cause, NAMES[Phase(phase)] if phase else "", layer, op, what)
 
@@ -194,12 +199,22 @@ _IDENTITY = 4
 """The first columns of a slot identify it: group, position, name, meets."""
 
 
+def _why_of_slot(slot: tuple[Any, ...], cause: Cause) -> Why:
+    """The cause alone, with the phase and layer of the slot, for work that is unknown or was not examined."""
+    *_, phase, layer = slot
+    return Why(cause, NAMES[Phase(phase)] if phase else "", layer, "", "")
+
+
 def _slot(one: RankFacts, slot: int) -> tuple[object, ...]:
     return one.slots.row(slot)[:_IDENTITY]
 
 
 def _named(
-    facts: Sequence[RankFacts], meetings: Meetings, pairs: pl.DataFrame, whys: dict[tuple[int, int, int], Why], whole_ns: int
+    slots_of: Mapping[int, list[tuple[Any, ...]]],
+    meetings: Meetings,
+    pairs: pl.DataFrame,
+    whys: Mapping[tuple[int, int, int], Why],
+    whole_ns: int,
 ) -> list[Straggler]:
     """One row for each rank, place and cause; without ranks that are last only by chance, or cost too little."""
     sizes = meetings.rows.group_by("group", "position", "name").agg(of=pl.len(), ranks=pl.col("ranks").median())
@@ -207,7 +222,7 @@ def _named(
     by_cause: dict[tuple[int, str, str, Cause], list[tuple[Why, int, float, float, str, int, float]]] = {}
     for column, slot, cause, times, own, waited in pairs.select("column", "slot", "cause", "times", "own", "waited").rows():
         why = whys[column, slot, cause]
-        group, position, name = facts[column].slots.row(slot)[:3]
+        group, position, name = slots_of[column][slot][:3]
         count, ranks = of.get((group, position, name), (times, 2))
         by_cause.setdefault((column, why.phase, why.layer, why.cause), []).append((why, times, own, waited, name, count, ranks))
     stragglers = []
@@ -219,5 +234,6 @@ def _named(
         share = lost / whole_ns if whole_ns else 0.0
         if share >= LEAST and (often or share >= SHARE):
             why, *_, name, _, _ = max(rows, key=lambda row: row[2])
-            stragglers.append(Straggler(meetings.ranks[column], why, name, times, count, round(lost), round(waited), share))
+            meet = round(max(row[6] for row in rows))
+            stragglers.append(Straggler(meetings.ranks[column], why, name, times, count, round(lost), round(waited), share, meet))
     return sorted(stragglers, key=lambda one: (-one.lost_ns, one.rank, one.where))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
@@ -18,6 +17,7 @@ from aiflame.attribute.trees.build import tree
 from aiflame.profile.schema.kinds import Kind
 from aiflame.profile.tables.interface import Tables
 from aiflame.resolve.python.packages import package
+from aiflame.values import dataclass
 
 _FUNCTIONS = (Kind.PYTHON, Kind.C, Kind.CPP)
 

@@ -9,7 +9,6 @@ all the same, and `call_counts` has the numbers of calls.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
@@ -21,6 +20,7 @@ from aiflame.attribute.meaning.events import LATEST
 from aiflame.profile.schema.enums import FrameKind
 from aiflame.profile.schema.frame_packing import KIND
 from aiflame.profile.schema.kinds import CALL_COUNTS, OP_MODULE, PROFILER_MODULES
+from aiflame.values import dataclass
 
 SYSTEM_MODULE = "[system library]"
 """The module of the frames of calls that nsys traced in libraries of the system."""

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import polars as pl
 
 from aiflame.attribute.analysis import Analysis
+from aiflame.values import dataclass
 
 NO_WORK = "no kernel or copy ran on a device in this profile"
 """Why most reports are empty."""

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import numpy as np
 import polars as pl
 
 from aiflame.analyze.device.profile_analysis import profile_analysis
 from aiflame.analyze.spans import without
+from aiflame.analyze.stats.calls import marked_stacks, op_frames
 from aiflame.analyze.stats.hta import by_device, spans_of
 from aiflame.analyze.stats.sums import percent
-from aiflame.analyze.stats.work import COMMUNICATION, COMPUTATION, device_work, is_fill, owners
+from aiflame.analyze.stats.work import COMMUNICATION, COMPUTATION, COPY, device_work, is_fill, owners
 from aiflame.attribute.analysis import Analysis
 from aiflame.attribute.meaning.events import LATEST
 from aiflame.profile.schema.enums import CallBackend
@@ -46,7 +48,7 @@ def gpu_timeline(profile: Analysis) -> pl.DataFrame:
 
 
 def ops(profile: Analysis) -> pl.DataFrame:
-    """The ops that launched kernels, by the time of these."""
+    """The ops that launched kernels, copies and fills, by the time of these."""
     return _summed(profile, ["op"])
 
 
@@ -57,13 +59,13 @@ def ops_by_category(profile: Analysis) -> pl.DataFrame:
 
 
 def kernel_launchers(profile: Analysis) -> pl.DataFrame:
-    """Each op with each kernel that it launched."""
+    """Each op with each kernel, copy and fill that it launched."""
     return _summed(profile, ["op", "kernel"])
 
 
 def _summed(profile: Analysis, by: list[str], *more: pl.Expr) -> pl.DataFrame:
-    sites = profile_analysis(profile).sites.filter(pl.col("kind") == int(Kind.GPU_KERNEL), pl.col("launches") > 0)
-    named = sites.with_columns(op=pl.when(pl.col("op") == "").then(pl.lit(NO_OP)).otherwise("op"), kernel="short")
+    copy = pl.col("kind") != int(Kind.GPU_KERNEL)
+    named = launching_ops(profile).with_columns(kernel="short", family=pl.when(copy).then(pl.lit(COPY)).otherwise("family"))
     return (
         named.group_by(by, maintain_order=True)
         .agg(pl.col("took").sum().alias("total_ns"), pl.col("launches").sum().alias("kernels"), *more)
@@ -72,6 +74,22 @@ def _summed(profile: Analysis, by: list[str], *more: pl.Expr) -> pl.DataFrame:
         .with_columns(cumulative_percent=pl.col("share_percent").cum_sum())
         .select("share_percent", "cumulative_percent", "total_ns", "kernels", "avg_ns", *(one.meta.output_name() for one in more), *by)
     )
+
+
+def launching_ops(profile: Analysis) -> pl.DataFrame:
+    """The sites of work on devices (`ProfileAnalysis.sites`); `op` is the innermost op around the launch where the profile has calls of ops
+    (imported traces), as in TraceLens; else the op that the work belongs to, and NO_OP where none is known."""
+    analysis = profile_analysis(profile)
+    sites = analysis.sites
+    innermost = np.full(len(sites), "", dtype=object)
+    process, stack = (analysis.work.sites[name].to_numpy().astype(np.int64) for name in ("process", "stack"))
+    for stacks in marked_stacks(profile, op_frames(profile)):
+        own = np.flatnonzero(process == stacks.row)
+        names = np.array([*stacks.name, ""], dtype=object)  # -1 for work outside of all ops
+        innermost[own] = names[stacks.nearest[stacks.place(stack[own])]]
+    op = pl.Series(innermost.tolist(), dtype=pl.String)
+    named = sites.with_columns(op=pl.when(op != "").then(op).when(pl.col("op") != "").then("op").otherwise(pl.lit(NO_OP)))
+    return named.filter(pl.col("launches") > 0)
 
 
 def collectives(profile: Analysis) -> pl.DataFrame:

@@ -15,6 +15,8 @@ from aiflame.profile.ranks.rank_of import NONE
 from aiflame.profile.schema.enums import CopyKind
 
 COMPUTATION, COMMUNICATION, MEMORY = "computation", "communication", "memory"
+COPY = "copy"
+"""The family of copies and fills."""
 PLACE = ["rank", "process", "device"]
 """A device as one process uses it."""
 _KEY = ["row", "api", "correlation"]
@@ -41,7 +43,7 @@ def device_work(profile: Analysis) -> pl.DataFrame:
         "device",
         name=named,
         short=named,
-        family=pl.lit("copy"),
+        family=pl.lit(COPY),
         kind=pl.lit(MEMORY),
         copy="kind",
         bytes=pl.col("bytes").clip(upper_bound=MOST_BYTES).cast(pl.Int64),

@@ -12,8 +12,8 @@ from aiflame.analyze.scope import steady_scope
 from aiflame.analyze.tables.table import TableOf, number, place, share, table_of, text
 from aiflame.analyze.top import top
 from aiflame.attribute.metrics import CALL_LINE, CLOCK
-from aiflame.attribute.own_metrics import metric_rows, own_metrics
 from aiflame.attribute.sites.cpu import OWN_DOMAIN
+from aiflame.attribute.stacks.own_metrics import metric_rows, own_metrics
 from aiflame.attribute.transforms.noise import hide_interpreter_noise
 from aiflame.attribute.trees.build import metrics, tree
 from aiflame.profile.schema.kinds import Kind

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
 import polars as pl
 
 from aiflame.analyze.amounts import FLOP_RATE
+from aiflame.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

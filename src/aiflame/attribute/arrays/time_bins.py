@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
@@ -11,6 +10,7 @@ import polars as pl
 from aiflame.attribute.arrays.apportion import scaled
 from aiflame.attribute.arrays.row_keys import firsts, in_order, summed
 from aiflame.attribute.arrays.types import Ints
+from aiflame.values import dataclass
 
 MOST_ROWS = 2_000_000
 """The most moments, and the most slots: a page cannot hold more."""

@@ -6,7 +6,6 @@ A message is a sequence of parts; each part is a column with a value for every m
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from itertools import accumulate
 from typing import Protocol
 
@@ -14,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aiflame.attribute.arrays.types import Ints
+from aiflame.values import dataclass
 
 Bytes = NDArray[np.uint8]
 Numbers = NDArray[np.integer]

@@ -7,7 +7,6 @@ each group of launches here has the mean of its launches there, times their numb
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
@@ -17,6 +16,7 @@ from aiflame.attribute.arrays.types import Floats, Ints
 from aiflame.attribute.devices.work import Work
 from aiflame.errors import AiflameError
 from aiflame.profile.tables.interface import Tables
+from aiflame.values import dataclass
 
 VALUES, LAUNCHES, RATES_THERE = "merged_counters", "merged_launches", "merged_rates"
 """Their derived tables."""

@@ -11,7 +11,6 @@ another run has its counters from there (`another_run`).
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
@@ -29,6 +28,7 @@ from aiflame.attribute.devices.addresses import Addresses
 from aiflame.attribute.devices.windows import LATEST
 from aiflame.attribute.devices.work import Work, bytes_of, work
 from aiflame.profile.tables.interface import Tables
+from aiflame.values import dataclass
 
 FRAME = pl.Schema({"execution": pl.UInt32(), "metric": pl.String(), "value": pl.UInt64(), "estimated": pl.UInt64(), "exact": pl.Boolean()})
 RATES = pl.Schema(

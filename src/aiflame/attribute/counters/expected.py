@@ -6,8 +6,6 @@ collectives and copies between devices, or from all kinds if there are none of t
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import polars as pl
 
@@ -21,6 +19,7 @@ from aiflame.attribute.meaning.families import COLLECTIVE, families
 from aiflame.profile.schema.enums import CopyKind
 from aiflame.profile.schema.kinds import Kind
 from aiflame.profile.tables.interface import Tables
+from aiflame.values import dataclass
 
 MOST_KINDS = 400
 """Kinds with a rate of their own: those that ran longest. All others share one rate."""

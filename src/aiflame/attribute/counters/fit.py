@@ -8,11 +8,10 @@ the data decide; otherwise kinds that ran together have the same rate.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from aiflame.attribute.arrays.types import Floats, Ints, Mask
+from aiflame.values import dataclass
 
 WEAK = 1e-9
 """The weakest pull towards the expected rate: negligible, except where the equations determine nothing."""

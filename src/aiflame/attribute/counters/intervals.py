@@ -7,7 +7,6 @@ lanes, which are divided one by one. A stretch without length, and values beyond
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
@@ -18,6 +17,7 @@ from aiflame.attribute.counters.names import AS_TIME, COUNTED, CYCLES, KNOWN, co
 from aiflame.attribute.devices.windows import LATEST, lanes
 from aiflame.attribute.metrics import is_own_counter
 from aiflame.profile.tables.interface import Tables
+from aiflame.values import dataclass
 
 MOST = 1 << 50
 """A larger count in one stretch comes from a damaged record."""

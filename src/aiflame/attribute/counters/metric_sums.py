@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 
 import numpy as np
 import polars as pl
@@ -14,6 +13,7 @@ from aiflame.attribute.counters.counted import Counts, counts_of_sites
 from aiflame.attribute.counters.names import counters_of
 from aiflame.attribute.devices.work import Work
 from aiflame.profile.tables.interface import Tables
+from aiflame.values import dataclass, replace
 
 OF_ANOTHER_RUN = ", counted in another run"
 MODELLED = ", modelled from the shapes of ops"

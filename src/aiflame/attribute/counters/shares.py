@@ -7,7 +7,6 @@ their kind (`fit`). If one execution ran alone in a stretch, it gets the whole v
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
@@ -18,6 +17,7 @@ from aiflame.attribute.arrays.types import Floats, Ints
 from aiflame.attribute.counters.fit import Equations, Rates, fit
 from aiflame.attribute.counters.intervals import Stretches
 from aiflame.attribute.counters.names import CYCLES
+from aiflame.values import dataclass
 
 PIECE = 1 << 20
 MOST_CELLS = 1 << 22

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from aiflame.profile.tables.interface import Tables
+from aiflame.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

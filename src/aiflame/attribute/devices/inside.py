@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import polars as pl
 
@@ -13,6 +11,7 @@ from aiflame.attribute.tree import FRAME_COLUMNS
 from aiflame.profile.schema.kinds import Kind
 from aiflame.profile.tables.interface import Tables
 from aiflame.resolve.device.stall_reasons import MEANINGS
+from aiflame.values import dataclass
 
 _PLACE = ["cubin", "function", "offset"]
 _MNEMONIC = r"^\s*(?:@!?\w+\s+)?([\w.]+)"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
@@ -12,6 +10,7 @@ from aiflame.attribute.arrays.chunks import arrays
 from aiflame.attribute.arrays.row_keys import packed
 from aiflame.attribute.arrays.types import U32, Ints
 from aiflame.profile.tables.interface import Tables
+from aiflame.values import dataclass
 
 U64 = NDArray[np.uint64]
 _Owner = tuple[int, int]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -22,6 +21,7 @@ from aiflame.attribute.meaning.specializations import Specializations
 from aiflame.profile.schema.enums import CopyKind
 from aiflame.profile.schema.kinds import Kind
 from aiflame.profile.tables.interface import Tables
+from aiflame.values import dataclass
 
 COPY_NAMES = {
     CopyKind.HOST_TO_DEVICE: "[copy host→device]",

@@ -7,7 +7,6 @@ time that these ran in the window.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import cache, partial
 
 import numpy as np
@@ -22,6 +21,7 @@ from aiflame.attribute.devices.work import Work
 from aiflame.attribute.meaning.specializations import separate_specializations
 from aiflame.profile.schema.kinds import Kind
 from aiflame.profile.tables.interface import Tables
+from aiflame.values import dataclass
 
 NO_KERNEL = "[unattributed: no kernel ran in the sample's window]"
 NO_CALLER = "[unattributed: called by an unknown kernel]"

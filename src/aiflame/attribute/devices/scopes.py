@@ -6,8 +6,6 @@ warp (an asynchronous copy) is not part of any warp's time.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
@@ -18,6 +16,7 @@ from aiflame.attribute.forest import Forest
 from aiflame.attribute.tree import Frame, frame_table
 from aiflame.profile.schema.kinds import Kind
 from aiflame.profile.tables.interface import Tables
+from aiflame.values import dataclass
 
 SCOPED = ", divided inside kernels by their recorded scopes"
 _KEY = ["process", "name"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
@@ -17,6 +16,7 @@ from aiflame.attribute.meaning.context import CONTEXT, Meaning, of_devices
 from aiflame.attribute.meaning.steady import steady
 from aiflame.attribute.prefixes import STEADY, Prefix
 from aiflame.profile.tables.interface import Tables
+from aiflame.values import dataclass
 
 MOST_BYTES = 1 << 50
 JOIN = ["process", "api", "correlation"]

@@ -7,8 +7,6 @@ between the readings. Values are whole µJ; those of a device add up to its ener
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
@@ -19,6 +17,7 @@ from aiflame.attribute.arrays.types import Ints
 from aiflame.attribute.devices.work import Work
 from aiflame.attribute.energy.power import GPUS, Looks, looks, places
 from aiflame.profile.tables.interface import Tables
+from aiflame.values import dataclass
 
 IDLE_ENERGY = "[GPU idle energy]"
 

@@ -7,7 +7,7 @@ the moments at which it had grown count.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 import numpy as np
 import polars as pl
@@ -17,6 +17,7 @@ from aiflame.attribute.arrays.types import Ints
 from aiflame.attribute.devices.addresses import host_of, same_address
 from aiflame.errors import AiflameError
 from aiflame.profile.tables.interface import Tables
+from aiflame.values import dataclass
 
 GPUS = ("nvidia", "amd", "intel")
 """Sources of the devices on which kernels run."""
@@ -31,6 +32,15 @@ _NUMBERED = re.compile(r"(.*) \[(\d+)\]")
 _LATEST = (1 << 62) - 1
 _MOST, _MOST_WATTS = 1e11, 1e5
 """More energy and power than any device has: larger values are damaged."""
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """A device that telemetry has read, by its names there."""
+
+    source: str
+    device: str
+    identity: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,8 +120,16 @@ def _timed(time_ns: Ints, watts: NDArray[np.float64]) -> tuple[Ints, Ints]:
     return time_ns, np.concatenate([[0], np.rint(np.cumsum(np.maximum(energy, 0)))]).astype(np.int64)
 
 
-def places(profile: Tables, devices: list[Looks], sites: pl.DataFrame) -> Ints:
-    """The row in `devices` of each of these sites (process, device); -1: its energy was not measured.
+def read_devices(profile: Tables, *sources: str) -> list[Read]:
+    """Every device of which these sources have a series."""
+    if not profile.has("telemetry_series"):
+        return []
+    series = profile.table("telemetry_series").filter(pl.col("source").is_in(sources))
+    return [Read(*row) for row in series.select("source", "device", "identity").unique(maintain_order=True).rows()]
+
+
+def places(profile: Tables, devices: Sequence[Looks | Read], sites: pl.DataFrame) -> Ints:
+    """The row in `devices` of each of these sites (process, device); -1: it was not read.
 
     NVIDIA's devices are identified by their address, since CUDA numbers only the devices that a program may see; without addresses by name
     and number. A device of another vendor is identified only if it is the vendor's only one."""
@@ -127,7 +145,7 @@ def places(profile: Tables, devices: list[Looks], sites: pl.DataFrame) -> Ints:
     return placed["row"].to_numpy().astype(np.int64)
 
 
-def _place(devices: list[Looks], device: str, address: str) -> int:
+def _place(devices: Sequence[Looks | Read], device: str, address: str) -> int:
     if address:
         # In a profile of several hosts, their names stand in front of those of devices.
         at = [row for row, one in enumerate(devices) if same_address(one.identity, address) and host_of(one.device) == host_of(device)]

@@ -7,7 +7,6 @@ clock that the device had."""
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
@@ -19,11 +18,13 @@ from aiflame.attribute.counters.counted import Counts, counts_by
 from aiflame.attribute.counters.intervals import has_counts
 from aiflame.attribute.counters.metric_sums import Counted
 from aiflame.attribute.counters.names import ACTIVE_CYCLES, AS_TIME, DRAM, TENSOR_CYCLES, WARP_CYCLES
+from aiflame.attribute.devices.addresses import Addresses
 from aiflame.attribute.devices.work import Work, work
 from aiflame.attribute.limits.modelled import of_kernels, rates
 from aiflame.attribute.limits.peaks import peaks
 from aiflame.attribute.meaning.families import COLLECTIVE, families
 from aiflame.profile.tables.interface import Tables
+from aiflame.values import dataclass
 
 MOST_OF_IT = 0.5
 """Of a kernel's time: counters that cover less of it say too little about the rest."""
@@ -160,10 +161,14 @@ def could_win(profile: Tables, work: Work) -> Counted:
     return Counted(won, nothing, 0.0 if modelled else estimated, has_another_run(profile), modelled)
 
 
-def waited(work: Work, inside: Mask | None = None) -> Ints:
+def waited(profile: Tables, work: Work, inside: Mask | None = None) -> Ints:
     """For each of `work.sites` the time in which its device had nothing to do before its executions, in gaps that a launch explains."""
+    addresses = Addresses.of(profile)
+    used = work.sites.select("process", "device").unique(maintain_order=True)
+    keys = pl.Series([addresses.key(process, device) for process, device in used.rows()], dtype=pl.String)
+    key = work.sites.join(used.with_columns(key=keys), on=["process", "device"], how="left", maintain_order="left")["key"]
     executions = work.executions.with_row_index("row").with_columns(
-        pl.col("start_ns", "end_ns").cast(pl.Int64), device=work.sites["device"].gather(work.executions["site"])
+        pl.col("start_ns", "end_ns").cast(pl.Int64), device=key.gather(work.executions["site"])
     )
     ordered = executions.sort("device", "start_ns", "row").with_columns(before=pl.col("end_ns").cum_max().shift(1).over("device"))
     gap = (pl.col("start_ns") - pl.col("before")).fill_null(0)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+from aiflame.values import dataclass
 
 TB, TFLOPS = 1e12, 1e12
 
@@ -75,8 +76,12 @@ DEVICES: tuple[tuple[str, Peaks], ...] = (
 )
 
 
+OTHERS = re.compile(r"\bMIG\b|\bLaptop\b|\bMax-Q\b|\bRTX \d{4} (Ti|SUPER|D)\b")
+"""Parts of a device, and devices with other figures than the one whose name they begin with: `NVIDIA GeForce RTX 4090 Laptop GPU`."""
+
+
 def peaks(name: str) -> Peaks | None:
-    """By the name that the driver gives; None for a device that is not listed, or a part of one (MIG)."""
-    if re.search(r"\bMIG\b", name):
+    """By the name that the driver gives; None for a device that is not listed, a part of one (MIG), or another one of nearly its name."""
+    if OTHERS.search(name):
         return None
     return next((row for pattern, row in DEVICES if re.search(pattern, name)), None)

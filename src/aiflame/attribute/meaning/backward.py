@@ -13,8 +13,6 @@ to the previous node.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-
 import numpy as np
 import polars as pl
 
@@ -28,6 +26,7 @@ from aiflame.attribute.meaning.ops import StackOps, Where
 from aiflame.attribute.meaning.sequences import Moments, Sequences
 from aiflame.profile.schema.frame_words import is_backward, torch_thread
 from aiflame.profile.tables.interface import Tables
+from aiflame.values import dataclass, replace
 
 COMPILED = "CompiledFunction"
 """The node of a whole compiled graph. Its ops are those that run in it."""

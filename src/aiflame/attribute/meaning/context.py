@@ -6,7 +6,6 @@ depend on the time, and are computed for each item.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 
@@ -31,8 +30,9 @@ from aiflame.attribute.meaning.phases import Evidence, Marks, Phase, marks, phas
 from aiflame.attribute.meaning.regions import Regions, regions
 from aiflame.attribute.meaning.steps import DATA, OPTIMIZER, Seen, Steps, automatic_regions, steps
 from aiflame.attribute.meaning.torch_frames import torch_frames
-from aiflame.attribute.own_metrics import clocks
+from aiflame.attribute.memory.metrics import is_of_memory
 from aiflame.attribute.stacks.functions import functions
+from aiflame.attribute.stacks.own_metrics import clocks
 from aiflame.attribute.stacks.samples import VALUE
 from aiflame.attribute.stacks.table import outermost_layers, stack_table
 from aiflame.attribute.stacks.word_trie import word_trie
@@ -40,6 +40,7 @@ from aiflame.attribute.tree import Frame, frame_table
 from aiflame.profile.schema.frame_words import is_backward
 from aiflame.profile.schema.kinds import Kind
 from aiflame.profile.tables.interface import Tables
+from aiflame.values import dataclass, replace
 
 CONTEXT = ("step", "phase", "layer", "op", "region")
 """The columns of an item's meaning: `step` (-1: none), `phase` (Phase), and nodes of the forests of layers, ops and regions (0: none)."""
@@ -93,6 +94,14 @@ def of_devices(profile: Analysis) -> Meaning:
             classifier.steps.rows,
         )
     )
+
+
+def used_samples(profile: Analysis, clock: int) -> None:
+    """Frees the context of the samples of a clock, unless others share it. Blocks of memory may be millions, and few views need them."""
+    if is_of_memory(clock):
+        profile.release(of_samples.part(clock))
+    else:
+        profile.used(of_samples.part(clock))
 
 
 def release_samples(profile: Analysis) -> None:

@@ -3,8 +3,6 @@ cannot hold a site for each place in each of them."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import polars as pl
 
@@ -12,6 +10,7 @@ from aiflame.attribute.arrays import nodes
 from aiflame.attribute.arrays.types import Ints
 from aiflame.attribute.forest import Forest
 from aiflame.attribute.tree import FRAME_COLUMNS
+from aiflame.values import dataclass
 
 MOST_PLACES = 60_000
 """The most pairs of a stack and a region."""

@@ -5,8 +5,6 @@ The division is an estimate, by the bytes that each op would move on its own.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import polars as pl
 
@@ -19,6 +17,7 @@ from aiflame.profile.schema.enums import FrameKind
 from aiflame.profile.schema.frame_words import is_frame_of, module_of_native
 from aiflame.profile.tables.interface import Tables
 from aiflame.resolve.fused_ops import Provenance, provenance
+from aiflame.values import dataclass
 
 ESTIMATED = ", fused kernels divided by estimated bytes"
 """Added to the label of a metric that was divided."""

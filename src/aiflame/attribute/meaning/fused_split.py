@@ -4,7 +4,6 @@ estimate."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 
 import numpy as np
 import polars as pl
@@ -15,6 +14,7 @@ from aiflame.attribute.meaning.fused_kernels import ESTIMATED, Division, KernelO
 from aiflame.attribute.tree import Frame, Metric, frame_table
 from aiflame.profile.schema.kinds import Kind
 from aiflame.profile.tables.interface import Tables
+from aiflame.values import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True)

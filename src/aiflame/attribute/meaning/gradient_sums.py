@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import polars as pl
 
@@ -11,6 +9,7 @@ from aiflame.attribute.arrays.lookup import latest
 from aiflame.attribute.arrays.types import Ints
 from aiflame.attribute.meaning.events import LATEST
 from aiflame.profile.tables.interface import Tables
+from aiflame.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import fields
 
 import numpy as np
 import polars as pl
@@ -11,6 +11,7 @@ from aiflame.attribute.arrays.types import Ints, Mask
 from aiflame.attribute.meaning.events import LATEST
 from aiflame.attribute.meaning.phases import Phase
 from aiflame.profile.tables.interface import Tables
+from aiflame.values import dataclass
 
 FEWEST = 3
 """Fewer calls do not count as repetition."""

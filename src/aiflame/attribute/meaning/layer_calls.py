@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import polars as pl
 
@@ -12,6 +10,7 @@ from aiflame.attribute.arrays.lookup import latest
 from aiflame.attribute.arrays.types import Ints, Mask
 from aiflame.attribute.meaning.events import LATEST
 from aiflame.profile.schema.frame_words import torch_thread_column
+from aiflame.values import dataclass
 
 _SEQUENCES = 1 << 32
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 import polars as pl
 
 from aiflame.attribute.tree import Frame
 from aiflame.profile.schema.kinds import Kind
 from aiflame.profile.tables.interface import Tables
+from aiflame.values import dataclass
 
 Module = tuple[int, int]
 """process, row of `layers`"""

@@ -7,7 +7,6 @@ several models, the class is the first frame of every path. A module that is no 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -21,6 +20,7 @@ from aiflame.attribute.meaning.torch_frames import torch_frames
 from aiflame.attribute.stacks.table import StackKeys
 from aiflame.attribute.tree import Frame, frame_table
 from aiflame.profile.schema.frame_words import layer_rows
+from aiflame.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import polars as pl
 
 from aiflame.attribute.arrays.types import Ints, Mask
 from aiflame.attribute.meaning.events import LATEST
 from aiflame.profile.tables.interface import Tables
+from aiflame.values import dataclass
 
 FEWEST = 3
 """Fewer calls do not count as repetition."""

@@ -6,7 +6,6 @@ that the program itself called is the outermost one inside the innermost Python 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import IntEnum
 
 import numpy as np
@@ -17,6 +16,7 @@ from aiflame.attribute.arrays.types import Ints
 from aiflame.attribute.meaning.compiling import AUTOTUNING, COMPILING
 from aiflame.attribute.meaning.torch_frames import TorchFrames, torch_frames
 from aiflame.attribute.stacks.table import StackKeys
+from aiflame.values import dataclass
 
 _ENDS = -1
 """Marks a frame at which the op outside of it ends."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import IntEnum
 
 import numpy as np
@@ -16,6 +15,7 @@ from aiflame.attribute.forest import Forest
 from aiflame.attribute.stacks.functions import Functions, functions
 from aiflame.attribute.tree import Frame, frame_table
 from aiflame.profile.schema.kinds import Kind
+from aiflame.values import dataclass
 
 
 class Phase(IntEnum):

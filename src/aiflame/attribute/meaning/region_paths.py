@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
@@ -14,6 +13,7 @@ from aiflame.attribute.forest import Forest
 from aiflame.attribute.tree import FRAME_COLUMNS
 from aiflame.profile.schema.enums import RegionKind
 from aiflame.profile.schema.kinds import Kind
+from aiflame.values import dataclass
 
 _WHOLE_PROCESS = -1
 """Used in place of a thread: threads without regions of their own are also in the frames of their process."""

@@ -6,8 +6,6 @@ never began is ignored.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
@@ -18,6 +16,7 @@ from aiflame.attribute.meaning.events import LATEST
 from aiflame.attribute.meaning.region_paths import ORDER, Timelines, timelines
 from aiflame.profile.schema.enums import RegionApi, RegionKind
 from aiflame.profile.tables.interface import Tables
+from aiflame.values import dataclass
 
 INTERVALS = {
     "process": pl.Int64,

@@ -6,12 +6,11 @@ of a sequence between two such moments.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from aiflame.attribute.arrays.lookup import find, latest
 from aiflame.attribute.arrays.types import Ints, Mask
+from aiflame.values import dataclass
 
 NEAR = 4096
 """Neighbours of a node are at most this many numbers away."""

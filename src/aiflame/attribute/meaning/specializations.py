@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,6 +18,7 @@ from numpy.typing import NDArray
 
 from aiflame.profile.tables.interface import Tables
 from aiflame.resolve.names.readable import LONGEST_FULL, clean, cut
+from aiflame.values import dataclass
 
 _VARIANTS = {
     "process": pl.UInt32, "variant": pl.UInt32, "name": pl.String, "readable": pl.String, "detailed": pl.String, "binary": pl.String,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import polars as pl
 
@@ -11,6 +9,7 @@ from aiflame.attribute.analysis import Analysis, once
 from aiflame.attribute.arrays.order import in_order
 from aiflame.attribute.arrays.types import Ints, Mask
 from aiflame.attribute.meaning.context import profile_steps
+from aiflame.values import dataclass
 
 WARM_UP = 3.0
 """A step at the beginning that takes more than this many times the median of later steps still compiles, or fills caches."""

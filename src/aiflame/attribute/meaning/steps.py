@@ -7,8 +7,6 @@ clear repetition, there is no step.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
@@ -23,6 +21,7 @@ from aiflame.attribute.meaning.model_calls import Calls, calls_by_launches, oute
 from aiflame.attribute.meaning.optimizers import ends_of_cycles, outermost, with_skipped
 from aiflame.profile.schema.enums import RegionApi
 from aiflame.profile.tables.interface import Tables
+from aiflame.values import dataclass
 
 DOMAIN, OPTIMIZER, DATA = "aiflame", "optimizer", "data"
 NO_NODE = 0xFFFFFFFF

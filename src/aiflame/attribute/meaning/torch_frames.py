@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
@@ -17,6 +16,7 @@ from aiflame.attribute.stacks.word_trie import WordTrie, word_trie
 from aiflame.profile.schema.enums import FrameKind
 from aiflame.profile.schema.frame_words import frame_kinds
 from aiflame.profile.schema.kinds import OP_MODULE, Kind
+from aiflame.values import dataclass
 
 COMPILED = "[compiled]"
 """The op of work in a graph that torch.compile made, outside of the ops that it calls."""

@@ -7,8 +7,6 @@ that was matched by its kernel alone has their rate, times its time.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import polars as pl
 
@@ -27,6 +25,7 @@ from aiflame.attribute.counters.counted import RATES, Counts, counts
 from aiflame.attribute.merging.places import KERNEL_KEY, LAYER_KEY, PLACE_KEY, UNKNOWN, places, used_devices
 from aiflame.errors import AiflameError
 from aiflame.profile.schema.kinds import Kind
+from aiflame.values import dataclass
 
 KEYS = {PLACE: PLACE_KEY, LAYER: LAYER_KEY, KERNEL: KERNEL_KEY}
 _ENOUGH = 0.5

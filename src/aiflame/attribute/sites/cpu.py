@@ -2,32 +2,32 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-
 import numpy as np
 import polars as pl
 
 from aiflame.attribute.analysis import Analysis
 from aiflame.attribute.arrays.types import Ints
 from aiflame.attribute.forest import Forest, TreeBuilder
-from aiflame.attribute.meaning.context import of_samples
+from aiflame.attribute.meaning.context import of_samples, used_samples
 from aiflame.attribute.meaning.fewer_regions import fewer_regions
 from aiflame.attribute.meaning.fused_split import split_over_ops
-from aiflame.attribute.own_metrics import FIRST_CLOCK, clocks, metric_rows
+from aiflame.attribute.memory.metrics import is_of_memory
 from aiflame.attribute.sites.segments import forest_of
 from aiflame.attribute.sites.table import INSIDE, Gathered, SiteTable, groupings_of, site_table
 from aiflame.attribute.sites.times import sample_times
 from aiflame.attribute.stacks.functions import Functions, add_threads, functions
 from aiflame.attribute.stacks.innermost_lines import line_frames
+from aiflame.attribute.stacks.own_metrics import clocks, metric_rows, own_metrics
 from aiflame.attribute.stacks.process_frames import NO_THREAD
 from aiflame.attribute.stacks.samples import VALUE
 from aiflame.attribute.stacks.waiting import state_frames
-from aiflame.attribute.transforms.noise import hidden_noise, is_noise
+from aiflame.attribute.transforms.noise import hidden_noise, is_allocator, is_noise
 from aiflame.attribute.transforms.reshape import without_nodes
 from aiflame.attribute.trees.rank_groups import grouped_by_rank, has_ranks
 from aiflame.profile.schema.enums import SampleState
 from aiflame.profile.schema.kinds import Kind
 from aiflame.profile.tables.interface import Tables
+from aiflame.values import dataclass, replace
 
 CONTEXT = ("phase", "layer", "op", "region")
 OWN_DOMAIN = "own-"
@@ -44,11 +44,11 @@ def cpu_sites(profile: Tables, metric: str) -> SiteTable:
     meaning = of_samples(profile, clock)
     same = [*_STACK, *CONTEXT]
     fewer = fewer_regions(meaning.samples, meaning.forests["region"])
-    profile.used(of_samples.part(clock))
+    used_samples(profile, clock)
     meaning = replace(meaning, samples=fewer.of(meaning.samples), forests={**meaning.forests, "region": fewer.forest})
     timed = meaning.samples.select(*same, "time_ns", "step", VALUE)
     measured = timed.group_by(same).agg(pl.col("value").sum()).sort(same)
-    ends = _Ends.of(profile, trie, measured)
+    ends = _Ends.of(profile, trie, measured, memory=is_of_memory(clock))
 
     # Sites differ by function, but stacks by instruction.
     placed = measured.with_columns(pl.Series("code", ends.code), pl.Series("kernel", ends.kernel), pl.Series(INSIDE, ends.inside))
@@ -76,7 +76,7 @@ def cpu_sites(profile: Tables, metric: str) -> SiteTable:
         **{name: divided.forests[name] for name in CONTEXT},
         INSIDE: ends.of_inside,
     }
-    domain = {0: "cpu", 1: "wall"}.get(clock, f"{OWN_DOMAIN}{clock - FIRST_CLOCK}")
+    domain = {0: "cpu", 1: "wall"}.get(clock) or f"{OWN_DOMAIN}{[*own_metrics(profile)].index(metric)}"
     groupings = groupings_of(lambda grouping: grouping.on_cpus, ranks=has_ranks(profile))
     gathered = Gathered(*grouped_by_rank(profile, forests, sites), leaves, times, fewer.notes)
     return site_table(domain, (metric_row.metric,), {metric: metric}, groupings, gathered)
@@ -94,7 +94,7 @@ class _Ends:
     inside: Ints
 
     @staticmethod
-    def of(profile: Tables, trie: Functions, measured: pl.DataFrame) -> _Ends:
+    def of(profile: Tables, trie: Functions, measured: pl.DataFrame, *, memory: bool) -> _Ends:
         """`measured`: process, thread, stack, state."""
         process, thread, stack = (_ints(measured, name) for name in ("process", "thread", "stack"))
         waits, waiting = state_frames(trie, measured)
@@ -113,7 +113,7 @@ class _Ends:
             place = builder.add(place, Forest.of_frames(frames), ending)
         # Whether a frame is noise depends on the frames below, too: on waits, but not on lines.
         tree, at = builder.build()
-        hidden = hidden_noise(tree)
+        hidden = hidden_noise(tree, memory=memory)
         line_hidden = (endings[1] > 0) & hidden[at[place]]
         endings[1] = np.where(line_hidden, 0, endings[1])
         shown, of_code = without_nodes(tree, hidden | (tree.kinds() == Kind.PROCESS))
@@ -123,7 +123,7 @@ class _Ends:
         for frames, ending in zip((waits, lines), endings, strict=True):
             place = within.add(place, Forest.of_frames(frames), ending)
         inner, of_inside = within.build()
-        noise = is_noise(trie.frames).to_numpy()
+        noise = (is_noise(trie.frames) | is_allocator(trie.frames) if memory else is_noise(trie.frames)).to_numpy()
         frame = trie.frame[node].astype(np.int64)
         kernel = np.where((node > 0) & ~noise[frame], frame + 1, 0)
         return _Ends(forest_of(shown), of_code[at[code]].astype(np.int64), kernel, forest_of(inner), of_inside[place])

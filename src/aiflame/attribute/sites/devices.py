@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 
 import numpy as np
 import polars as pl
@@ -37,6 +36,7 @@ from aiflame.attribute.trees.build import metrics
 from aiflame.attribute.trees.rank_groups import grouped_by_rank, has_ranks
 from aiflame.profile.schema.kinds import Kind
 from aiflame.profile.tables.interface import Tables
+from aiflame.values import dataclass, replace
 
 BY = Prefix(("phase", "layer", "op", "region"), code=True)
 LIMITS = ("limits-counted", "limits-limit", "limits-by_memory")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
@@ -13,6 +12,7 @@ from aiflame.attribute.arrays import nodes
 from aiflame.attribute.arrays.types import Ints
 from aiflame.attribute.forest import Forest
 from aiflame.attribute.tree import FRAME_COLUMNS, ROOT, Tree
+from aiflame.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

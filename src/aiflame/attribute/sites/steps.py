@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 
 import numpy as np
 import polars as pl
@@ -25,6 +24,7 @@ from aiflame.attribute.arrays.types import Ints
 from aiflame.attribute.devices.work import Work
 from aiflame.attribute.meaning.events import LATEST
 from aiflame.attribute.tree import GPU_STALLS, GPU_TIME
+from aiflame.values import dataclass, replace
 
 STEPS: Mapping[str, type[pl.DataType]] = {"number": pl.Int64, "process": pl.Int64, "begin": pl.Int64, "end": pl.Int64}
 

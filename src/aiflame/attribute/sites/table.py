@@ -9,7 +9,6 @@ at sites here, and may differ by rounding.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
@@ -25,6 +24,7 @@ from aiflame.attribute.transforms.noise import hidden_noise
 from aiflame.attribute.transforms.reshape import without_nodes
 from aiflame.attribute.tree import Metric
 from aiflame.profile.schema.kinds import Kind
+from aiflame.values import dataclass
 
 CONTEXTS = ("phase", "layer", "op", "region", "family")
 """Segments of meaning. If some sites at a node have a node in such a segment, the others are placed under `[no layer]` …"""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
@@ -20,6 +19,7 @@ from aiflame.attribute.meaning.steady import steady
 from aiflame.attribute.sites.steps import device_slots, sample_slots
 from aiflame.attribute.tree import GPU_STALLS, GPU_TIME
 from aiflame.profile.tables.interface import Tables
+from aiflame.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,6 @@ inlined functions; a measurement then takes only the nodes that it needs.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
@@ -33,6 +32,7 @@ from aiflame.profile.schema.enums import FrameKind
 from aiflame.profile.schema.frame_words import code_of_python, frame_kinds, is_frame_of
 from aiflame.profile.schema.kinds import Kind
 from aiflame.profile.tables.interface import Tables
+from aiflame.values import dataclass
 
 LOST_CALLERS = Frame("[unattributed: callers lost]", Kind.UNATTRIBUTED)
 NO_NAME = Frame("[unknown]", Kind.C)
@@ -111,7 +111,9 @@ def _trie(profile: Analysis, *, with_lines: bool) -> Functions:
     processes = frame_table(process_frames(owners))
     size = len(processes) - 1
     stacks = stack_table(profile).of_processes_before(size)
-    names, of_words = _functions_of_words(profile, stacks.rows.select("process", "frame").unique(), with_lines=with_lines)
+    names, of_words = _functions_of_words(
+        profile, stacks.rows.select("process", "frame").unique(maintain_order=True), with_lines=with_lines
+    )
     frames = pl.concat([processes, frame_table([LOST_CALLERS])[1:], names])
 
     rows = stacks.rows.with_row_index("stack").join(of_words, on=["process", "frame"]).sort("stack", "depth")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import PurePath
 from typing import Literal
 
 import polars as pl
 
+from aiflame.attribute.analysis import once
 from aiflame.attribute.arrays.types import Mask
 from aiflame.attribute.tree import Frame
 from aiflame.profile.ranks.rank_of import NONE, ranks_of
@@ -18,6 +20,8 @@ INTERPRETER_MODULE = r"^(lib)?python[\d.]*[a-z]*(\.so[.\d]*)?$"
 GARBAGE_COLLECTOR = "[GC]"
 COMPILER_SUFFIX = r"(\.(cold|part|constprop|isra|lto_priv|llvm)[.\d]*)*$"
 """The end of a function's name, with the suffixes that compilers append."""
+_OPTION = re.compile(r"-[bBdEiIOPqRsSuvx]*([cmWX])(.*)", re.DOTALL)
+"""An option of Python's that has a value, behind options that have none."""
 NO_THREAD = Frame("[unattributed: thread not recorded]", Kind.UNATTRIBUTED)
 
 
@@ -56,12 +60,12 @@ def short_command(command: str, exe: str) -> str:
         return program
     arguments = iter(words[1:])
     for word in arguments:
-        if word == "-m":
-            return f"-m {next(arguments, '')}".strip()
-        if word == "-c":
-            return f"{program} -c"
-        if word in ("-W", "-X"):
-            next(arguments, None)
+        if option := _OPTION.fullmatch(word):
+            if option[1] == "c":  # code, which no name shows
+                return f"{program} -c"
+            value = option[2] or next(arguments, "")
+            if option[1] == "m":
+                return f"-m {value}".strip()
         elif not word.startswith("-") or word == "-":
             return PurePath(word).name
     return program
@@ -73,6 +77,14 @@ def thread_frames(profile: Tables, wanted: pl.DataFrame, none: Frame) -> list[Fr
 
     `none` is the frame of threads that the profile lacks.
     """
+    names = _thread_names(profile)
+    labels = map(names.get, wanted.select("process", "thread").rows())
+    return [none if name is None else Frame(name, Kind.THREAD) for name in labels]
+
+
+@once
+def _thread_names(profile: Tables) -> dict[tuple[int, int], str]:
+    """By process and thread."""
     threads, ends, processes = (profile.table(name) for name in ("threads", "thread_ends", "processes"))
     late = ends.filter(pl.col("name") != "").unique(["process", "thread"], keep="last").select("process", id="thread", late="name")
     main = processes.filter(pl.col("pid") > 0).select("process", tid="pid", main=pl.lit(True))
@@ -86,9 +98,7 @@ def thread_frames(profile: Tables, wanted: pl.DataFrame, none: Frame) -> list[Fr
         .with_columns(name=pl.when(pl.col("name") == "").then(pl.lit("thread")).otherwise("name"))
         .with_columns(name=pl.when("shared").then(pl.format("{} ({})", "name", "tid")).otherwise("name"))
     )
-    names = {(process, thread): name for process, thread, name in named.select("process", "id", "name").rows()}
-    labels = map(names.get, wanted.select("process", "thread").rows())
-    return [none if name is None else Frame(name, Kind.THREAD) for name in labels]
+    return {(process, thread): name for process, thread, name in named.select("process", "id", "name").rows()}
 
 
 _ASOF: tuple[Literal["backward", "forward"], ...] = ("backward", "forward")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import polars as pl
 
-from aiflame.attribute.own_metrics import FIRST_CLOCK, own_clocks
+from aiflame.attribute.memory.metrics import is_of_memory, memory_values
+from aiflame.attribute.stacks.own_metrics import FIRST_CLOCK, own_clocks
 from aiflame.attribute.stacks.sample_time import sample_ns
 from aiflame.profile.schema.enums import SampleState
 from aiflame.profile.tables.interface import Tables
@@ -18,6 +19,8 @@ _MOST = 1 << 61
 def samples_of(profile: Tables, clock: int) -> pl.LazyFrame:
     """process, id, thread, stack, state, time_ns, autograd, sequence (as far as the profile has them) and VALUE (i64). A value without a
     time has 0."""
+    if is_of_memory(clock):
+        return memory_values(profile, clock)
     if clock < FIRST_CLOCK:
         return profile.scan("cpu_samples").filter(pl.col("clock") == clock).with_columns(sample_ns().cast(pl.Int64).alias(VALUE))
     kinds = own_clocks(profile).filter(pl.col("clock") == clock).lazy().select("process", "kind")

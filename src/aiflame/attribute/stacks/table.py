@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
@@ -13,6 +11,7 @@ from aiflame.attribute.arrays import nodes
 from aiflame.attribute.arrays.lookup import find_rows
 from aiflame.attribute.arrays.types import Ints, Mask
 from aiflame.profile.schema.frame_words import FrameWords, layer_rows
+from aiflame.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

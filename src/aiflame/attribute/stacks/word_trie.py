@@ -5,8 +5,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
@@ -15,6 +13,7 @@ from aiflame.attribute.analysis import Analysis, once
 from aiflame.attribute.arrays import nodes
 from aiflame.attribute.arrays.types import Ints
 from aiflame.attribute.stacks.table import StackTable, stack_table
+from aiflame.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

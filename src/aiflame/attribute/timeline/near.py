@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 
 import polars as pl
 
 from aiflame.attribute.devices.work import JOIN
+from aiflame.values import dataclass
 
 AROUND_NS = 20_000_000
 """Rows within this distance of a stretch are read with it. Overlapping rows at its edge then get the same lanes as in the whole timeline,

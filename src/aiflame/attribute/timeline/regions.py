@@ -8,9 +8,11 @@ import polars as pl
 from aiflame.attribute.devices.records import COPY_NAMES
 from aiflame.attribute.devices.work import MOST_BYTES
 from aiflame.attribute.meaning.regions import regions
+from aiflame.attribute.memory.blocks import blocks
+from aiflame.attribute.memory.live import curve
 from aiflame.attribute.timeline.spans import nested_lanes
 from aiflame.attribute.timeline.tables import LATEST, Making, Owners, SliceKind, TrackKind
-from aiflame.profile.schema.enums import AllocationKind, PayloadType, RegionApi, RegionKind
+from aiflame.profile.schema.enums import PayloadType, RegionApi, RegionKind
 from aiflame.profile.tables.interface import Tables
 
 _FACTS = ("domain", "category", "payload", "metadata")
@@ -91,7 +93,7 @@ def _facts(profile: Tables, making: Making, rows: pl.DataFrame) -> pl.Series:
 
 
 def counters(profile: Tables, making: Making, owners: Owners) -> None:
-    """The program's counters, bytes copied so far, and allocated device memory."""
+    """The program's counters, bytes copied so far, and the memory that is live."""
     value = profile.table("counters")
     doubles = pl.Series("value", value["value"].to_numpy().view(np.float64))
     own = value.with_columns(doubles, label=pl.when(pl.col("domain") == "").then("name").otherwise(pl.format("{}: {}", "domain", "name")))
@@ -105,15 +107,8 @@ def counters(profile: Tables, making: Making, owners: Owners) -> None:
         .collect()
     )
     _count(making, owners, copied, "bytes")
-    size = pl.col("bytes").clip(upper_bound=MOST_BYTES).cast(pl.Float64)
-    change = pl.when(pl.col("kind") == int(AllocationKind.TAKE)).then(size).otherwise(-size)
-    memory = (
-        profile.scan("allocations")
-        .select("process", "time_ns", label=pl.format("memory taken {}", "device"), value=change)
-        .sort("process", "label", "time_ns")
-        .with_columns(pl.col("value").cum_sum().over("process", "label"))
-        .collect()
-    )
+    live = curve(blocks(profile)).filter(pl.col("at_ns") > 0)
+    memory = live.select("process", label=pl.format("memory in use: {}", "memory"), time_ns="at_ns", value=pl.col("bytes").cast(pl.Float64))
     _count(making, owners, memory, "bytes")
 
 

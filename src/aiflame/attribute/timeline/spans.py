@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
@@ -12,6 +11,7 @@ from numpy.typing import NDArray
 
 from aiflame.attribute.arrays import nodes
 from aiflame.attribute.arrays.types import Ints
+from aiflame.values import dataclass
 
 PIECE = 1 << 20
 

@@ -6,7 +6,6 @@ All times are CLOCK_MONOTONIC in nanoseconds.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import IntEnum
 from itertools import islice
 
@@ -14,6 +13,7 @@ import numpy as np
 import polars as pl
 
 from aiflame.attribute.arrays.types import Ints
+from aiflame.values import dataclass
 
 
 class TrackKind(IntEnum):

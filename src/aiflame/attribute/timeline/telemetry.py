@@ -3,12 +3,12 @@ processes below the processes."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import polars as pl
 
+from aiflame.attribute.devices.addresses import host_of
 from aiflame.attribute.timeline.tables import LATEST, Making, Owners, TrackKind
 from aiflame.profile.tables.interface import Tables
+from aiflame.values import dataclass
 
 MACHINE = "Machine"
 _GROUPS = {
@@ -41,6 +41,8 @@ class _Counter:
     series: int
     pid: str = ""
     """the process, "" for the machine"""
+    host: str = ""
+    """In a profile of several hosts, on which two processes may have one number."""
     grows: bool = False
     """The values are energy in J, shown as power."""
 
@@ -69,13 +71,15 @@ def telemetry(profile: Tables, making: Making, owners: Owners, groups: Groups) -
     counters = [_counter(*row) for row in named if not (row[2] == "energy" and row[:2] in powered) and row[2] not in _LIMITS]
     values = profile.scan("telemetry").filter(pl.col("value").is_finite(), pl.col("time_ns") < LATEST)
     by_series = {key[0]: rows for key, rows in values.collect().partition_by("series", as_dict=True).items()}
-    processes = {str(pid): process for process, pid in profile.table("processes").select("process", "pid").rows()}
+    processes: dict[str, list[int]] = {}
+    for process, pid in profile.table("processes").select("process", "pid").rows():
+        processes.setdefault(str(pid), []).append(process)
     for one in sorted(counters, key=lambda one: (one.order, one.group)):
         rows = by_series.get(one.series)
         if rows is None or (one.pid and one.pid not in processes) or not (rows["value"] != 0).any():
             continue  # a counter that stays 0 does not concern this program
-        if one.pid:
-            process = processes[one.pid]
+        process = processes[one.pid][-1] if one.pid and (not one.host or len(processes[one.pid]) == 1) else None
+        if process is not None:
             track = making.track(TrackKind.COUNTER, owners.process(process), process, one.label, unit=one.unit)
         else:
             track = making.track(TrackKind.COUNTER, groups.under(one.group), 0, one.label, unit=one.unit)
@@ -84,13 +88,16 @@ def telemetry(profile: Tables, making: Making, owners: Owners, groups: Groups) -
 
 def _counter(source: str, device: str, name: str, unit: str, series: int) -> _Counter:
     order = list(_GROUPS).index(source) if source in _GROUPS else len(_GROUPS)
+    host = host_of(device)
+    device = device.removeprefix(f"{host}: ")
+    before = f"{host}: " if host else ""
     if source == "process":
-        return _Counter(order, "", name, unit, series, device.removeprefix("pid "))
+        return _Counter(order, f"{before}{device}", name, unit, series, device.removeprefix("pid "), host)
     grows = name == "energy"  # a sum since the machine's start is not useful
     name, unit = ("power", "W") if grows else (name, unit)
     several = bool(device) and source in ("cpu", "pressure", "rapl")
     group = _MANY.get(source, "CPU") if several else _GROUPS.get(source, "{}").format(device)
-    return _Counter(order + several, group, f"{device} {name}" if several else name, unit, series, grows=grows)
+    return _Counter(order + several, f"{before}{group}", f"{device} {name}" if several else name, unit, series, grows=grows)
 
 
 def _points(rows: pl.DataFrame, counter: _Counter) -> pl.DataFrame:

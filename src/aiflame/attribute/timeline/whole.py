@@ -6,7 +6,6 @@ The tables are described in `timeline.tables`. Code that draws or writes a timel
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import polars as pl
 
@@ -28,6 +27,7 @@ from aiflame.attribute.tree import Frame
 from aiflame.memory import give_back_freed_memory
 from aiflame.profile.schema.kinds import Kind
 from aiflame.profile.tables.interface import Tables
+from aiflame.values import replace
 
 _NO_THREAD = Frame("[thread not recorded]", Kind.UNATTRIBUTED)
 

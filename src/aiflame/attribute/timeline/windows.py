@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from functools import cached_property
 
 import polars as pl
@@ -21,6 +20,7 @@ from aiflame.attribute.timeline.whole import launches_of, owners_of
 from aiflame.attribute.timeline.work import device_work
 from aiflame.errors import AiflameError
 from aiflame.profile.tables.interface import Tables
+from aiflame.values import dataclass, replace
 
 
 class TooMuch(AiflameError):

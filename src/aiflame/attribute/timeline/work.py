@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
@@ -32,6 +31,7 @@ from aiflame.attribute.timeline.stacks import Stacks
 from aiflame.attribute.timeline.tables import Making, Owners, SliceKind, TrackKind
 from aiflame.profile.schema.enums import CopyKind
 from aiflame.profile.tables.interface import Tables
+from aiflame.values import dataclass
 
 NO_DEVICE = "[unknown device]"
 _NUMBERS = ("registers", "static_shared", "dynamic_shared", "local_bytes")

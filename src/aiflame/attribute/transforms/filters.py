@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import polars as pl
 
@@ -12,6 +10,7 @@ from aiflame.attribute.metrics import WITH_IDLE
 from aiflame.attribute.transforms.reshape import hide_nodes, matching, subset
 from aiflame.attribute.tree import FRAME_COLUMNS, Frame, Tree, assemble, frame_table
 from aiflame.profile.schema.kinds import Kind
+from aiflame.values import replace
 
 
 def hide(tree: Tree, which: str | pl.Expr) -> Tree:

@@ -1,5 +1,5 @@
 """Hides frames that the program's author did not write: the interpreter, imports, the start of programs and threads, our own library,
-and the inside of a GPU's driver."""
+the inside of a GPU's driver, and in trees of memory the functions through which all memory is allocated."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from aiflame.attribute.arrays import nodes
+from aiflame.attribute.memory.metrics import OF_MEMORY, base_name
 from aiflame.attribute.stacks.process_frames import COMPILER_SUFFIX, GARBAGE_COLLECTOR, INTERPRETER_MODULE
 from aiflame.attribute.transforms.reshape import hide_nodes
 from aiflame.attribute.tree import Tree
@@ -62,18 +63,29 @@ _TARGET_FILES = r"(^|[/\\])aiflame[/\\](target[/\\]\w+|intra[/\\](runtime|launch
 ours.)"""
 _CELL_FILES = r"(^|[/\\])aiflame[/\\]notebook[/\\]cell\.py$"
 """The file that runs a cell for `%%aiflame`. Its callers are two dozen frames of the notebook's kernel."""
+_ALLOCATORS = (
+    r"^(__(libc|GI_+libc)_)?(m|c|re)alloc$|^(_int_malloc|sysmalloc|reallocarray|memalign|aligned_alloc|posix_memalign|p?valloc|mmap(64)?|mremap)$"
+    r"|^operator new(\[\])?\b|^(std|__gnu_cxx)::(__)?(new_)?(allocator|allocator_traits)<.*>::allocate\b"
+    r"|^_?Py(Mem|Object)_\w*(Malloc|Calloc|Realloc|Alloc|ArenaMmap)\w*$|^(pymalloc_alloc|new_arena|allocate_from_new_pool)$"
+    r"|^(default_(m|c|re)alloc|PyDataMem_\w+|_?npy_alloc_cache\w*)$|^__r(ust|dl)_alloc\w*$"
+    r"|^c10::(alloc_cpu|DefaultCPUAllocator::allocate)\b|^(at::TensorBase )?at::((detail|native|_ops)::)?_?empty\w*"
+    r"|^c10::impl::(wrap_kernel_functor|BoxedKernelWrapper|make_boxed_from_unboxed|call_functor)"
+)
+"""Of the C library, C++, CPython, NumPy, torch and Rust."""
 _THREAD_START = r"^(Thread\.)?(_bootstrap|_bootstrap_inner|run)$"
 
 
 def hide_interpreter_noise(tree: Tree) -> Tree:
     """The tree without frames that the program's author did not write. Their time counts for their callers; totals stay, and the original
     tree is not changed."""
-    return hide_nodes(tree, hidden_noise(tree))
+    return hide_nodes(tree, hidden_noise(tree, memory=base_name(tree.metrics[0].name) in OF_MEMORY))
 
 
-def hidden_noise(tree: Tree) -> NDArray[np.bool_]:
-    """The hidden nodes: functions, and the frames inside them."""
+def hidden_noise(tree: Tree, *, memory: bool = False) -> NDArray[np.bool_]:
+    """The hidden nodes: functions, and the frames inside them. `memory`: the tree's values are bytes or blocks of memory."""
     noise = interpreter_noise(tree)
+    if memory:
+        noise |= is_allocator(tree.frames).to_numpy()[tree.frame]
     # Lines and instructions of a hidden function are hidden with it; a line of Python (without a module) inside of the interpreter stays.
     detail = tree.frames.select(pl.col("kind").is_in(_DETAIL)).to_series().to_numpy()[tree.frame]
     native = (tree.frames["module"] != "").to_numpy()[tree.frame]
@@ -152,6 +164,11 @@ def _inside_driver(tree: Tree) -> NDArray[np.bool_]:
     above = is_driver[np.maximum(tree.parent, 0)]
     inside: NDArray[np.bool_] = is_driver & (called | (above & ~is_entry))
     return inside
+
+
+def is_allocator(frames: pl.DataFrame) -> pl.Series:
+    """True for the functions through which all memory is allocated."""
+    return frames.select(pl.col("kind").is_in(_NATIVE) & pl.col("name").str.contains(_ALLOCATORS)).to_series()
 
 
 def is_noise(frames: pl.DataFrame) -> pl.Series:

@@ -10,11 +10,12 @@ from aiflame.attribute.analysis import Analysis
 from aiflame.attribute.counters.intervals import counted_metrics
 from aiflame.attribute.counters.names import COUNTED, is_counted
 from aiflame.attribute.energy.power import CPUS, GPUS, measured
-from aiflame.attribute.groupings import FAMILY, OF_TREES, PREFIXES, RANK, REGROUPS
+from aiflame.attribute.groupings import CATEGORY, FAMILY, OF_TREES, PREFIXES, RANK, REGROUPS
 from aiflame.attribute.limits.kernels import has_limits
+from aiflame.attribute.memory.metrics import AT_A_MOMENT, OF_MEMORY, base_name
 from aiflame.attribute.metrics import CLOCK, DETAILS, METRICS, SAMPLED, metric_row, on_devices
-from aiflame.attribute.own_metrics import metric_rows, own_metrics
 from aiflame.attribute.prefixes import Prefix, in_steady_steps
+from aiflame.attribute.stacks.own_metrics import metric_rows, own_metrics
 from aiflame.attribute.transforms.filters import without_idle
 from aiflame.attribute.transforms.grouping import group
 from aiflame.attribute.tree import BYTES, COULD_WIN, CPU_TIME, ENERGY, GPU_LATENCY, GPU_STALLS, GPU_TIME, Tree
@@ -32,7 +33,8 @@ def tree(profile: Tables, metric: str | None = None, by: str = "code", detail: s
     """The calling-context tree of one metric, with every frame as recorded. By default the metric is `default_metric`, and the detail is
     the metric's.
 
-    `by` is one of `groupings.OF_TREES`. `steady`: only work in steady steps (`meaning.steady`), without idle time.
+    `by` is one of `groupings.OF_TREES`. `steady`: only work in steady steps (`meaning.steady`), without idle time; memory at a moment
+    belongs to no steps.
     """
     profile = Analysis.of(profile)
     metric = metric or default_metric(profile)
@@ -42,15 +44,17 @@ def tree(profile: Tables, metric: str | None = None, by: str = "code", detail: s
     detail = detail or rows[metric].detail
     _require("detail", detail, DETAILS)
     there = metrics(profile)
-    if metric not in there:
+    if base_name(metric) not in there:
         if not there:
             raise AiflameError(f"this profile has no {metric}, nor anything else: {why_empty(profile)}")
         raise AiflameError(f"this profile has no {metric}, only {', '.join(there)}: for {metric}, {how_to_record(profile, metric)}")
+    if by == CATEGORY and base_name(metric) not in OF_MEMORY:
+        raise AiflameError(f"categories group memory, and {metric} counts none: use --metric {' or '.join(AT_A_MOMENT)}")
     if by == FAMILY and (not on_devices(metric) or GPU_TIME.name not in there):
         raise AiflameError(
             f"families group GPU kernels, and {metric} is not measured on them: use --metric {GPU_TIME.name}, or another grouping"
         )
-    if steady:
+    if steady and base_name(metric) not in AT_A_MOMENT:
         raw = without_idle(steady_part(_raw(profile, metric, detail, in_steady_steps(PREFIXES.get(by)))))
     else:
         raw = _raw(profile, metric, detail, PREFIXES.get(by))

@@ -8,14 +8,16 @@ import polars as pl
 
 from aiflame.attribute.analysis import Analysis
 from aiflame.attribute.forest import NodeIds, TreeBuilder
-from aiflame.attribute.meaning.context import of_samples
+from aiflame.attribute.groupings import CATEGORY
+from aiflame.attribute.meaning.context import of_samples, used_samples
 from aiflame.attribute.meaning.fused_split import split_over_ops
+from aiflame.attribute.meaning.memory_categories import category_forest, with_category
 from aiflame.attribute.meaning.steady import in_steps
 from aiflame.attribute.metrics import CALL_LINE, FUNCTION, INSTRUCTION, LINE
-from aiflame.attribute.own_metrics import clocks
 from aiflame.attribute.prefixes import STEADY, Prefix, add_prefix
 from aiflame.attribute.stacks.functions import functions, functions_and_lines, hang
 from aiflame.attribute.stacks.innermost_lines import instruction_frames, line_frames
+from aiflame.attribute.stacks.own_metrics import clocks
 from aiflame.attribute.stacks.process_frames import NO_THREAD
 from aiflame.attribute.stacks.samples import VALUE, samples_of
 from aiflame.attribute.stacks.table import stack_table
@@ -49,8 +51,11 @@ def cpu_tree(
         samples, meaning = samples_of(profile, clock), None
     else:
         meaning = of_samples(profile, clock)
-        profile.used(of_samples.part(clock))
-        samples = (in_steps(profile, meaning.samples) if STEADY in by.columns else meaning.samples).lazy()
+        used_samples(profile, clock)
+        placed = in_steps(profile, meaning.samples) if STEADY in by.columns else meaning.samples
+        if CATEGORY in by.columns:
+            placed = with_category(profile, placed, clock)
+        samples = placed.lazy()
         key += by.columns
         if not by.code:
             samples = samples.with_columns(thread=pl.lit(0, pl.UInt32))
@@ -62,7 +67,8 @@ def cpu_tree(
     measured = samples.group_by(key).agg(value=counted.sum().cast(pl.Int64)).sort(key).collect()
     if meaning is not None:
         divided = split_over_ops(measured, measured["value"].to_numpy(), meaning.compiled, meaning.forests)
-        measured, forests = divided.rows.with_columns(value=pl.Series(divided.division.value)), divided.forests
+        measured = divided.rows.with_columns(value=pl.Series(divided.division.value))
+        forests = {**divided.forests, CATEGORY: category_forest()}
         metric = divided.label(metric)
     states, measured = state_frames(trie, measured)
     endings = [states]

@@ -7,7 +7,6 @@ energy (`energy/gpu_energy`) and values of hardware counters (`counters/shares`)
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 
 import numpy as np
 import polars as pl
@@ -34,6 +33,7 @@ from aiflame.attribute.stacks.table import stack_table
 from aiflame.attribute.tree import BYTES, COULD_WIN, ENERGY, GPU_LATENCY, GPU_TIME, LAUNCHES, OF_LIMITS, Metric, Tree, frame_table
 from aiflame.profile.schema.kinds import Kind
 from aiflame.profile.tables.interface import Tables
+from aiflame.values import dataclass, replace
 
 DIVIDED = ", divided inside kernels by their samples"
 
@@ -120,7 +120,7 @@ def _beside(profile: Tables, gpu_work: Work) -> dict[Metric, Ints]:
     """The values of OF_LIMITS for each site, if counters were recorded."""
     if not has_limits(profile):
         return {}
-    values = of_sites(profile, gpu_work) | {"waited": waited(gpu_work)}
+    values = of_sites(profile, gpu_work) | {"waited": waited(profile, gpu_work)}
     return {metric: values[metric.name.removeprefix("limits-")] for metric in OF_LIMITS}
 
 

@@ -6,7 +6,7 @@ import polars as pl
 
 from aiflame.attribute.analysis import Analysis
 from aiflame.attribute.energy.power import CPUS, unreadable
-from aiflame.attribute.own_metrics import metric_rows
+from aiflame.attribute.stacks.own_metrics import metric_rows
 from aiflame.attribute.tree import ENERGY
 from aiflame.errors import AiflameError
 from aiflame.profile.folder.meta import Imported, Meta

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
@@ -17,6 +16,7 @@ from aiflame.errors import AiflameError
 from aiflame.profile.ranks.rank_of import NONE
 from aiflame.profile.schema.kinds import Kind
 from aiflame.profile.tables.interface import Tables
+from aiflame.values import dataclass
 
 
 def has_ranks(profile: Tables) -> bool:

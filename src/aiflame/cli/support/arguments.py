@@ -7,12 +7,17 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from aiflame.analyze.memory.at_moment import MOMENTS, at_moment
 from aiflame.attribute.groupings import OF_TREES
+from aiflame.attribute.memory.metrics import OF_MEMORY
 from aiflame.attribute.metrics import DETAILS, METRICS
-from aiflame.attribute.own_metrics import metric_rows
+from aiflame.attribute.stacks.own_metrics import metric_rows
 from aiflame.cli.support.parser import Parser, UsageError, near, not_one_of, number
 from aiflame.errors import AiflameError
 from aiflame.profile.tables.interface import Tables
+
+KNOWN = (*METRICS, *OF_MEMORY)
+"""Metrics that any profile may have, beside those that it names itself."""
 
 
 def add_profile(parser: Parser, also: str = "") -> None:
@@ -23,19 +28,20 @@ def add_output(parser: Parser, default: str, file: str) -> None:
     parser.add_argument("-o", "--output", type=Path, default=Path(default), metavar="FILE", help=f"{file} (default: {default})")
 
 
-def add_metric(parser: Parser, choices: Collection[str] = METRICS) -> None:
+def add_metric(parser: Parser, choices: Collection[str] = KNOWN) -> None:
     """A profile may have more metrics than these choices: `known_metric` checks the name."""
     default = "(default: gpu-time where kernels ran, else cpu-time, else the profile's first)"
     parser.add_suggested("--metric", choices, "METRIC", f"{', '.join(choices)}, or one that an imported profile names itself {default}")
+    parser.add_argument("--at", default="", metavar="MOMENT", help=f"with gpu-bytes and host-bytes: {MOMENTS} (default: peak)")
     parser.set_defaults(asked_by=parser.command)
 
 
-def known_metric(profile: Tables, metric: str, command: str) -> str:
-    """The metric, or "" for the profile's default; an error where no profile has it, nor this one."""
+def known_metric(profile: Tables, metric: str, command: str, at: str = "") -> str:
+    """The metric, or "" for the profile's default; an error where no profile has it, nor this one. `at`: a moment of its memory."""
     rows = metric_rows(profile)
     if metric and metric not in rows:
         raise UsageError(f"{command} --metric: {not_one_of(metric, tuple(rows))}")
-    return metric
+    return at_moment(profile, metric, at) if at else metric
 
 
 @contextmanager
@@ -47,8 +53,8 @@ def metric_first(options: Namespace) -> Iterator[None]:
         raise
     except AiflameError:
         metric = options.metric or ""
-        if metric and metric not in METRICS and near(metric, METRICS):
-            raise UsageError(f"{options.asked_by} --metric: {not_one_of(metric, tuple(METRICS))}") from None
+        if metric and metric not in KNOWN and near(metric, KNOWN):
+            raise UsageError(f"{options.asked_by} --metric: {not_one_of(metric, KNOWN)}") from None
         raise
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from argparse import Namespace
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, TextIO
 
@@ -18,19 +17,20 @@ from aiflame.attribute.groupings import CODE, LISTS, OF_TREES
 from aiflame.attribute.metrics import CALL_LINE
 from aiflame.attribute.prefixes import Prefix
 from aiflame.attribute.transforms.filters import focus, without_idle
-from aiflame.attribute.tree import OF_LIMITS, Tree
+from aiflame.attribute.tree import Tree
 from aiflame.attribute.trees.build import default_metric, metrics, tree_with_meaning
 from aiflame.attribute.trees.build import tree as tree_of
 from aiflame.attribute.trees.rank_groups import ranks_by_name
 from aiflame.cli.support.parser import UsageError
 from aiflame.cli.support.view import folded, opened, selected
 from aiflame.errors import AiflameError
-from aiflame.exchange.writers import chrome, collapsed, csv, firefox, hatchet, kineto, otlp, parquet, pprof, speedscope
+from aiflame.exchange.writers import chrome, collapsed, csv, firefox, hatchet, kineto, otlp, parquet, pprof, speedscope, torch_memory
 from aiflame.exchange.writers.facts import Facts
-from aiflame.exchange.writers.labelled import MEANING, Labelled, labelled, together
+from aiflame.exchange.writers.labelled import MEANING, Labelled, labelled, together, without_limits
 from aiflame.memory import keep_freed_memory
 from aiflame.profile.schema.kinds import Kind
 from aiflame.render.output import new_folder
+from aiflame.values import dataclass
 
 GROUPINGS = tuple(dict.fromkeys((*OF_TREES, *LISTS)))
 MOST_WITH_STEPS = 500_000
@@ -65,7 +65,7 @@ def hatchet_tree(options: Namespace, file: TextIO) -> Written:
     store = Analysis(profile.store)
     metric = options.metric or default_metric(store)
     tree = together([_shaped(tree_of(store, name, by, options.detail), options) for name in _metrics(profile, options)])
-    tree = _searched(_without_limits(tree), options, metric)
+    tree = _searched(without_limits(tree), options, metric)
     hatchet.write(tree, metric, file)
     return _of_metrics(tree)
 
@@ -113,6 +113,13 @@ def firefox_profile(options: Namespace, file: TextIO) -> Written:
     return Written({"events": markers})
 
 
+def torch_snapshot(options: Namespace, file: BinaryIO) -> Written:
+    profile = _with_times(options)
+    started = profile.meta.started
+    since_1970 = started.realtime_ns - started.monotonic_ns if started.realtime_ns else 0
+    return Written({"events": torch_memory.write(profile.store, file, since_1970)})
+
+
 def parquet_tables(options: Namespace, folder: Path) -> Written:
     profile = opened(options.profile, options.ranks)
     with new_folder(folder) as folder_of_tables:
@@ -138,7 +145,7 @@ def _labelled(options: Namespace) -> tuple[Labelled, Facts, str, tuple[str, ...]
     meaning = Prefix(tuple(name for name in MEANING.columns if name != "step"), code=True) if many else MEANING
     metric = options.metric or default_metric(store)
     trees = [_shaped(tree_with_meaning(store, name, meaning, options.detail or CALL_LINE), options) for name in _metrics(profile, options)]
-    tree = _searched(_without_limits(together(trees)), options, metric)
+    tree = _searched(without_limits(together(trees)), options, metric)
     return labelled(tree, ranks_by_name(store)), Facts.of(profile.meta), metric, (_WITHOUT_STEPS,) if many else ()
 
 
@@ -165,12 +172,6 @@ def _searched(tree: Tree, options: Namespace, metric: str) -> Tree:
     if not len(searched.frames) or not any(searched.total(one.name) for one in searched.metrics):
         raise AiflameError(f"no frame matches {options.focus!r}: try a shorter expression")
     return searched
-
-
-def _without_limits(tree: Tree) -> Tree:
-    """Times at a device's limits are estimates for `top`, no metrics of their own."""
-    kept = tuple(metric for metric in tree.metrics if metric not in OF_LIMITS)
-    return tree.with_values({metric.name: tree.values[metric.name] for metric in kept}, kept)
 
 
 def _of_metric(tree: Tree, name: str) -> Written:

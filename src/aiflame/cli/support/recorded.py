@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import signal
 
 from aiflame.cli.support.say import say
+from aiflame.errors import AiflameError
 from aiflame.profile.folder.door import Folder
 from aiflame.profile.spool.glance import Glance, glance
 from aiflame.recorder import ProfileLocation, Recording
 from aiflame.recorder.hand_over import can_seal, start_sealer
+from aiflame.recorder.supervise import signals_free
 
 FINDINGS = 3
 
@@ -16,13 +19,13 @@ FINDINGS = 3
 def summarize(recording: Recording, seconds: float, *, quiet: bool, as_json: bool = False) -> None:
     """Prints notes and the summary, without sealing. Errors here are ignored: the program's own status matters more."""
     seen = Glance()
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError, AiflameError):
         seen = glance(Folder.open(recording.profile))
     for note in seen.notes:
         recording.place.tell(note)
     if recording.living:
         recording.place.tell(_of_living(recording.living))
-    if quiet or not recording.place.speaks:
+    if quiet or not recording.place.speaks or (recording.place.is_gone() and not as_json):
         return
     if as_json:
         _print_json(recording, seconds, seen)
@@ -66,12 +69,24 @@ def _of_living(pids: list[int]) -> str:
     )
 
 
-def hand_over(recording: Recording) -> None:
-    """Starts a background process that seals, so that the prompt is back at once. If that fails, the next command seals."""
+def hand_over(recording: Recording, push: str = "") -> bool:
+    """Starts a background process that seals, and puts the profile into the queue `push`, so that the prompt is back at once. If that
+    fails, returns False, and the next command seals."""
     if not can_seal():
         recording.place.tell(f"{recording.profile} is recorded; open it where polars is installed to seal it")
-    else:
-        start_sealer(recording.profile, recording.held)
+        return False
+    if start_sealer(recording.profile, recording.held, push):
+        return True
+    if push:
+        recording.place.tell(f"nothing is sent, because no process could be started: aiflame push {recording.profile} URL sends it")
+    return False
+
+
+def say_sent(recording: Recording, url: str) -> None:
+    """Says where the profile goes. The URL's path and query may be nobody's business."""
+    from urllib.parse import urlsplit
+
+    recording.place.tell(f"it is sent to {urlsplit(url).netloc} when it is sealed; aiflame push --queue --list says what waits")
 
 
 def show_findings(recording: Recording, *, as_json: bool = False) -> None:
@@ -86,8 +101,10 @@ def show_findings(recording: Recording, *, as_json: bool = False) -> None:
         from aiflame.resolve.files import held_files
 
         held_files.take({name: str(descriptor) for name, descriptor in recording.held.items()})
-        print_first(recording.profile, FINDINGS, as_json=as_json)
+        with signals_free():
+            print_first(recording.profile, FINDINGS, as_json=as_json)
     except KeyboardInterrupt:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Polars has threads that a second one would reach
         hand_over(recording)
     except Exception as error:  # the next command that opens the profile reports it again
         place.tell(f"no findings: {error}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 
 from aiflame.errors import harmless
@@ -13,11 +14,13 @@ if TYPE_CHECKING:
 
 
 def say(text: object = "", *, err: bool = False) -> None:
-    """Prints a line. On a terminal control characters are replaced; a program that reads our output gets paths unchanged."""
+    """Prints a line. On a terminal control characters are replaced; a program that reads our output gets paths unchanged. A line on stderr
+    that nobody reads any more changes nothing."""
     file = sys.stderr if err else sys.stdout
     if file is not None:
         line = str(text)
-        print(harmless(line) if file.isatty() else line, file=file, flush=True)
+        with contextlib.suppress(OSError) if err else contextlib.nullcontext():
+            print(harmless(line) if file.isatty() else line, file=file, flush=True)
 
 
 def say_json(text: str) -> None:

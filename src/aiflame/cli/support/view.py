@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 from argparse import Namespace
-from dataclasses import dataclass
 from pathlib import Path
 
 import aiflame
 from aiflame.analyze.kernel.source_text import SourceFolder
 from aiflame.analyze.overview.scoped_tree import ScopedTree, scoped_tree
 from aiflame.api import Profile
+from aiflame.attribute.memory.metrics import AT_A_MOMENT, base_name
 from aiflame.attribute.transforms.filters import focus, without_idle
 from aiflame.attribute.transforms.noise import hide_interpreter_noise
 from aiflame.attribute.transforms.own_code import own_code
@@ -24,6 +24,7 @@ from aiflame.profile.folder.door import Folder
 from aiflame.profile.opening import newest
 from aiflame.profile.ranks.rank_numbers import parse_ranks, write_ranks
 from aiflame.profile.sealing.background import take_failures
+from aiflame.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +96,7 @@ def selected(options: Namespace, by: str) -> View:
             no_idle=options.no_idle,
             ranks=options.ranks,
             command=options.asked_by,
+            at=options.at,
         )
 
 
@@ -103,9 +105,10 @@ def scoped_view(options: Namespace, by: str, *, keep_idle: bool = False) -> View
     have none of their own."""
     with metric_first(options):
         profile = opened(options.profile, options.ranks)
-    metric = known_metric(profile.store, options.metric or "", options.asked_by) or default_metric(profile.store)
+    metric = known_metric(profile.store, options.metric or "", options.asked_by, options.at) or default_metric(profile.store)
     keep_idle &= not options.no_idle
-    scoped = scoped_tree(profile.store, metric, by, options.detail or None, whole_run=options.whole_run, keep_idle=keep_idle)
+    whole_run = options.whole_run or base_name(metric) in AT_A_MOMENT
+    scoped = scoped_tree(profile.store, metric, by, options.detail or None, whole_run=whole_run, keep_idle=keep_idle)
     shown = folded(scoped.tree, raw=options.raw, my_code=options.my_code)
     elsewhere = "" if scoped.line.whole_run else ", or --whole-run: only steps were searched"
     return View(_focused(shown, options.focus, metric, elsewhere), metric, of_ranks(profile, options.ranks), scoped)
@@ -122,10 +125,11 @@ def view(
     no_idle: bool = False,
     ranks: str = "",
     command: str = "",
+    at: str = "",
 ) -> View:
     """`command`: the one that a person gave, for messages."""
     profile = opened(path, ranks)
-    chosen = known_metric(profile.store, metric, command) or default_metric(profile.store)
+    chosen = known_metric(profile.store, metric, command, at) or default_metric(profile.store)
     shown = folded(profile.tree(chosen, by, detail or None), raw=raw, my_code=my_code)
     if no_idle:
         shown = without_idle(shown)

@@ -9,15 +9,15 @@ import atexit
 import contextlib
 import hashlib
 import os
-from dataclasses import replace
 from pathlib import Path
 
 from aiflame.errors import AiflameError
 from aiflame.exchange.readers.format import Progress
 from aiflame.exchange.readers.formats import FORMATS, format_of, sisters
 from aiflame.exchange.readers.many_files import HERE, Trace, Where, each_trace
+from aiflame.exchange.readers.own_sources import state_of_sources
 from aiflame.exchange.readers.source import Source, plain
-from aiflame.exchange.readers.sources import folders_of, is_archive
+from aiflame.exchange.readers.sources import LeftOut, folders_of, is_archive
 from aiflame.exchange.readers.xla.run_folder import newest_run
 from aiflame.profile.folder.door import Folder
 from aiflame.profile.folder.meta import FILE_NAME as META_FILE
@@ -25,11 +25,14 @@ from aiflame.profile.folder.meta import JobRank
 from aiflame.profile.opening import looks_like_profile
 from aiflame.profile.ranks.job import FILE_NAME as JOB_FILE
 from aiflame.profile.ranks.job import FOLDER as RANKS
-from aiflame.profile.ranks.job import Job, rank_name
+from aiflame.profile.ranks.job import IMPORT, Job, rank_name
 from aiflame.profile.sealing.aside import fresh_place, place_of_import, remove_place
+from aiflame.values import replace
 from aiflame.version import VERSION
 
 _BLOCK = 4 << 20
+_MOST_NAMED = 8
+"""Of the files that are left out."""
 _NEW, _LOCK = "importing", "import.lock"
 
 
@@ -99,11 +102,14 @@ def _write(path: Path, place: Folder, progress: Progress, where: Where = HERE) -
     """Imports into a folder in the place; once the profile is whole, moves its files up into the place itself."""
     new = place.new_folder(_NEW)
     try:
-        traces = list(each_trace(path, new, progress, where))
+        parts = list(each_trace(path, new, progress, where))
+        traces, left_out = [one for one in parts if isinstance(one, Trace)], [one for one in parts if isinstance(one, LeftOut)]
         if not traces:
-            raise AiflameError(f"{path} is neither a profile nor {_wanted(path)}")
+            raise AiflameError(left_out[0].why if left_out else f"{path} is neither a profile nor {_wanted(path)}")
+        traces = [trace._replace(meta=trace.meta.with_notes(*_said(left_out))) for trace in traces]
         if len(traces) == 1:
-            _move(new.folder(traces[0].folder), place)
+            traces[0].meta.write(new.folder(traces[0].folder))
+            move_into(new.folder(traces[0].folder), place)
         else:
             _as_job(path, traces, new, place)
     except MemoryError:
@@ -114,7 +120,7 @@ def _write(path: Path, place: Folder, progress: Progress, where: Where = HERE) -
         place.remove_tree(_NEW)
 
 
-def _move(profile: Folder, place: Folder) -> None:
+def move_into(profile: Folder, place: Folder) -> None:
     """`meta.json` comes last: where it is, the profile is whole."""
     for entry in sorted(profile.entries(), key=lambda entry: entry.name == META_FILE):
         profile.move(entry.name, place, entry.name)
@@ -127,17 +133,38 @@ def _as_job(path: Path, traces: list[Trace], new: Folder, place: Folder) -> None
     numbers = [rank.rank for rank in ranks_given if rank is not None]
     if len(numbers) != len(traces):
         numbers = list(range(len(traces)))
-    elif len({rank.size for rank in ranks_given if rank is not None}) > 1 or len(set(numbers)) < len(numbers):
-        raise AiflameError(
-            f"{path} has traces of different jobs: two claim to be the same rank, or their jobs differ in size; import them one by one"
-        )
+    elif (why := _differ(traces)) is not None:
+        raise AiflameError(f"{path} has traces of different jobs: {why}; put each job into a folder of its own, or name one file")
     ranks = place.make_folder(RANKS)
     for number, trace in zip(numbers, traces, strict=True):
         # Each trace has a clock of its own; readers align them as they do those of several hosts.
         clock = replace(trace.meta.host, boot_id=trace.meta.host.boot_id or f"rank {number}")
         replace(trace.meta, host=clock, job_rank=JobRank(number, size, job="")).write(new.folder(trace.folder))
         new.move(trace.folder, ranks, rank_name(number))
-    Job(name="", launcher="import", size=max(size, max(numbers) + 1)).replace(place)
+    Job(name="", launcher=IMPORT, size=max(size, max(numbers) + 1)).replace(place)
+
+
+def _differ(traces: list[Trace]) -> str | None:
+    """Why these do not belong to one job; each knows its rank."""
+    first: dict[int, Trace] = {}
+    for trace in traces:
+        rank = trace.meta.job_rank
+        if rank is None:
+            continue
+        other = first.setdefault(rank.rank, trace)
+        if other is not trace:
+            return f"{other.name} and {trace.name} are both of rank {rank.rank}"
+        size = traces[0].meta.job_rank.size if traces[0].meta.job_rank is not None else rank.size
+        if size != rank.size:
+            return f"{traces[0].name} knows {size:,} ranks in its job, and {trace.name} {rank.size:,}"
+    return None
+
+
+def _said(left_out: list[LeftOut]) -> list[str]:
+    """Notes on files that could not be read."""
+    notes = [f"{one.name} is left out: {one.why}" for one in left_out[:_MOST_NAMED]]
+    more = len(left_out) - len(notes)
+    return [*notes, f"{more:,} more files are left out, which cannot be read either"] if more else notes
 
 
 def _wanted(path: Path) -> str:
@@ -146,8 +173,8 @@ def _wanted(path: Path) -> str:
 
 
 def _digest(path: Path) -> str:
-    """Of the content; of a folder, of its files' names, sizes and times."""
-    digest = hashlib.blake2b(VERSION.encode(), digest_size=16)
+    """Of the content; of a folder, of its files' names, sizes and times. Other readers may make another profile of it."""
+    digest = hashlib.blake2b(VERSION.encode() + state_of_sources(), digest_size=16)
     try:
         if path.is_dir():
             for entry in sorted((one for folder in folders_of(path) for one in os.scandir(folder)), key=lambda entry: entry.path):

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 from aiflame.exchange.readers.making import Making
 from aiflame.exchange.readers.source import Source
+from aiflame.values import dataclass
 
 Progress = Callable[[float], None]
 

@@ -42,6 +42,7 @@ def _folder(name: str, module: str) -> FolderFormat:
 FORMATS = (
     _format("torch.profiler or Chrome JSON", "chrome.kineto"),
     _format("JSON lines of nsys", "nsys.json_lines"),
+    _format("nsys Arrow", "nsys.arrow_stream"),
     _format("torch memory snapshot", "memory.snapshot"),
     _format("torch memory timeline", "memory.timeline"),
     _format("memray", "memory.memray"),

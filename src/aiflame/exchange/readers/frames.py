@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
@@ -14,6 +12,7 @@ from aiflame.exchange.readers.making import Making
 from aiflame.profile.schema.enums import FrameKind
 from aiflame.profile.schema.frame_packing import ID, KIND
 from aiflame.profile.schema.kinds import Kind
+from aiflame.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

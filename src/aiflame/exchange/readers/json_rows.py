@@ -19,7 +19,6 @@ import ctypes
 import os
 import weakref
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import IntEnum
 
 import numpy as np
@@ -27,6 +26,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from aiflame.errors import AiflameError
+from aiflame.values import dataclass
 
 from .trace_reader import ArrowArray, ArrowCapsules, ArrowSchema, Span, Summary, Wanted, library, span_of
 

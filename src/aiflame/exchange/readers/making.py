@@ -64,7 +64,8 @@ class Making:
         for column in TABLE[table].columns:
             kind = POLARS[column.type]
             if column.name in rows.columns:
-                columns.append(rows[column.name].cast(kind).fill_null(_DEFAULTS.get(column.type, 0)).alias(column.name))
+                values = rows[column.name].cast(kind)
+                columns.append(values.fill_null(_DEFAULTS.get(column.type, 0)) if values.null_count() else values)
             else:
                 columns.append(pl.Series(column.name, [_DEFAULTS.get(column.type, 0)], dtype=kind).new_from_index(0, len(rows)))
         self._writer.add_many(table, process.to_numpy(), pl.DataFrame(columns))

@@ -13,7 +13,7 @@ from aiflame.exchange.readers.format import FolderFormat, Format, Progress
 from aiflame.exchange.readers.formats import FOLDERS, format_of
 from aiflame.exchange.readers.making import Making
 from aiflame.exchange.readers.source import Source
-from aiflame.exchange.readers.sources import each_source, files_of, folders_of
+from aiflame.exchange.readers.sources import LeftOut, each_source, files_of, folders_of
 from aiflame.profile.folder.door import Folder
 from aiflame.profile.folder.meta import Meta
 from aiflame.version import VERSION
@@ -55,21 +55,33 @@ class _Part(NamedTuple):
     number: int
 
 
-def each_trace(path: Path, new: Folder, progress: Progress, where: Where) -> Iterator[Trace]:
+def each_trace(path: Path, new: Folder, progress: Progress, where: Where) -> Iterator[Trace | LeftOut]:
     """Imports the file, or all traces of the folder or archive, into folders of `new`. Files of other formats are passed over."""
     if not path.is_dir():
         for number, source in enumerate(each_source(path)):
-            trace = _import(source, format_of(source.head), new, str(number), progress, alone=source.path == path)
+            if isinstance(source, LeftOut):
+                yield source
+                continue
+            alone = source.path == path
+            try:
+                trace = _import(source, format_of(source.head), new, str(number), progress, alone=alone)
+            except AiflameError as error:
+                if alone:
+                    raise
+                yield LeftOut.of(source.name, source.path, error)
+                continue
             if trace is not None:
                 yield trace
         return
     paths = [part for folder in folders_of(path) for part in ([folder] if _whole(folder) else files_of(folder))]
     parts = [_Part(part, new.path, number) for number, part in enumerate(paths)]
     if len(parts) == 1:
-        traces: Iterator[Trace | None] = iter([_import_part(parts[0], progress)])
+        traces: Iterator[Trace | LeftOut | None] = iter([_import_part(parts[0], progress)])
     else:
         traces = _all_of(parts, progress, where)
-    yield from sorted(filter(None, traces), key=lambda trace: int(trace.folder))
+    results = [one for one in traces if one is not None]
+    yield from sorted((one for one in results if isinstance(one, LeftOut)), key=lambda left: left.name)
+    yield from sorted((one for one in results if isinstance(one, Trace)), key=lambda trace: int(trace.folder))
 
 
 def _whole(folder: Path) -> FolderFormat | None:
@@ -77,13 +89,13 @@ def _whole(folder: Path) -> FolderFormat | None:
     return next((whole for whole in FOLDERS if whole.is_one(folder)), None)
 
 
-def _all_of(parts: list[_Part], progress: Progress, where: Where) -> Iterator[Trace | None]:
+def _all_of(parts: list[_Part], progress: Progress, where: Where) -> Iterator[Trace | LeftOut | None]:
     """In the order in which they end."""
     try:
         if where.dask:
-            results: Iterator[Trace | fan_out.Failure | None] = fan_out.on_dask(_import_part, parts, where.dask)
+            results: Iterator[Trace | LeftOut | fan_out.Failure | None] = fan_out.on_dask(_import_one_of_many, parts, where.dask)
         else:
-            results = fan_out.in_processes(_import_part, parts, at_once([_size(part.path) for part in parts], where.memory))
+            results = fan_out.in_processes(_import_one_of_many, parts, at_once([_size(part.path) for part in parts], where.memory))
         for many, result in enumerate(results, 1):
             if isinstance(result, fan_out.Failure):
                 raise AiflameError(f"{parts[result.item].path} could not be imported on the cluster: {result.message}")
@@ -110,6 +122,14 @@ def at_once(sizes: Sequence[int], memory: int) -> int:
 
 def _no_progress(share: float) -> None:
     pass
+
+
+def _import_one_of_many(part: _Part) -> Trace | LeftOut | None:
+    """One damaged file does not keep the others from being read."""
+    try:
+        return _import_part(part)
+    except AiflameError as error:
+        return LeftOut.of(part.path.name, part.path, error)
 
 
 def _import_part(part: _Part, progress: Progress = _no_progress) -> Trace | None:

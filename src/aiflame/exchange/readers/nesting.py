@@ -5,13 +5,13 @@ Spans are half open, and sorted by (thread, begin, -end); a span that ends befor
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from aiflame.errors import AiflameError
+from aiflame.values import dataclass
 
 from .trace_reader import Spans, library
 

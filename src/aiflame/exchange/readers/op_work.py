@@ -8,8 +8,9 @@ and nothing were read twice. Ops that are not listed have no model.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from math import prod
+
+from aiflame.values import dataclass
 
 Shape = tuple[int, ...]
 MOST = 1 << 62

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from aiflame.attribute.own_metrics import MOST
+from aiflame.attribute.metrics import MOST_OWN
 from aiflame.errors import AiflameError
 from aiflame.exchange.readers.devices.trace import CALLS, CHAINS, KERNELS, VALUES, DeviceTrace, shaped
 from aiflame.exchange.readers.devices.writing import write
@@ -136,8 +136,8 @@ class _Tree:
         match = _UNIT.fullmatch(metric)
         unit = match["unit"] if match else "flops" if metric.startswith("flops") else metric if metric in ("bytes", "cycles") else ""
         key = (match["name"] if match else metric, unit)
-        if key not in self._kinds and len(self._kinds) == MOST:
-            raise AiflameError(f"the file has more than {MOST} metrics")
+        if key not in self._kinds and len(self._kinds) == MOST_OWN:
+            raise AiflameError(f"the file has more than {MOST_OWN} metrics")
         return self._kinds.setdefault(key, len(self._kinds))
 
     def _place(self, trace: DeviceTrace, facts: dict[str, Any]) -> None:

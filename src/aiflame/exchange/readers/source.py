@@ -9,11 +9,11 @@ import stat
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
 from aiflame.errors import AiflameError
+from aiflame.values import dataclass
 
 HEAD = 1 << 20
 """Bytes by which a format is recognized."""

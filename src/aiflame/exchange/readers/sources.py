@@ -11,7 +11,7 @@ import zipfile
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO
+from typing import IO, NamedTuple
 
 from aiflame.errors import AiflameError
 from aiflame.exchange.readers.source import Source, most_unpacked, unpacked
@@ -43,7 +43,19 @@ def files_of(folder: Path) -> list[Path]:
     return [folder / name for name in sorted(names, key=_natural)]
 
 
-def each_source(path: Path) -> Iterator[Source]:
+class LeftOut(NamedTuple):
+    """A file among several that could not be read."""
+
+    name: str
+    why: str
+
+    @staticmethod
+    def of(name: str, path: Path, error: AiflameError) -> LeftOut:
+        """`path`: where the file lies for the moment, which is no name for people."""
+        return LeftOut(name, str(error).replace(str(path), name))
+
+
+def each_source(path: Path) -> Iterator[Source | LeftOut]:
     """The file, or each file of an archive, which lies in a temporary folder until the next one is asked for."""
     whole = Source.open(path)
     if _is_zip(whole):
@@ -62,7 +74,7 @@ def _is_zip(source: Source) -> bool:
     return source.head.startswith(_ZIP)
 
 
-def _unpacked_members(members: Iterator[tuple[str, IO[bytes]]], left: int) -> Iterator[Source]:
+def _unpacked_members(members: Iterator[tuple[str, IO[bytes]]], left: int) -> Iterator[Source | LeftOut]:
     """`left`: the bytes that all of them may have."""
     with tempfile.TemporaryDirectory(prefix="aiflame-") as room:
         for number, (name, content) in enumerate(members):
@@ -71,7 +83,11 @@ def _unpacked_members(members: Iterator[tuple[str, IO[bytes]]], left: int) -> It
             own = Path(room) / str(number)  # never the name that a stranger chose
             with own.open("xb") as file:
                 left -= _copy(content, file, name, left)
-            yield Source.open(own, name)
+            try:
+                source: Source | LeftOut = Source.open(own, name)
+            except AiflameError as error:
+                source = LeftOut.of(name, own, error)
+            yield source
             own.unlink()
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 
 import numpy as np
@@ -14,11 +13,14 @@ from aiflame.attribute.arrays.types import Mask, Whole
 from aiflame.errors import AiflameError
 from aiflame.exchange.readers.making import Making
 from aiflame.exchange.readers.nesting import in_order, nest
+from aiflame.exchange.readers.overlaps import without_overlaps
 from aiflame.profile.schema.enums import SampleState
 from aiflame.profile.schema.kinds import CALL_COUNTS
+from aiflame.values import dataclass, replace
 
 _AT_ONCE = 1 << 17
-_MOST_PIECES = 8_000_000
+_MOST_PIECES = 2_000_000
+"""92 days of threads: a damaged time is easily longer, and its pieces need memory."""
 _LONGEST_NS = 4_000_000_000
 """A sample's period is a number of 32 bits: longer times become several samples."""
 
@@ -38,10 +40,29 @@ class Spans:
     """Row of the call around each; -1: none."""
     cut: int
     """Calls that ended after the one around them; they end with it."""
+    again: Mask | None = None
+    """Where calls are divided: True for all pieces of a call but the first."""
+    divided: int = 0
+    """Calls of several pieces."""
+    last_end: Whole | None = None
+    """Where calls are divided: the end of the whole call."""
 
     @staticmethod
-    def of(process: Whole, thread: Whole, begin: Whole, end: Whole, frame: Whole) -> tuple[Spans, Whole | slice]:
-        """The spans, and the order in which they take the given rows, as an index."""
+    def of(
+        process: Whole, thread: Whole, begin: Whole, end: Whole, frame: Whole, yields: Mask | None = None
+    ) -> tuple[Spans, Whole | slice]:
+        """The spans, and the order in which they take the given rows, as an index. With `yields` (functions of Python), calls that end
+        after the one around them are divided, and an index has some rows several times."""
+        spans, order = Spans._of(process, thread, begin, end, frame)
+        if yields is None or not spans.cut:
+            return spans, order
+        pieces = without_overlaps(_numbered(process.astype(np.int64) << 32 | thread)[1], begin, end, yields)
+        row = pieces.row
+        spans, order = Spans._of(process[row], thread[row], pieces.begin, pieces.end, frame[row])
+        return replace(spans, again=pieces.again[order], divided=pieces.divided, last_end=end[row][order]), row[order]
+
+    @staticmethod
+    def _of(process: Whole, thread: Whole, begin: Whole, end: Whole, frame: Whole) -> tuple[Spans, Whole | slice]:
         tracks, row = _numbered(process.astype(np.int64) << 32 | thread)
         order: Whole | slice = slice(None)
         if not in_order(row, begin, end):
@@ -49,6 +70,11 @@ class Spans:
             row, begin, end, frame = row[order], begin[order], end[order], frame[order]
         nested = nest(row, begin, end)
         return Spans(tracks, row, begin, nested.end, frame.astype(np.int32), nested.parent, nested.cut), order
+
+    @property
+    def call_end(self) -> Whole:
+        """The end of each call; of one that is divided, of its last piece."""
+        return self.end if self.last_end is None else self.last_end
 
     @property
     def track(self) -> Whole:
@@ -105,7 +131,7 @@ class Spans:
 
     def add_counts(self, making: Making, stack: Whole, counted: Mask) -> None:
         """Writes how often each stack was called. `stack`: of each span; `counted`: by frame, those whose calls count."""
-        row = np.flatnonzero(counted[self.frame])
+        row = np.flatnonzero(counted[self.frame] if self.again is None else counted[self.frame] & ~self.again)
         if not len(row):
             return
         distinct, count = np.unique(self.track_row[row].astype(np.int64) << 32 | stack[row], return_counts=True)
@@ -139,13 +165,14 @@ class Spans:
         last = self.begin.copy()
         inner = np.flatnonzero(self.parent >= 0)
         np.maximum.at(last, self.parent[inner], self.end[inner])
+        _not_too_long(int(((self.end - self.begin)[self.parent < 0] // _LONGEST_NS).sum()))
         for at in range(0, len(self.begin), _AT_ONCE):
             rows = np.arange(at, min(at + _AT_ONCE, len(self.begin)))
             called = rows[self.parent[rows] >= 0]
             row = np.concatenate([self.parent[called], rows])
             begin, end = np.concatenate([over[called], last[rows]]), np.concatenate([self.begin[called], self.end[rows]])
             some = end > begin
-            yield divided(row[some], begin[some], end[some])
+            yield from divided(row[some], begin[some], end[some])
 
     def _end_before(self) -> Whole:
         """For each call the end of the one before it in the same caller; of a first call, the begin of its caller."""
@@ -163,14 +190,22 @@ def _numbered(track: Whole) -> tuple[Whole, Whole]:
     return tracks, np.repeat(row.astype(np.uint32), np.diff(begins, append=len(track)))
 
 
-def divided(row: Whole, begin: Whole, end: Whole) -> tuple[Whole, Whole, Whole]:
-    """Pieces of which none is too long for a sample."""
+def divided(row: Whole, begin: Whole, end: Whole) -> Iterator[tuple[Whole, Whole, Whole]]:
+    """Pieces of which none is too long for a sample, many at once."""
     pieces = -(-(end - begin) // _LONGEST_NS)
     if (pieces <= 1).all():
-        return row, begin, end
-    if int(pieces.sum()) > _MOST_PIECES:
-        raise AiflameError(f"the calls of the trace last for {int(pieces.sum()) * _LONGEST_NS // 10**9 // 86400:,} days in all")
-    which = np.repeat(np.arange(len(row)), pieces)
-    number = np.arange(len(which)) - np.repeat(np.cumsum(pieces) - pieces, pieces)
-    first = begin[which] + number * _LONGEST_NS
-    return row[which], first, np.minimum(first + _LONGEST_NS, end[which])
+        yield row, begin, end
+        return
+    before = np.cumsum(pieces) - pieces
+    count = int(pieces.sum())
+    _not_too_long(count)
+    for first in range(0, count, _AT_ONCE):
+        number = np.arange(first, min(first + _AT_ONCE, count))
+        which = np.searchsorted(before + pieces, number, side="right")
+        at = begin[which] + (number - before[which]) * _LONGEST_NS
+        yield row[which], at, np.minimum(at + _LONGEST_NS, end[which])
+
+
+def _not_too_long(pieces: int) -> None:
+    if pieces > _MOST_PIECES:
+        raise AiflameError(f"the calls of the trace last for {pieces * _LONGEST_NS // 10**9 // 86400:,} days in all")

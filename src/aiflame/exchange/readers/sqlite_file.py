@@ -13,7 +13,6 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import quote
 
@@ -24,6 +23,7 @@ from aiflame.errors import AiflameError
 from aiflame.exchange.readers import sqlite_pages
 from aiflame.exchange.readers.source import Source
 from aiflame.exchange.readers.sqlite_pages import Kind
+from aiflame.values import dataclass, replace
 
 MAGIC = b"SQLite format 3\0"
 INT, REAL, TEXT = pl.Int64(), pl.Float64(), pl.String()

@@ -6,7 +6,6 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Iterator, Sequence
 from ctypes import POINTER, c_bool, c_char_p, c_int32, c_int64, c_size_t, c_void_p
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
@@ -15,6 +14,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from aiflame.errors import AiflameError
+from aiflame.values import dataclass
 
 LIBRARY = Path(__file__).parents[2] / "lib" / "libaiflame_trace_writer.so"
 _ROOM = 4 << 20

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from aiflame.attribute.timeline.stacks import Stacks
 from aiflame.attribute.timeline.tables import Making, SliceKind, Timeline, TrackKind
 from aiflame.attribute.timeline.whole import owners_of
 from aiflame.profile.schema.enums import SampleState
+from aiflame.values import dataclass, field
 
 _SAMPLES = {"node": pl.Int64, "kernel": pl.Int64, "begin_ns": pl.Int64, "worth": pl.Int64, "cpu": pl.Int64}
 """`node` of the trie of functions, `kernel` (row of names) below it or -1, `cpu`: CPU time, null where it means nothing."""

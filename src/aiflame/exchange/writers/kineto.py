@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import TextIO
 
 import numpy as np
@@ -34,6 +33,7 @@ from aiflame.exchange.writers.kineto_devices import Devices, Work
 from aiflame.profile.schema.enums import RegionApi, RegionKind
 from aiflame.profile.schema.kinds import OP_MODULE, Kind
 from aiflame.profile.tables.interface import Tables
+from aiflame.values import dataclass, replace
 
 SCHEMA_VERSION = 1
 _CATEGORIES = ("cuda_runtime", "cuda_driver", "hip_runtime", "hip_driver", "xpu_runtime", "xpu_driver", "privateuse1_runtime")

@@ -7,7 +7,6 @@ with the same beginning of their paths are in one call, as on the timeline. A pa
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
@@ -25,6 +24,7 @@ from aiflame.attribute.timeline.spans import ancestors, pieces
 from aiflame.attribute.timeline.stacks import Stacks
 from aiflame.profile.schema.frame_words import AUTOGRAD_BACKWARD, AUTOGRAD_THREAD
 from aiflame.profile.schema.kinds import OP_MODULE
+from aiflame.values import dataclass
 
 LAYER, FUNCTION, OP, CALL = range(4)
 """The kinds of calls; the value of each names a node of the layers, a node of the functions, an op of `Items.op`, and a launch."""

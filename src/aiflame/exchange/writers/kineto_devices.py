@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
@@ -18,6 +17,7 @@ from aiflame.exchange.writers.event_text import at_least, microseconds, number, 
 from aiflame.exchange.writers.json_events import Choice, EventFile, quoted
 from aiflame.json_text import json_text
 from aiflame.profile.schema.enums import CopyKind
+from aiflame.values import dataclass
 
 COPIES = {
     CopyKind.HOST_TO_DEVICE: "Memcpy HtoD (Host -> Device)",

@@ -7,7 +7,6 @@ It is made of a tree whose processes have frames of meaning below them (`LABELS`
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
@@ -16,8 +15,9 @@ from numpy.typing import NDArray
 from aiflame.attribute.arrays import nodes
 from aiflame.attribute.arrays.types import Ints
 from aiflame.attribute.prefixes import Prefix
-from aiflame.attribute.tree import Metric, Tree, assemble
+from aiflame.attribute.tree import OF_LIMITS, Metric, Tree, assemble
 from aiflame.profile.schema.kinds import Kind
+from aiflame.values import dataclass
 
 MEANING = Prefix(("step", "phase", "layer", "op"), code=True)
 """The frames of meaning that become labels."""
@@ -41,7 +41,7 @@ _STEP = "Step."
 class Labelled:
     metrics: tuple[Metric, ...]
     places: pl.DataFrame
-    """Distinct places in code: name, full_name, file, begin (line where the function begins), line (0: not known), module."""
+    """Distinct places in code: name, full_name, file, begin (line where the function begins), line (0: not known), module, kind."""
     parent: NDArray[np.int32]
     """Stacks as a trie; node 0 has no place."""
     place: NDArray[np.uint32]
@@ -87,6 +87,12 @@ def together(trees: Sequence[Tree]) -> Tree:
             values[metric.name][begin + 1 : begin + len(tree)] = tree.values[metric.name][1:]
             values[metric.name][0] = tree.values[metric.name][0]
     return assemble(pl.concat(frames), np.concatenate(parents), np.concatenate(rows).astype(np.uint32), values, tuple(metrics.values()))
+
+
+def without_limits(tree: Tree) -> Tree:
+    """Times at a device's limits are estimates for `top`, no metrics of their own."""
+    kept = tuple(metric for metric in tree.metrics if metric not in OF_LIMITS)
+    return tree.with_values({metric.name: tree.values[metric.name] for metric in kept}, kept)
 
 
 def labelled(tree: Tree, ranks: Mapping[str, int] | None = None) -> Labelled:
@@ -142,7 +148,7 @@ def _places(
     distinct, which = np.unique(key, return_inverse=True)
     functions, lines = frames[distinct >> 32], frames[np.maximum((distinct & 0xFFFFFFFF) - 1, 0)]
     has_line = pl.Series((distinct & 0xFFFFFFFF) > 0)
-    columns = functions.select("name", "full_name", "module", "file", begin="line").with_columns(
+    columns = functions.select("name", "full_name", "module", "file", "kind", begin="line").with_columns(
         has_line=has_line, line_file=lines["file"], at_line=lines["line"]
     )
     there = pl.col("has_line")
@@ -153,6 +159,7 @@ def _places(
         "begin",
         pl.when(there).then("at_line").otherwise(0).alias("line"),
         "module",
+        "kind",
     )
     return places, which.astype(np.int64)
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from hashlib import sha256
 from typing import BinaryIO
 
@@ -52,16 +53,17 @@ class _Field:
     KEY, VALUE = 1, 2
 
 
-def write(of: Labelled, facts: Facts, metric: str, file: BinaryIO) -> None:
-    """`metric` comes first."""
+def write(of: Labelled, facts: Facts, metric: str, file: BinaryIO, resource: Mapping[str, str | int] | None = None) -> None:
+    """`metric` comes first. `resource`: the facts about the whole, where others than those of a file are wanted."""
     strings, attributes = Strings(), _Attributes()
     order = sorted(range(len(of.metrics)), key=lambda at: of.metrics[at].name != metric)
     stacks: dict[int, int] = {0: 0}
     profiles = [_profile(of, of.metrics[at], facts, strings, attributes, stacks) for at in order]
-    resource = text(_Data.RESOURCE, b"".join(text(1, _key_value(key, value)) for key, value in _resource(facts).items() if value))
+    said = _resource(facts) if resource is None else resource
+    described = text(_Data.RESOURCE, b"".join(text(1, _key_value(key, value)) for key, value in said.items() if value != ""))
     scope = text(_Data.SCOPE, text(1, "aiflame") + text(2, VERSION))
     scoped = text(_Data.SCOPE_PROFILES, scope + b"".join(text(_Data.PROFILES, profile) for profile in profiles))
-    file.write(text(_Data.RESOURCE_PROFILES, resource + scoped))
+    file.write(text(_Data.RESOURCE_PROFILES, described + scoped))
     file.write(text(_Data.DICTIONARY, _dictionary(of, strings, attributes, stacks)))
 
 
@@ -87,8 +89,8 @@ class _Attributes:
     def messages(self, strings: Strings) -> list[bytes]:
         rows = [b""]
         for label, value in self._rows:
-            held = number(_Field.ANY_NUMBER, value) if isinstance(value, int) else text(_Field.ANY_TEXT, value)
-            rows.append(number(_Field.ATTRIBUTE_KEY, strings.row(KEYS.get(label, f"aiflame.{label}"))) + text(_Field.ATTRIBUTE_VALUE, held))
+            key = number(_Field.ATTRIBUTE_KEY, strings.row(KEYS.get(label, f"aiflame.{label}")))
+            rows.append(key + text(_Field.ATTRIBUTE_VALUE, _any_value(value)))
         return rows
 
 
@@ -133,5 +135,9 @@ def _dictionary(of: Labelled, strings: Strings, attributes: _Attributes, stacks:
     return b"".join([*parts, *(text(_Dictionary.STRING, one) for one in strings.all())])
 
 
-def _key_value(key: str, value: str) -> bytes:
-    return text(_Field.KEY, key) + text(_Field.VALUE, text(_Field.ANY_TEXT, value))
+def _key_value(key: str, value: str | int) -> bytes:
+    return text(_Field.KEY, key) + text(_Field.VALUE, _any_value(value))
+
+
+def _any_value(value: str | int) -> bytes:
+    return number(_Field.ANY_NUMBER, value) if isinstance(value, int) else text(_Field.ANY_TEXT, value)

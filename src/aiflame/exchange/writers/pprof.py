@@ -20,7 +20,7 @@ class _Profile:
     """profile.proto, message Profile"""
 
     SAMPLE_TYPE, SAMPLE, MAPPING, LOCATION, FUNCTION, STRING = 1, 2, 3, 4, 5, 6
-    TIME_NS, DURATION_NS, COMMENT, DEFAULT_SAMPLE_TYPE = 9, 10, 13, 14
+    TIME_NS, DURATION_NS, PERIOD_TYPE, PERIOD, COMMENT, DEFAULT_SAMPLE_TYPE = 9, 10, 11, 12, 13, 14
 
 
 class _Field:
@@ -35,8 +35,9 @@ class _Field:
     FUNCTION_ID, FUNCTION_NAME, FUNCTION_SYSTEM_NAME, FUNCTION_FILE, FUNCTION_LINE = 1, 2, 3, 4, 5
 
 
-def write(of: Labelled, facts: Facts, metric: str, file: BinaryIO) -> None:
-    """`metric`: the one that a viewer shows first."""
+def write(of: Labelled, facts: Facts, metric: str, file: BinaryIO, period_ns: int = 0) -> None:
+    """`metric`: the one that a viewer shows first. `period_ns`: CPU time between two samples, for servers that merge profiles and need
+    it; 0: none is written."""
     with gzip.GzipFile(filename="", mode="wb", fileobj=file, compresslevel=6, mtime=0) as zipped:
         strings = Strings()
         for one in of.metrics:
@@ -49,6 +50,9 @@ def write(of: Labelled, facts: Facts, metric: str, file: BinaryIO) -> None:
         for comment in facts.comments:
             zipped.write(number(_Profile.COMMENT, strings.row(comment)))
         zipped.write(number(_Profile.TIME_NS, facts.began_ns) + number(_Profile.DURATION_NS, facts.took_ns))
+        if period_ns:
+            kind = number(_Field.VALUE_TYPE, strings.row("cpu-time")) + number(_Field.VALUE_UNIT, strings.row(UNITS["ns"]))
+            zipped.write(text(_Profile.PERIOD_TYPE, kind) + number(_Profile.PERIOD, period_ns))
         zipped.write(number(_Profile.DEFAULT_SAMPLE_TYPE, strings.row(metric)))
         for one_text in strings.all():
             zipped.write(text(_Profile.STRING, one_text))

@@ -16,9 +16,9 @@ import re
 import stat
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 from aiflame.profile.folder.door import Folder
+from aiflame.profile.folder.user_state import state_path
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _ID = r"[0-9a-f]{32}"
@@ -93,7 +93,7 @@ def _identity(profile: Folder) -> dict[str, object]:
 @contextlib.contextmanager
 def _claims(*, make: bool = False) -> Iterator[int]:
     """The descriptor of the folder with the claims. OSError if none belongs to this user alone."""
-    path = _state_folder()
+    path = state_path()
     if make:
         path.mkdir(0o700, parents=True, exist_ok=True)
     held = _own(os.open(path, _FOLDER))
@@ -108,16 +108,6 @@ def _claims(*, make: bool = False) -> Iterator[int]:
             os.close(claims)
     finally:
         os.close(held)
-
-
-def _state_folder() -> Path:
-    given = os.environ.get("XDG_STATE_HOME", "")
-    if given.startswith("/"):
-        return Path(given) / "aiflame"
-    try:
-        return Path.home() / ".local/state/aiflame"
-    except RuntimeError:
-        raise FileNotFoundError("this user has no home") from None
 
 
 def _own(descriptor: int) -> int:

@@ -43,6 +43,7 @@ class ControlPage:
         features: int = 0,
         gpu_sampling: int = 0,
         gpu_counters: int = 0,
+        host_memory_every: int = 0,
         recorder_pid: int | None = None,
     ) -> ControlPage:
         """A new page in state RECORDING. The file appears complete, and its block on the disk is allocated, so that a store into it cannot
@@ -57,6 +58,7 @@ class ControlPage:
             "features": features,
             "gpu_sampling": gpu_sampling,
             "gpu_counters": gpu_counters,
+            "host_memory_every": host_memory_every,
             "recorder_pid": os.getpid() if recorder_pid is None else recorder_pid,
         }
         page = bytearray(PAGE_BYTES)

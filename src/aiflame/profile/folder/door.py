@@ -12,6 +12,7 @@ import errno
 import fcntl
 import io
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -75,6 +76,12 @@ class Folder:
         """True if this process can create files in it: its permissions and its mount allow that."""
         with self._opened() as here:
             return os.access(".", os.W_OK | os.X_OK, dir_fd=here, effective_ids=True)
+
+    def free_bytes(self) -> int:
+        """Of its file system, for this user."""
+        with self._opened() as here:
+            status = os.fstatvfs(here)
+        return status.f_bavail * status.f_frsize
 
     def entry(self, *names: str) -> Entry | None:
         *folders, name = names
@@ -233,6 +240,12 @@ class Folder:
         """Sets its time of modification to now."""
         with self._opened() as here:
             os.utime(here)
+
+    def touch_file(self, name: str) -> None:
+        """Sets the time of modification of an entry to now, more exactly than the kernel does for a file that is written."""
+        now = time.time_ns()
+        with self._opened() as here:
+            os.utime(below.component(name, self.path), ns=(now, now), dir_fd=here, follow_symlinks=False)
 
     def sync(self) -> None:
         """Waits until the names in the folder are on the disk."""

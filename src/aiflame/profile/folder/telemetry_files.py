@@ -11,10 +11,10 @@ import json
 import mmap
 import struct
 import zlib
-from dataclasses import dataclass
 from typing import Any
 
 from aiflame.profile.folder.json_data import parse
+from aiflame.values import dataclass
 
 FOLDER = "telemetry"
 SUFFIX = ".records"

@@ -8,6 +8,7 @@ import stat
 from pathlib import Path
 
 from aiflame.profile.folder.door import Folder
+from aiflame.profile.folder.home import home
 
 
 def cache_folder(name: str) -> Folder | None:
@@ -15,8 +16,9 @@ def cache_folder(name: str) -> Folder | None:
 
     None where this user has no such cache: a shared folder like /tmp is none. OSError or AiflameError where it cannot be used."""
     named = os.environ.get("XDG_CACHE_HOME", "")
-    above = Path(named) if named.startswith("/") else Path("~/.cache").expanduser()
-    if not above.is_absolute():
+    here = home()
+    above = Path(named) if named.startswith("/") else here and here / ".cache"
+    if above is None or not above.is_absolute():
         return None
     with contextlib.suppress(FileNotFoundError):
         if above.parent.stat().st_uid == os.geteuid():

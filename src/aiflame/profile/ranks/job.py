@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 FOLDER = "ranks"
 FILE_NAME = "job"
+IMPORT = "import"
+"""The launcher of a job that was put together from other tools' traces."""
 MOST_RANKS = 1 << 20
 """More than any job has."""
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import polars as pl
@@ -23,6 +22,7 @@ from aiflame.profile.ranks.rank_of import NONE, ranks_of
 from aiflame.profile.ranks.shifts import MOMENTS, SAME, Shift
 from aiflame.profile.tables.interface import answer, collected, without_rows
 from aiflame.profile.tables.store import Profile
+from aiflame.values import dataclass
 
 _OF_CODE = {
     "kernel_names": ("name",),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,6 +11,7 @@ from numpy.typing import NDArray
 
 from aiflame.profile.folder.meta import Meta
 from aiflame.profile.schema.all_tables import TABLES
+from aiflame.values import dataclass
 
 MOMENTS = frozenset(column.name for table in TABLES for column in table.columns if column.doc.startswith("CLOCK_MONOTONIC")) | {
     "monotonic_ns"

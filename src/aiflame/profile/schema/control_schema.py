@@ -29,6 +29,7 @@ CONTROL: tuple[Column, ...] = columns(
     ("recorder_pid", T.U32, "process id of the recorder"),
     ("gpu_sampling", T.U32, "GpuSampling, or the logarithm of a period in cycles"),
     ("gpu_counters", T.U32, "GpuCounters"),
+    ("host_memory_every", T.U64, "a sample of host memory for each so many bytes allocated, on average"),
 )
 
 
@@ -95,3 +96,5 @@ class Feature(IntEnum):
     TRACE_HIP = 524288
     TRACE_CUDA = 1048576
     """calls of CUDA's runtime and driver"""
+    HOST_MEMORY = 2097152
+    """host memory, if libaiflame_memory.so is preloaded"""

@@ -70,6 +70,15 @@ class AllocationKind(IntEnum):
     RELEASE = 2
 
 
+class HostMemoryKind(IntEnum):
+    MALLOC = 1
+    """by malloc() and its like; C++'s new calls it"""
+    MAP = 2
+    """by mmap(), anonymous and writable"""
+    REST = 3
+    """Of a mapping, after munmap() or mremap() of a part: nothing was allocated anew. Its stack is that of the mapping."""
+
+
 class CallBackend(IntEnum):
     """The runtime whose calls are traced."""
 

@@ -51,7 +51,7 @@ class Kind(IntEnum):
     OP = 23
     """`aten::addmm`"""
     FAMILY = 24
-    """A family of kernels: gemm, attention …"""
+    """A family of kernels: gemm, attention …; or a category of memory: activations …"""
     GPU_SCOPE = 25
     """Inside a kernel: a part of it whose time it recorded itself."""
 

@@ -54,7 +54,7 @@ DEVICES = (
         columns(
             ("shape", T.U32, "row of `kernel_shapes`"),
             ("correlation", T.U64, "see launches"),
-            ("node", T.U64, "`node` in graph_nodes, 0: not part of a graph"),
+            ("node", T.U64, "`node` in graph_nodes, 0: not part of a graph, 2^64 - 1: of a graph made before the recording"),
             ("start_ns", T.U64, "CLOCK_MONOTONIC"),
             ("end_ns", T.U64, "CLOCK_MONOTONIC"),
             ("stream", T.U32, "number of the queue or stream, unique in the process"),

@@ -245,6 +245,32 @@ IMPORTED = (
         ),
     ),
     Table(
+        "memory_blocks",
+        "MemoryBlock",
+        "a block of memory in an imported profile: its life, and the stack that allocated it",
+        columns(
+            ("thread", T.U32, "row of `threads`, 0: not known"),
+            ("stack", T.U32, "row of `stacks`"),
+            ("memory", T.STR, "`host`, or the device: `GPU 0`"),
+            ("bytes", T.U64, "that were asked for"),
+            ("begin_ns", T.U64, "CLOCK_MONOTONIC when it was allocated; 0: before the first moment of the file"),
+            ("end_ns", T.U64, "CLOCK_MONOTONIC when it was freed; 0: it is live at the end"),
+        ),
+    ),
+    Table(
+        "memory_refusals",
+        "MemoryRefusal",
+        "an allocation that failed for lack of memory, in an imported profile",
+        columns(
+            ("thread", T.U32, "row of `threads`, 0: not known"),
+            ("stack", T.U32, "row of `stacks`"),
+            ("memory", T.STR, "as in `memory_blocks`"),
+            ("bytes", T.U64, "that were asked for"),
+            ("free_bytes", T.U64, "that the device had free"),
+            ("time_ns", T.U64, "CLOCK_MONOTONIC"),
+        ),
+    ),
+    Table(
         "op_work",
         "OpWork",
         "the work of the op that made a launch, modelled from the shapes of its inputs",

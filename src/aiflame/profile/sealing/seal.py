@@ -15,7 +15,6 @@ import time
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
 
 import numpy as np
 import polars as pl
@@ -39,6 +38,7 @@ from aiflame.profile.spool.process_spool import ProcessSpool
 from aiflame.profile.spool.short_lives import with_ticks
 from aiflame.profile.tables.index import Index
 from aiflame.profile.tables.writer import TableWriter
+from aiflame.values import dataclass, field, replace
 
 _PARTIAL = "tables.partial"
 LOCK = "seal.lock"

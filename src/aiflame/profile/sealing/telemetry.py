@@ -8,7 +8,6 @@ from __future__ import annotations
 import mmap
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 
 import numpy as np
 import polars as pl
@@ -18,6 +17,7 @@ from aiflame.errors import AiflameError
 from aiflame.profile.folder.door import Folder
 from aiflame.profile.folder.telemetry_files import FOLDER, HEAD, SUFFIX, Header, Packer, Series, is_whole, read_header
 from aiflame.profile.tables.index import Index, Part, write_part
+from aiflame.values import dataclass, field
 
 SERIES = "telemetry_series"
 VALUES = "telemetry"

@@ -6,9 +6,10 @@ The profile shows none of this time and must say so: otherwise it would look as 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 
 import polars as pl
+
+from aiflame.values import dataclass, field
 
 WORTH_SAYING_NS = 500_000_000
 _SLACK = 1.1

@@ -7,7 +7,6 @@ window is there whole.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field, replace
 
 import numpy as np
 import polars as pl
@@ -17,6 +16,7 @@ from aiflame.profile.folder.door import Folder
 from aiflame.profile.folder.meta import Kept, Meta
 from aiflame.profile.spool.process_spool import ProcessSpool
 from aiflame.profile.spool.window import BY_WINDOW, TIMES, newest_ns
+from aiflame.values import dataclass, field, replace
 
 UNFINISHED = "the recorder was killed"
 """The cause in a ring whose recorder did not end it."""

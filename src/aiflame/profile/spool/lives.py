@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection
-from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
@@ -30,6 +29,7 @@ from aiflame.profile.secrets.masking import masked_command
 from aiflame.profile.spool.check_words import intact_records
 from aiflame.profile.spool.process_spool import DAMAGED_TEXT, POLARS, empty_frame, is_possible, record_type
 from aiflame.profile.spool.strings import Strings
+from aiflame.values import dataclass
 
 LIFE, LIFE_END = LIVES
 _BEGIN, _END = record_type(LIFE), record_type(LIFE_END)

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 
 import polars as pl
 
@@ -14,6 +13,7 @@ from aiflame.profile.schema.all_tables import TABLE
 from aiflame.profile.schema.frame_words import renumbered
 from aiflame.profile.spool.open_lives import LOOKS_FOLDER
 from aiflame.profile.spool.process_spool import ProcessSpool, empty_frame
+from aiflame.values import dataclass, field
 
 _TABLES = ("codes", "marks", "modules", "stacks", "waits")
 _REPEATED = ("threads", "modules")

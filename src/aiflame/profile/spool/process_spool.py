@@ -48,6 +48,9 @@ REFERENCES: dict[tuple[str, str], str] = {
 READ_FIRST = tuple(dict.fromkeys(REFERENCES.values()))
 DAMAGED_TEXT = "[damaged]"
 
+_CHUNKS = (*(TABLE[name] for name in READ_FIRST), *(table for table in TABLES if table.name not in (*READ_FIRST, "processes")))
+"""The tables of `chunks`, in their order."""
+
 POLARS: dict[Type, pl.DataType] = {
     Type.U8: pl.UInt8(),
     Type.U16: pl.UInt16(),
@@ -123,8 +126,7 @@ class ProcessSpool:
 
     def chunks(self) -> Iterator[tuple[str, pl.DataFrame]]:
         """(table, some of its rows with `id` in front), for all tables but `processes`, in the order of ids within a table."""
-        first = [TABLE[name] for name in READ_FIRST]
-        for table in (*first, *(table for table in TABLES if table not in first and table.name != "processes")):
+        for table in _CHUNKS:
             for frame in self._table(table):
                 yield table.name, frame
 
@@ -171,9 +173,9 @@ class ProcessSpool:
 
     def _blocks(self, table: Table) -> Iterator[tuple[NDArray[np.uint32], NDArray[np.void]]]:
         """Ids and records, without incomplete ones."""
-        dtype = record_type(table)
         if table.name not in self._tables:
             return
+        dtype = record_type(table)
         with self._folder.file(_file_name(table)) as file:
             if file is None:
                 return

@@ -30,6 +30,8 @@ TIMES = {
     "copies": "end_ns",
     "syncs": "end_ns",
     "allocations": "time_ns",
+    "host_allocations": "time_ns",
+    "host_frees": "time_ns",
     "gpu_windows": "end_ns",
     "gpu_counters": "end_ns",
 }

@@ -12,7 +12,6 @@ import json
 import re
 import zlib
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
 from typing import Any, BinaryIO
 
 import polars as pl
@@ -20,6 +19,7 @@ import polars as pl
 from aiflame.errors import AiflameError
 from aiflame.profile.folder.door import Folder
 from aiflame.profile.folder.json_data import parse
+from aiflame.values import asdict, dataclass
 
 FILE_NAME = "index.json"
 

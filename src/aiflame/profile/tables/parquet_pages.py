@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import BinaryIO
 
 from aiflame.profile.tables.thrift import NotThrift, Reader, Struct
+from aiflame.values import dataclass
 
 _MAGIC = b"PAR1"
 _BYTE_ARRAY = 6

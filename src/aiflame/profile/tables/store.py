@@ -9,7 +9,6 @@ import re
 import shutil
 import uuid
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
@@ -21,8 +20,9 @@ from aiflame.profile.folder.meta import FILE_NAME as META_FILE
 from aiflame.profile.folder.meta import Meta
 from aiflame.profile.schema.all_tables import TABLE
 from aiflame.profile.tables.index import Index, Part, open_part, verify, write_part
-from aiflame.profile.tables.interface import answer, as_errors, collected, without_rows
+from aiflame.profile.tables.interface import answer, as_errors, without_rows
 from aiflame.profile.tables.parquet_pages import NotOurs, sizes
+from aiflame.values import dataclass
 
 KEPT = "kept"
 _ALONE = "derive.lock"
@@ -87,20 +87,28 @@ class Profile:
         return list(dict.fromkeys([*(name for tables in reversed(self._tables) for name in tables.index.tables), *self._in_memory]))
 
     def table(self, name: str) -> pl.DataFrame:
-        return collected(self, name)
+        table = self._kept_or_scan(name)
+        if isinstance(table, pl.DataFrame):
+            return table.clone()
+        with as_errors(self.path):
+            return table.collect()
 
     def scan(self, name: str) -> pl.LazyFrame:
         """The table, read when it is collected; without rows if none were recorded."""
+        return self._kept_or_scan(name).lazy()
+
+    def _kept_or_scan(self, name: str) -> pl.DataFrame | pl.LazyFrame:
+        """A table that is in memory, or small enough to stay there; otherwise a scan."""
         if name in self._in_memory:
-            return self._in_memory[name].lazy()
+            return self._in_memory[name]
         if not self.has(name):
-            return without_rows(self, name).lazy()
+            return without_rows(self, name)
         with as_errors(self.path):
             folder, parts = self._parts(name)
             unpacked = sum(self._verified[part.file] for part in parts)
             if sum(part.rows for part in parts) > _KEPT_ROWS or unpacked > _KEPT_UNPACKED:
                 return _scan(folder, parts)
-            return self._kept_or_read(folder, parts).lazy()
+            return self._kept_or_read(folder, parts)
 
     def write_table(self, name: str, frame: pl.DataFrame) -> None:
         """Stores a derived table; replaces an earlier one of that name."""

@@ -20,7 +20,7 @@ from aiflame.recorder.attach import code
 from aiflame.recorder.attach.elf import exported
 from aiflame.recorder.attach.ptrace import LostError, Registers, Seized
 from aiflame.recorder.attach.safe_point import SafePoints
-from aiflame.recorder.attach.target import tracer_of
+from aiflame.recorder.attach.target import image, tracer_of
 from aiflame.recorder.looks.kernel import Call, parse_call, read, threads_of
 from aiflame.recorder.looks.memory import Memory, UnreadableError
 from aiflame.recorder.looks.modules import Modules
@@ -75,11 +75,22 @@ class Injector:
     def __init__(self, pid: int) -> None:
         """PermissionError, or AiflameError if the program lacks a function that is needed."""
         self._pid = pid
+        self._image = image(pid)
         self._memory = Memory(pid)
-        self._modules = Modules(pid, self._memory)
+        self._writable = os.open(f"/proc/{pid}/mem", os.O_WRONLY | os.O_CLOEXEC)
+        """Of the program that runs now: after exec nothing is written through it."""
         self.longest_s = 0.0
         """The longest stop of a thread so far."""
         self._tries = 0
+        try:
+            self._look_up()
+        except BaseException:
+            self.close()
+            raise
+
+    def _look_up(self) -> None:
+        pid = self._pid
+        self._modules = Modules(pid, self._memory)
         files = self._modules.every()
         functions: dict[bytes, tuple[int, int]] = {}
         for module in files:
@@ -99,13 +110,17 @@ class Injector:
 
     def close(self) -> None:
         self._memory.close()
+        os.close(self._writable)
 
-    def call(self, path: Path, function: str, argument: bytes, patience_s: float = 10.0) -> Result:
-        """Calls `function(argument)` of the library at `path`. AiflameError: no thread could be borrowed, or the call has not ended."""
+    def call(
+        self, path: Path, function: str, argument: bytes, patience_s: float = 10.0, gives_up: Callable[[], bool] = lambda: False
+    ) -> Result:
+        """Calls `function(argument)` of the library at `path`. AiflameError: no thread could be borrowed, or the call has not ended.
+        KeyboardInterrupt: `gives_up` said so before a thread was borrowed."""
         wanted = code.Call(os.fsencode(path), function.encode(), argument)
         if len(wanted.path) > code.LONGEST_PATH or len(argument) > code.LONGEST_ARGUMENT:
             raise AiflameError(f"the path of the profile or of {path.name} is too long to attach with: choose another place with -o")
-        return self.trace(lambda: self._call(wanted, time.monotonic() + patience_s))
+        return self.trace(lambda: self._call(wanted, time.monotonic() + patience_s, gives_up))
 
     def unmap(self, address: int, size: int) -> None:
         """Gives memory of the program back."""
@@ -133,8 +148,8 @@ class Injector:
             raise errors[0]
         return results[0]
 
-    def _call(self, wanted: code.Call, until: float) -> Result:
-        base = self._borrow(lambda thread, registers, mask: self._start(thread, registers, mask, wanted), until)
+    def _call(self, wanted: code.Call, until: float, gives_up: Callable[[], bool]) -> Result:
+        base = self._borrow(lambda thread, registers, mask: self._start(thread, registers, mask, wanted), until, gives_up)
         seen = self._await_end(base, until)
         self._unmap(base, code.WHOLE, until + 2)
         problem = "" if seen.outcome == code.RETURNED else seen.error.decode(errors="replace") or "the library lacks the function"
@@ -157,12 +172,14 @@ class Injector:
     def _seen(self, base: int) -> code.Seen:
         return code.Seen.parse(self._memory.read(code.data_address(base), code.DATA_BYTES))
 
-    def _borrow(self, use: _Use, until: float, *, safe: bool = True) -> int:
+    def _borrow(self, use: _Use, until: float, gives_up: Callable[[], bool] = lambda: False, *, safe: bool = True) -> int:
         """Tries threads until one can be borrowed."""
         reason = "it has no threads"
         pause = 0.0005
         while True:
             for tid, call in self._candidates():
+                if gives_up():
+                    raise KeyboardInterrupt
                 self._tries += 1
                 try:
                     return self._borrow_thread(tid, call, use, safe=safe)
@@ -232,7 +249,13 @@ class Injector:
         places = registers.get("rip"), registers.get("rsp"), registers.get("rbp")
         return self._safe.reason_against(*places, waits=number >= 0, until=until)
 
+    def is_same_program(self) -> bool:
+        """False after exec, when all addresses are others."""
+        return image(self._pid) == self._image
+
     def keeping_state(self, thread: Seized, before: Registers, use: _Use) -> int:
+        if not self.is_same_program():
+            raise AiflameError(f"process {self._pid} has started another program")
         vectors, mask = thread.extended_state(), thread.mask()
         thread.set_mask(_ALL_BUT_FAULTS)
         try:
@@ -310,11 +333,8 @@ class Injector:
         return thread.registers().get("rax")
 
     def write(self, address: int, data: bytes) -> None:
-        file = os.open(f"/proc/{self._pid}/mem", os.O_WRONLY | os.O_CLOEXEC)
-        try:
-            os.pwrite(file, data, address)
-        finally:
-            os.close(file)
+        if os.pwrite(self._writable, data, address) != len(data):
+            raise UnreadableError
 
 
 def _as_repeated(registers: Registers) -> Registers:

@@ -17,6 +17,11 @@ _MUSL = re.compile(rb"/(ld-musl-[^\n]*|libc\.musl[^\n]*)\.so")
 _GLIBC = re.compile(rb"/libc(\.so\.6|-2\.\d+\.so)\n")
 _SANITIZER = re.compile(rb"/lib(a|t|m|l)san\.so")
 _ENDED, _STOPPED = ("Z", "X", "x"), ("T",)
+_START_TICKS, _STACK = 19, 25
+"""Fields of /proc/PID/stat behind the name."""
+
+Image = tuple[int, int]
+"""When a process was started, and where the stack of its program begins: another program in the same process has another."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,13 +52,35 @@ def target(pid: int) -> Target:
         ticks = start_ticks(pid)
         if ticks is None:
             raise AiflameError(f"there is no process {pid}: it has just ended")
-        variables = dict(text.split("=", 1) for text in _texts(pid, "environ") if "=" in text)
-        if "AIFLAME_PROFILE" in variables and b"/libaiflame.so" in _map(pid):
+        variables = variables_of(pid)
+        if "AIFLAME_PROFILE" in variables and has_collector(pid):
             raise AiflameError(f"process {pid} is recorded already, into {variables['AIFLAME_PROFILE']}")
-        return Target(pid, ticks, _texts(pid, "cmdline"), variables, pidfd)
+        return Target(pid, ticks, texts_of(pid, "cmdline"), variables, pidfd)
     except BaseException:
         os.close(pidfd)
         raise
+
+
+def variables_of(pid: int) -> dict[str, str]:
+    """The variables with which its program was started; empty where we may not read them."""
+    return dict(text.split("=", 1) for text in texts_of(pid, "environ") if "=" in text)
+
+
+def has_collector(pid: int) -> bool:
+    """True where the collector is loaded, be it at work or not."""
+    try:
+        return b"/libaiflame.so" in _map(pid)
+    except OSError:
+        return False
+
+
+def image(pid: int) -> Image | None:
+    """None: there is no such process, or it has ended and waits for its parent."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
+    except OSError:
+        return None
+    return None if fields[0] in _ENDED else (int(fields[_START_TICKS]), int(fields[_STACK]))
 
 
 def check_paths(pid: int, *paths: Path) -> None:
@@ -153,7 +180,8 @@ def _map(pid: int) -> bytes:
         return file.read(_LARGEST)
 
 
-def _texts(pid: int, name: str) -> tuple[str, ...]:
+def texts_of(pid: int, name: str) -> tuple[str, ...]:
+    """The texts of /proc/PID/cmdline or environ; none where we may not read them."""
     try:
         with Path(f"/proc/{pid}/{name}").open("rb") as file:
             data = file.read(_LARGEST)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import time
 from pathlib import Path
@@ -30,7 +31,9 @@ class Beside:
     def __init__(self, place: ProfileLocation) -> None:
         command = [sys.executable, "-c", _PROGRAM.format(packages=_PACKAGES), str(place.whole.absolute()), str(place.profile.absolute())]
         try:
-            self._pid = os.posix_spawn(command[0], [*command, str(os.getpid())], os.environ, setsid=True)
+            self._pid = os.posix_spawn(
+                command[0], [*command, str(os.getpid())], os.environ, setsid=True, setsigmask=(), setsigdef=(signal.SIGCHLD,)
+            )
         except OSError as error:
             raise AiflameError(f"no process could be started that keeps the ring short: {error.strerror}") from None
 

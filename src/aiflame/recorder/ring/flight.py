@@ -14,7 +14,7 @@ from aiflame.profile.folder.door import Folder
 from aiflame.profile.folder.meta import Kept, Meta
 from aiflame.recorder.hand_over import can_seal, start_sealer
 from aiflame.recorder.options import LEASE_BYTES, RecordOptions
-from aiflame.recorder.place import ProfileLocation, remove_profile
+from aiflame.recorder.place import ProfileLocation, remove_profile, shortened
 from aiflame.recorder.ring import requests
 from aiflame.recorder.ring.snapshot import snapshot
 from aiflame.recorder.ring.steps import Steps
@@ -38,7 +38,9 @@ class _Due:
 
 
 class Flight:
-    def __init__(self, place: ProfileLocation, page: ControlPage, options: RecordOptions, meta: Meta) -> None:
+    def __init__(self, place: ProfileLocation, page: ControlPage, options: RecordOptions, meta: Meta, push: str = "") -> None:
+        """`push`: the queue into which kept windows are put; "": none."""
+        self._push = push
         self._place, self._page, self._options, self._meta = place, page, options, meta
         self._ring = place.folder()
         self._last_ns = options.last_ms * 1_000_000
@@ -173,7 +175,7 @@ class Flight:
         whole = self._place.whole
         rank = f"-rank{self._place.rank.rank}" if self._place.rank else ""
         words = re.sub(r"[^A-Za-z0-9.]+", "-", cause).strip("-.")[:40].strip("-.") or "kept"
-        stem = f"{whole.name.removesuffix('.aiflame')}{rank}-{time.strftime('%Y%m%d-%H%M%S')}-{words}"
+        stem = f"{shortened(whole.name.removesuffix('.aiflame'))}{rank}-{time.strftime('%Y%m%d-%H%M%S')}-{words}"
         path, number = whole.parent / f"{stem}.aiflame", 1
         while os.path.lexists(path):
             number += 1
@@ -182,13 +184,17 @@ class Flight:
 
     def _seal_next(self) -> None:
         """Seals one profile at a time, so that a storm of events takes little memory."""
-        if self._sealer and os.waitpid(self._sealer, os.WNOHANG)[0]:
+        try:
+            ended = self._sealer and os.waitpid(self._sealer, os.WNOHANG)[0]
+        except ChildProcessError:  # SIGCHLD is ignored, so the kernel forgets children that have ended
+            ended = self._sealer
+        if ended:
             self._sealer = 0
         if self._unsealed and not self._sealer:
             self._sealer = self._start_sealer(self._unsealed.pop(0))
 
     def _start_sealer(self, profile: Path) -> int:
-        return start_sealer(profile, {}) if can_seal() else 0
+        return start_sealer(profile, {}, self._push) if can_seal() else 0
 
     def _note(self, text: str) -> None:
         if text not in self.notes:

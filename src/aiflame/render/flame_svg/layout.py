@@ -7,7 +7,6 @@ idle time and unattributed frames come last. The report's worker (`web/report/wo
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
@@ -15,6 +14,7 @@ from numpy.typing import NDArray
 
 from aiflame.attribute.arrays import nodes
 from aiflame.attribute.tree import Kind, Tree
+from aiflame.values import dataclass
 
 MAX_NODES = 1_000_000
 """If there are more nodes, the narrowest are folded into their callers: the browser stays fast, and totals stay the same."""

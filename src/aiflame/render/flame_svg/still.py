@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
 from html import escape
 
 import numpy as np
@@ -12,6 +11,7 @@ from numpy.typing import NDArray
 from aiflame.attribute.tree import Tree
 from aiflame.render.clean_text import cleaned_text
 from aiflame.render.flame_svg.layout import Layout
+from aiflame.values import dataclass
 
 WIDTH, MARGIN, ROW, BAR = 1200, 10, 17, 16
 HEADER, LEGEND_ROW = 62, 22

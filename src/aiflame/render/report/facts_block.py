@@ -9,10 +9,10 @@ import polars as pl
 
 from aiflame.attribute.counters.names import COUNTED
 from aiflame.attribute.metrics import OF_GPU
-from aiflame.attribute.own_metrics import own_metrics
 from aiflame.attribute.sites.cpu import OWN_DOMAIN, cpu_sites
 from aiflame.attribute.sites.devices import device_sites
 from aiflame.attribute.sites.table import CONTEXTS, Grouping, SiteTable
+from aiflame.attribute.stacks.own_metrics import own_metrics
 from aiflame.attribute.transforms.own_code import packages
 from aiflame.attribute.tree import CPU_TIME, ENERGY, WALL_TIME
 from aiflame.attribute.trees.build import metrics

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
@@ -20,6 +19,7 @@ from aiflame.analyze.tables.table import Column, TableOf
 from aiflame.attribute.analysis import Analysis
 from aiflame.profile.tables.interface import OpenedProfile
 from aiflame.render.blocks import Values, block
+from aiflame.values import dataclass
 
 SHARE = 10**9
 """A share of 1 as a whole number, as in blocks."""

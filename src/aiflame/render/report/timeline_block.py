@@ -6,7 +6,6 @@ Slices are in lanes, and each begins where the one before it ended, or a little 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
@@ -23,6 +22,7 @@ from aiflame.render.colors import shade_of
 from aiflame.render.report.timeline_counters import counters
 from aiflame.render.report.timeline_lanes import Lanes, lanes
 from aiflame.render.report.timeline_merge import Spans, merged_details_first
+from aiflame.values import dataclass
 
 MOST = 1_100_000
 """The most slices in a page, with a quarter more for layers: about 6 MB."""

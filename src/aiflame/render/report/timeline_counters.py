@@ -7,7 +7,6 @@ that the picture has the same height as the values.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
@@ -15,6 +14,7 @@ import polars as pl
 from aiflame.attribute.arrays.types import Floats, Ints
 from aiflame.attribute.timeline.tables import Timeline, TrackKind
 from aiflame.render.blocks import Values
+from aiflame.values import dataclass
 
 MOST_POINTS = 300_000
 """The most points of all counters together: about 1 MB of a page."""

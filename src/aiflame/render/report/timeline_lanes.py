@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
 from aiflame.attribute.arrays.types import Ints
 from aiflame.attribute.timeline.tables import SliceKind, TrackKind
+from aiflame.values import dataclass
 
 _PLACE = {
     SliceKind.STEP: 0,

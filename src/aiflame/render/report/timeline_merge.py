@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
 from aiflame.attribute.arrays.types import Ints
+from aiflame.values import dataclass
 
 FINER = 7
 """The first bin that is tried is shorter, by this power of two, than the mean length of a span would be if there were no gaps."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from rich.cells import cell_len
 from rich.console import Console
@@ -13,6 +12,7 @@ from aiflame.analyze.amounts import share
 from aiflame.analyze.kernel.annotate import CodeLine, Reasons
 from aiflame.resolve.device.stall_reasons import SELECTED
 from aiflame.resolve.names.readable import clean
+from aiflame.values import dataclass
 
 TAB = 4
 _LONGEST = 2000

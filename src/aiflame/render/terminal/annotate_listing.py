@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import groupby, zip_longest
 
 from rich.cells import cell_len
@@ -12,6 +11,7 @@ from rich.text import Text
 from aiflame.analyze.kernel.annotate import Annotation, Count, Instruction, Line, SourceFile
 from aiflame.analyze.kernel.source_text import Origin
 from aiflame.render.terminal.annotate_cells import Cell, chain_text, harmless, heat, number, percent, place_name, reasons_text, row
+from aiflame.values import dataclass
 
 SIDE_BY_SIDE = 140
 """From this width on, source and SASS are shown side by side."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
+from rich.cells import cell_len, set_cell_size
 from rich.table import Table
 from rich.text import Text
 
@@ -49,7 +50,7 @@ def leave_room(numbers: dict[str, Sequence[str | Text]], least_useful: Sequence[
 
 
 def needed_width(heading: str, cells: Sequence[str | Text]) -> int:
-    return max([len(heading), *(_text(cell).cell_len for cell in cells)])
+    return max([cell_len(heading), *(_text(cell).cell_len for cell in cells)])
 
 
 def shared_widths(wanted: Sequence[int], width: int) -> list[int]:
@@ -66,11 +67,11 @@ def shared_widths(wanted: Sequence[int], width: int) -> list[int]:
 
 
 def cut_middle(text: str, width: int) -> str:
-    """The text with an ellipsis instead of its middle, if it is too long; more of the end is kept."""
-    if len(text) <= width:
+    """The text with an ellipsis instead of its middle, if it is too long; more of the end is kept. Wide characters have two places."""
+    if cell_len(text) <= width:
         return text
     last = width // 2
-    return text[: max(0, width - 1 - last)] + "…" + (text[-last:] if last else "")
+    return set_cell_size(text, max(0, width - 1 - last)) + "…" + set_cell_size(text[::-1], last)[::-1]
 
 
 def _without_middle(text: Text, width: int) -> Text:

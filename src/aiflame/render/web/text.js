@@ -17,7 +17,9 @@ export function amount(value, unit) {
 export function counted(value, unit) {
   if (unit === "bytes") return amount(value, unit);
   if (unit === "bytes/s") return `${amount(value, "bytes")}/s`;
-  return `${threeDigits(value)}${unit === "%" || unit === "" ? unit : ` ${unit}`}`;
+  const small = Math.abs(value) < 1; // a learning rate
+  const number = small ? value.toLocaleString("en-US", { maximumSignificantDigits: 3 }) : threeDigits(value);
+  return `${number}${unit === "%" || unit === "" ? unit : ` ${unit}`}`;
 }
 
 export function threeDigits(value) {

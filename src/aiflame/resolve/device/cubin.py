@@ -6,13 +6,13 @@ offsets in a section: a cubin has no address space.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from typing import BinaryIO
 
 import numpy as np
 
 from aiflame.resolve.files.elf_file import RELOCATION, SYMBOL, ElfFile, NotElf, Section
+from aiflame.values import dataclass
 
 MACHINE = 190
 """EM_CUDA"""

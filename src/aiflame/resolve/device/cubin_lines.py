@@ -14,11 +14,11 @@ from __future__ import annotations
 
 import struct
 from bisect import bisect_right
-from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
 from aiflame.resolve.device.cubin import Cubin
+from aiflame.values import dataclass
 
 DEBUG_LINE = ".debug_line"
 DEEPEST = 200

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 
@@ -24,6 +23,7 @@ from aiflame.resolve.device.sources import sources
 from aiflame.resolve.device.triton_lines import TritonCache, TritonLines, caches
 from aiflame.resolve.files.outside import NOTHING, Outside
 from aiflame.resolve.names.readable import clean, readable
+from aiflame.values import dataclass, field
 
 INSTRUCTION_BYTES = 16
 """The size of an instruction on every GPU that can be sampled (Volta and later)."""

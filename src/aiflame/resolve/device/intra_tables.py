@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
@@ -17,6 +16,7 @@ from aiflame.profile.folder.door import Folder
 from aiflame.profile.schema.tables_intra import TABLES
 from aiflame.profile.tables.store import Profile
 from aiflame.resolve.names.readable import clean
+from aiflame.values import dataclass
 
 _TEXTS = ("name", "file", "op", "pass", "arch", "triton")
 _LATEST = 1 << 62

@@ -13,10 +13,10 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import dataclass
 from pathlib import Path
 
 from aiflame.resolve.device.cubin_cut import cut, identity, name_of
+from aiflame.values import dataclass
 
 _WHOLE_RUN_S = 600.0
 _ONE_RUN_S = 30.0

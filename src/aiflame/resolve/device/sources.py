@@ -4,12 +4,12 @@ others."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from aiflame.resolve.device.cubin_lines import File
 from aiflame.resolve.files.outside import Outside, Source
 from aiflame.resolve.names.readable import clean
+from aiflame.values import dataclass, field
 
 LARGEST = 2 << 20
 ALL = 64 << 20

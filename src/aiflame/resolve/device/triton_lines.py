@@ -15,13 +15,13 @@ import os
 import re
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
 from aiflame.resolve.device.cubin import Cubin
 from aiflame.resolve.device.cubin_lines import DEEPEST, Chain, CubinLines, DeviceLine, File
 from aiflame.resolve.files.outside import Outside
+from aiflame.values import dataclass, field
 
 PTX_LINES = ".nv_debug_line_sass"
 LARGEST = 64 << 20

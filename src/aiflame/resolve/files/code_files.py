@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import os
 import zlib
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from aiflame.profile.folder.door import Folder
+from aiflame.profile.folder.home import home
 from aiflame.resolve.files.elf_file import ElfFile, NotElf
 from aiflame.resolve.files.outside import Outside
+from aiflame.values import dataclass
 
 VDSO = "[vdso]"
 _DELETED = " (deleted)"
@@ -59,6 +60,19 @@ def find_code(module: Module, profile: Folder, outside: Outside) -> Code:
     if binary and binary.line_bytes:
         return Code(binary, None)
     return Code(binary, next(_debug_files(module, binary, outside), None))
+
+
+def code_with_build_id(path: str, build_id: bytes, outside: Outside, others: Sequence[Path] = ()) -> Code:
+    """By the build id alone: the file of that path, or one of the others."""
+    module = Module(path, build_id, 0, 0, 0)
+    if path.startswith(VDSO):
+        return Code(_own_vdso(module) or _with_build_id(build_id, others, outside), None)
+    binary = _with_build_id(build_id, [Path(path.removesuffix(_DELETED)), *others], outside)
+    return Code(binary, next(_debug_files(module, binary, outside), None))
+
+
+def _with_build_id(build_id: bytes, paths: Sequence[Path], outside: Outside) -> ElfFile | None:
+    return next((elf for path in paths if (elf := outside.elf(path)) and elf.build_id == build_id), None)
 
 
 def is_missing(module: Module, code: Code) -> bool:
@@ -132,8 +146,9 @@ def _belongs(debug: ElfFile, binary: ElfFile) -> bool:
 
 def _downloaded(build_id: str) -> Iterator[Path]:
     """Files that debuginfod's clients have downloaded earlier; we download nothing."""
-    home = Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()) / "debuginfod_client"
-    for folder in (os.environ.get("DEBUGINFOD_CACHE_PATH"), home):
+    here = home()
+    cache = os.environ.get("XDG_CACHE_HOME") or (here and here / ".cache")
+    for folder in (os.environ.get("DEBUGINFOD_CACHE_PATH"), cache and Path(cache) / "debuginfod_client"):
         if folder:
             yield Path(folder) / build_id / "debuginfo"
 

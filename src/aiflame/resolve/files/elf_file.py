@@ -10,13 +10,14 @@ import os
 import stat
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
+
+from aiflame.values import dataclass
 
 LARGEST_TABLE = 256 << 20
 """The largest section that we read completely: eleven million symbols. A larger one has a broken header."""
@@ -180,7 +181,7 @@ class ElfFile:
         """The GNU build-id note, empty if there is none."""
         for segment in self.segments:
             if segment.type == NOTE:
-                for name, kind, content in _notes(self.read(segment.offset, min(segment.file_bytes, 1 << 16))):
+                for name, kind, content in notes(self.read(segment.offset, min(segment.file_bytes, 1 << 16))):
                     if name == b"GNU\0" and kind == 3:
                         return content
         return b""
@@ -238,7 +239,8 @@ class ElfFile:
             return None
 
 
-def _notes(data: bytes) -> Iterator[tuple[bytes, int, bytes]]:
+def notes(data: bytes) -> Iterator[tuple[bytes, int, bytes]]:
+    """Name, type and content of each note."""
     at = 0
     while at + 12 <= len(data):
         name_bytes, content_bytes, kind = struct.unpack_from("<III", data, at)

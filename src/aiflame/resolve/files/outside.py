@@ -11,13 +11,14 @@ import os
 import stat
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 
 from aiflame.profile.folder import claims
 from aiflame.profile.tables.store import Profile
 from aiflame.resolve.files import held_files
 from aiflame.resolve.files.elf_file import ElfFile
+from aiflame.values import dataclass
 
 DEBUG_ROOTS = (Path("/usr/lib/debug"),)
 LARGEST_SOURCE = 64 << 20
@@ -84,13 +85,15 @@ class Outside:
         """A file from a compiler's cache. The caller compares it with the profile's copy."""
         return _regular(path, largest)[0] if self.allowed else None
 
-    def written_by_process(self, paths: Iterable[Path], since: float, largest: int) -> bytes | None:
+    def written_by_process(self, paths: Iterable[Path], since: float, largest: int, until: float = inf) -> bytes | None:
         """The first of `paths` that is a regular file of this user, not a link, and not older than the process (`since`)."""
         if not self.allowed or not since:
             return None
         for path in paths:
             content, status = _regular(path, largest)
-            if content is not None and status is not None and status.st_uid == os.geteuid() and status.st_mtime >= since - _SLACK_S:
+            if content is None or status is None or status.st_uid != os.geteuid():
+                continue
+            if since - _SLACK_S <= status.st_mtime <= until:
                 return content
         return None
 
@@ -124,8 +127,9 @@ def generated_folders() -> Iterator[Path]:
     """Folders where compilers keep generated files, with links resolved."""
     for text in ("~/.triton", os.environ.get("TRITON_HOME"), os.environ.get("TRITON_CACHE_DIR"), os.environ.get("TORCHINDUCTOR_CACHE_DIR"),
                  os.environ.get("TMPDIR"), "/tmp", "/var/tmp", "/dev/shm", "~/.cache"):  # fmt: skip
-        if text:
-            yield Path(os.path.realpath(Path(text).expanduser()))
+        folder = os.path.expanduser(text or "~")  # noqa: PTH111  it leaves the ~ of a user without a home
+        if text and not folder.startswith("~"):
+            yield Path(os.path.realpath(folder))
 
 
 def _regular(path: Path, largest: int) -> tuple[bytes, os.stat_result] | tuple[None, None]:

@@ -8,13 +8,14 @@ from __future__ import annotations
 import os
 import struct
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from aiflame.profile.folder.door import Folder
+from aiflame.profile.folder.home import home
 from aiflame.resolve.files.outside import Outside
+from aiflame.values import dataclass
 
 LARGEST = 256 << 20
 MOST_METHODS = 4_000_000
@@ -141,7 +142,7 @@ def _lines(body: bytes, count: int) -> Iterator[tuple[int, int, str]]:
 
 def _perf_folders() -> Iterator[Path]:
     """The folders in which perf's own agents put jitdumps."""
-    for root in (os.environ.get("JITDUMPDIR"), str(Path("~").expanduser())):
+    for root in (os.environ.get("JITDUMPDIR"), home()):
         if root:
             yield from sorted(Path(root).glob(".debug/jit/*"))
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+from aiflame.values import dataclass
 
 LONGEST = 1 << 16
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import ctypes
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache
 
 from aiflame.profile.schema.kinds import Kind
 from aiflame.resolve.names.cpp_names import shorten
 from aiflame.resolve.names.long_names import outline
 from aiflame.resolve.names.rust_names import demangle_rust
+from aiflame.values import dataclass
 
 _MANGLED = ("_Z", "__Z")
 LONGEST_MANGLED = 1 << 15

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from symbolic.debuginfo import Archive
 from symbolic.exceptions import SymbolicError
 from symbolic.symcache import SymCache
 
 from aiflame.resolve.files.elf_file import ElfFile
 from aiflame.resolve.native.kept_lines import keep, kept
+from aiflame.values import dataclass
 
 LARGEST_DEBUG = 512 << 20
 """Bytes of `.debug_info`. Measured on libpython 3.13: symbolic's cache of 16 MB takes 0.3 s and 60 MB of memory; it is kept

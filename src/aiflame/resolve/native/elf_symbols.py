@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from aiflame.resolve.files.elf_file import EXECUTABLE_SECTION, RELOCATION, ElfFile, Section
+from aiflame.values import dataclass
 
 FUNCTION, INDIRECT_FUNCTION, NO_TYPE = 2, 10, 0
 X86_64 = 62

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -11,6 +9,7 @@ from aiflame.resolve.files.code_files import Code
 from aiflame.resolve.native.debug_lines import DebugLines, SourceLine, too_much
 from aiflame.resolve.native.debug_lines_apart import chains_apart
 from aiflame.resolve.native.elf_symbols import ElfSymbols
+from aiflame.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

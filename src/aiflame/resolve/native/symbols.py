@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
@@ -15,6 +14,7 @@ from aiflame.resolve.files.outside import Outside
 from aiflame.resolve.names.readable import Name, clean, readable, readable_cpp
 from aiflame.resolve.native.instructions import instructions_at
 from aiflame.resolve.native.lookup import Found, look_up
+from aiflame.values import dataclass
 
 _PLACES = {
     "code": pl.UInt32,

@@ -57,23 +57,13 @@ void call_back(Call& call, CUpti_ApiCallbackSite site) {
   subscriber->function(subscriber->user, domain, call.id, &data);
 }
 
-bool launches(const Call& call) {
-  return call.context && call.interface == Interface::DRIVER &&
-         (call.id == CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel || call.id == CUPTI_DRIVER_TRACE_CBID_cuLaunchKernelEx);
-}
-
 const Listener listener{
     .enter =
         [](Call& call) {
           if (!call.correlation) call.correlation = ++state.correlation;
           call_back(call, CUPTI_API_ENTER);
-          if (launches(call)) call.context->launches++;
         },
-    .leave =
-        [](Call& call) {
-          if (launches(call)) call.context->launches--;
-          call_back(call, CUPTI_API_EXIT);
-        },
+    .leave = [](Call& call) { call_back(call, CUPTI_API_EXIT); },
     .resource =
         [](uint32_t id, Context* context, Stream* stream, void* descriptor) {
           if (id == CUPTI_CBID_RESOURCE_MODULE_LOADED) module_loaded(*static_cast<CUpti_ModuleResourceData*>(descriptor));

@@ -241,13 +241,20 @@ void forget_sampling() {
 using namespace fake;
 using namespace fake::cupti;
 
+// How many devices are sampled.
+CUPTI_FUNCTION fake_cupti_samples() {
+  int count = 0;
+  for (uint32_t device = 0; device < fake::cupti::driver().devices(); device++) count += samples_on(device);
+  return static_cast<CUptiResult>(count);
+}
+
 CUPTI_FUNCTION cuptiPCSamplingEnable(CUpti_PCSamplingEnableParams* how) {
   Context* context = context_of("cuptiPCSamplingEnable", how->ctx);
   if (setting("FAKE_CUPTI_DENIED", 0)) return CUPTI_ERROR_INSUFFICIENT_PRIVILEGES;
   if (counts(context->device)) wrong("cuptiPCSamplingEnable: the device counts; no more records of kernels would come");
   std::lock_guard guard(state.lock);
   must_be_alone(*context);
-  if (state.contexts[context].ended) must_be_without_launches("cuptiPCSamplingEnable", *context);
+  must_be_without_launches("cuptiPCSamplingEnable", *context);
   if (state.contexts[context].enabled) return CUPTI_ERROR_INVALID_OPERATION;
   state.contexts[context] = {.enabled = true};
   return CUPTI_SUCCESS;

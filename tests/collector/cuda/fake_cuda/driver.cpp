@@ -45,6 +45,11 @@ void inject() {
   if (auto* initialize = reinterpret_cast<int (*)()>(dlsym(library, "InitializeInjection"))) initialize();
 }
 
+bool launches(const Call& call) {
+  return call.context && call.interface == Interface::DRIVER &&
+         (call.id == CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel || call.id == CUPTI_DRIVER_TRACE_CBID_cuLaunchKernelEx);
+}
+
 }  // namespace
 
 namespace driver {
@@ -63,6 +68,8 @@ uint64_t now() {
 }
 
 uint64_t next_id() { return ++state.ids; }
+
+bool heard() { return state.listener.load() != nullptr; }
 
 void announce(uint32_t id, Context* context, Stream* stream, void* descriptor) {
   if (const Listener* listener = state.listener.load()) listener->resource(id, context, stream, descriptor);
@@ -93,7 +100,9 @@ CUresult call(Call one, CUresult (*body)(void*), void* argument) {
   bool outer_in_runtime = in_runtime;
   correlation = one.correlation;
   in_runtime |= one.interface == Interface::RUNTIME;
+  if (launches(one)) one.context->launches++;
   result = body(argument);
+  if (launches(one)) one.context->launches--;
   correlation = outer;
   in_runtime = outer_in_runtime;
   one.context = current();

@@ -68,6 +68,7 @@ struct Node {
   Work work{};
   struct Graph* child = nullptr;
   Node* original = nullptr;
+  bool heard = false;
 };
 
 struct Event {
@@ -121,6 +122,7 @@ Stream* stream_of(CUstream handle);
 void perform(Work work, Stream* stream);
 uint64_t now();
 uint64_t next_id();
+bool heard();  // somebody listens
 void announce(uint32_t id, Context* context, Stream* stream, void* descriptor);
 CUresult call(Call one, CUresult (*body)(void*), void* argument);
 

@@ -11,7 +11,9 @@ namespace {
 
 constexpr uint64_t kCopyTook = 2'000;
 
+// CUPTI knows only nodes that were made while it listened.
 void tell_node(uint32_t id, Graph* graph, Node* node) {
+  node->heard = driver::heard();
   bool cloned = id == CUPTI_CBID_RESOURCE_GRAPHNODE_CLONED;
   CUpti_GraphData data{.graph = reinterpret_cast<CUgraph>(graph),
                        .originalGraph = cloned ? reinterpret_cast<CUgraph>(graph->original) : nullptr,
@@ -48,7 +50,7 @@ void replay(Graph* graph, Stream* stream) {
       continue;
     }
     Work work = node->work;
-    work.node = node->id;
+    work.node = node->heard ? node->id : 0;
     driver::perform(work, stream);
   }
 }

@@ -13,6 +13,8 @@
 #include <cstring>
 #include <ctime>
 
+#include "is_recorded.hpp"
+
 namespace {
 
 constexpr uid_t kNobody = 65534;
@@ -37,7 +39,7 @@ void spin(double seconds) {
     clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
     double at = static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
     if (end == 0) end = at + seconds;
-    if (at >= end) return;
+    if (at >= end || !is_recorded()) return;
   } while (true);
 }
 

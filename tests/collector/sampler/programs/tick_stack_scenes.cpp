@@ -47,10 +47,11 @@ namespace {
       : "rax", "memory", "cc");
   return changed;
 }
-void* thread_keeps_data_below(void*) { return reinterpret_cast<void*>(keeps_data_below(100'000)); }
+long below_rounds() { return is_recorded() ? 100'000 : 1; }
+void* thread_keeps_data_below(void*) { return reinterpret_cast<void*>(keeps_data_below(below_rounds())); }
 
 int below_the_stack_pointer() {
-  printf("main: %ld words changed\n", keeps_data_below(100'000));
+  printf("main: %ld words changed\n", keeps_data_below(below_rounds()));
   printf("thread: %ld words changed\n", reinterpret_cast<long>(on_thread(thread_keeps_data_below)));
   return 0;
 }
@@ -67,12 +68,13 @@ void switch_green(int, siginfo_t*, void*) {
 volatile double green_sum[2];
 std::atomic<bool> ended{false};
 void green_work(int number) {
+  const int enough = is_recorded() ? 200 : 20;
   for (;;) {
     double sum = 0;
     for (int at = 0; at < 100'000; at++) sum += at * 0.5;
     if (green_sum[number] != 0 && green_sum[number] != sum) abort();
     green_sum[number] = sum;
-    if (switches >= 200 && !ended.exchange(true)) _exit(puts("switched") < 0);
+    if (switches >= enough && !ended.exchange(true)) _exit(puts("switched") < 0);
   }
 }
 int green_threads(int which, int flags) {
@@ -92,19 +94,21 @@ int green_threads_by_profiling() { return green_threads(ITIMER_PROF, 0); }
 // A thread by clone() alone, without thread-local memory (fs = 0) or with its creator's. First it waits, so that it can be met.
 char clone_stack[1 << 16] __attribute__((aligned(16)));
 volatile int clone_done;
+long bare_rounds;
 int bare_pipe[2];
 int cloned_waits(void* without) {
   char byte;
   if (without) raw(SYS_arch_prctl, ARCH_SET_FS, 0);
   raw(SYS_read, bare_pipe[0], reinterpret_cast<long>(&byte), 1);
   volatile double sink = 0;
-  for (long at = 0; at < 50'000'000; at++) sink = sink + 1;
+  for (long at = 0; at < bare_rounds; at++) sink = sink + 1;
   clone_done = 1;
   raw(SYS_exit);
   return 0;
 }
 int bare_thread(bool without) {
   if (pipe(bare_pipe) != 0) return 1;
+  bare_rounds = is_recorded() ? 50'000'000 : 1;
   errno = 77;
   constexpr int kFlags = CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_SYSVSEM | CLONE_THREAD;
   if (clone(cloned_waits, clone_stack + sizeof clone_stack, kFlags, without ? clone_stack : nullptr) < 0) return 1;

@@ -9,6 +9,8 @@
 #include <cstdlib>
 #include <ctime>
 
+#include "is_recorded.hpp"
+
 inline double cpu_seconds() {
   timespec now;
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
@@ -16,6 +18,7 @@ inline double cpu_seconds() {
 }
 
 inline void spin(double seconds) {
+  if (!is_recorded()) return;
   volatile double sink = 0;
   for (double end = cpu_seconds() + seconds; cpu_seconds() < end;)
     for (int at = 0; at < 1000; at++) sink = sink + at;
@@ -23,7 +26,9 @@ inline void spin(double seconds) {
 
 inline long raw(long number, long a = 0, long b = 0, long c = 0) {
   long result;
-  asm volatile("syscall" : "=a"(result) : "a"(number), "D"(a), "S"(b), "d"(c) : "rcx", "r11", "memory");
+  // prctl() refuses some requests whose fourth or fifth argument is not 0.
+  register long fourth asm("r10") = 0, fifth asm("r8") = 0;
+  asm volatile("syscall" : "=a"(result) : "a"(number), "D"(a), "S"(b), "d"(c), "r"(fourth), "r"(fifth) : "rcx", "r11", "memory");
   return result;
 }
 

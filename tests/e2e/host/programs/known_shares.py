@@ -1,4 +1,7 @@
-"""Runs until SIGTERM: a quarter of the turns in `light`, three quarters in `heavy`. Prints its number of turns that were wrong: 0."""
+"""Runs until SIGTERM: a quarter of the turns in `light`, three quarters in `heavy`. Prints its number of turns that were wrong: 0.
+
+It sleeps for a moment in each turn. With `busy` it does not: on a machine without a free processor, a thread that sleeps that often runs
+from one tick of the kernel to just before the next, and its samples show where those ticks are."""
 
 import os
 import signal
@@ -37,7 +40,8 @@ wrong = 0
 print("begun", flush=True)
 while not ended:
     wrong += light() != 333283335000 or heavy() != 8999550005000
-    time.sleep(0.0001)
+    if "busy" not in sys.argv:
+        time.sleep(0.0001)
 signal.setitimer(signal.ITIMER_REAL, 0)
 print(wrong)
 sys.exit(7)

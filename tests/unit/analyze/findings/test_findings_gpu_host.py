@@ -319,3 +319,18 @@ def test_a_story_without_faults_has_no_causes(tmp_path: Path) -> None:
     for number in range(25):
         train(story, number, work=980, idle=20)
     assert {one for one in found(story, tmp_path) if one not in ("hot-group", "hot-stall")} == set()
+
+
+def test_clocks_of_a_device_that_the_program_does_not_use(tmp_path: Path) -> None:
+    """The second device goes to rest while the first one works at its full clock."""
+    story = Story()
+    for number in range(20):
+        story.work(2_000_000 + 100_000 * number, 2_000_000 + 100_000 * number, 2_100_000 + 100_000 * number, MAIN)
+    times = [50 * MS * number for number in range(80)]
+    story.tables |= told(
+        ("nvidia", "NVIDIA H200 [0]", "SM clock", "MHz", dict.fromkeys(times, 1980)),
+        ("nvidia", "NVIDIA H200 [1]", "SM clock", "MHz", {time: 1980 if time < 500 * MS else 345 for time in times}),
+        ("nvidia", "NVIDIA H200 [1]", "power", "W", dict.fromkeys(times, 75)),
+        ("nvidia", "NVIDIA H200 [1]", "temperature", "°C", dict.fromkeys(times, 35)),
+    )
+    assert not [one for one in found(story, tmp_path) if one.startswith("slow-clocks")]

@@ -79,6 +79,20 @@ def test_more_threads_than_cpus(tmp_path: Path, frames: tuple[object, ...], kind
     assert kinds[kind].share == pytest.approx(0.75)
 
 
+def test_processes_that_are_bound_to_cpus_of_their_own(tmp_path: Path) -> None:
+    """Eight ranks, each with a CPU to itself: eight CPUs, of which no rank sees more than one."""
+    assert of_kernel(tmp_path, kernel(running=8, ready=3, cpus=1, pids=8)) == {}
+
+
+def test_processes_of_several_hosts_have_the_cpus_of_all(tmp_path: Path) -> None:
+    def on_two(series: list[Series]) -> list[Series]:
+        return [(source, f"node{host}: {device}", name, unit, values) for host in (0, 1) for source, device, name, unit, values in series]
+
+    assert of_kernel(tmp_path / "enough", on_two(kernel(running=2, ready=0.9))) == {}
+    (one,) = of_kernel(tmp_path / "crowded", on_two(kernel(running=2, ready=6))).values()
+    assert "16 threads at once want the 4 CPUs that the program may use" in one.sentence
+
+
 def test_threads_that_share_the_interpreters_lock_do_not_want_cpus(tmp_path: Path) -> None:
     assert of_kernel(tmp_path, kernel(running=1, ready=4), THREAD, WORK, threads=8) == {}
 

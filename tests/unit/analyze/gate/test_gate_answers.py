@@ -189,6 +189,25 @@ def test_unequal_machines_are_named(tmp_path: Path) -> None:
     ]
 
 
+def test_the_clock_is_that_of_the_gpus_that_ran_the_program(tmp_path: Path) -> None:
+    """Two other GPUs of the machine rest; in the newer runs, another program works on them."""
+
+    def beside(mhz: float) -> Any:
+        def change(story: Story) -> Any:
+            for kernel in story.kernels:
+                kernel["device"] = "NVIDIA H100 [0]"
+            clocks = {"NVIDIA H100 [0]": 1980, "NVIDIA H100 [1]": mhz, "NVIDIA H100 [2]": mhz}
+            return told(
+                *(("nvidia", name, "SM clock", "MHz", dict.fromkeys(range(0, 3_000_000, 100_000), of)) for name, of in clocks.items())
+            )
+
+        return change
+
+    quiet = answer(group(tmp_path, range(3), change=beside(345)), group(tmp_path, range(10, 13), change=beside(1755)))
+    assert not quiet.machines_differ
+    assert "GPU clock: 1,980 MHz in all runs" in texts(quiet.machines)
+
+
 def test_changes_of_the_code_are_named(tmp_path: Path) -> None:
     def compiled(registers: int, build: str, linetable: bytes, folder: str) -> Any:
         def change(story: Story) -> Any:

@@ -69,6 +69,13 @@ def test_some_ranks_of_a_profile_are_its_page(sleeping: OpenedProfile) -> None:
     assert table(page(profile), "ranks").rows["rank"].to_list() == ["rank 1", "rank 2"]
 
 
+def test_a_group_of_the_shown_ranks_is_not_all_of_the_job(tmp_path: Path) -> None:
+    """Four ranks reduce in pairs; the first pair is opened."""
+    job_of_pairs = opened(tmp_path, Made(sleeps={(1, 2): 20}, together=2))
+    lates = table(page(aiflame.open(job_of_pairs.path, ranks={0, 1}).store), "lates")
+    assert set(lates.rows["group"].to_list()) == {"torch 0-1"}
+
+
 def test_a_rank_that_cannot_be_analysed_is_a_note(sleeping: OpenedProfile, monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(profile: object, meta: object, rank: int, size: int) -> object:
         if rank == 1:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from aiflame.analyze.ranks.clocks import Clocks
 from aiflame.analyze.ranks.comparison import Ranks, median_and_longest, ranks, to_json
 from aiflame.analyze.ranks.facts import Partial
 from aiflame.analyze.ranks.fan_out import here
+from aiflame.analyze.ranks.losses import slow
 from aiflame.analyze.ranks.one_profile import answer as answer_of
 from aiflame.analyze.ranks.one_profile import facts_of_ranks
 from aiflame.analyze.ranks.sources import sources
@@ -57,6 +59,30 @@ def test_the_straggler_is_the_first_finding(slept: Ranks) -> None:
     assert first.kind == "straggler"
     for part in ("Rank 2", "5 of 6 all-reduces", "20 ms", "Backward of layers.2", "slept"):
         assert part in first.sentence
+
+
+def test_only_the_ranks_of_a_group_wait_for_its_straggler(tmp_path: Path, slept: Ranks) -> None:
+    """Ranks 0 and 1 reduce without ranks 2 and 3, so only rank 3 waits for rank 2."""
+    (one,) = answer(tmp_path, replace(SLEEPS, together=2)).stragglers
+    (whole,) = slept.stragglers
+    assert (one.rank, one.ranks, whole.ranks) == (2, 2, 4)
+    (of_group,), (of_all,) = slow([one], 4), slow([whole], 4)
+    assert of_group.sentence.endswith("of the time of the 2 ranks that meet there")
+    assert of_all.sentence.endswith("of the time of all 4 ranks")
+
+
+def test_a_cause_is_known_of_late_ranks_whose_work_was_not_examined(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of many slots only the costliest are examined: the others were late by their own work all the same."""
+    monkeypatch.setattr("aiflame.analyze.ranks.stragglers.ASKED", 1)
+    compared = answer(tmp_path, Made(sleeps={(2, 2): 20, (1, 0): 50}))
+    assert {(one.rank, one.why.cause, one.why.layer) for one in compared.stragglers} == {
+        (2, Cause.WAIT, "layers.2"),
+        (1, Cause.WAIT, "layers.0"),
+    }
+    assert all(late.why is not None for late in compared.lates if late.own_ns > 0)
+    assert [row.lost_ns for row in compared.rows] == [
+        sum(one.lost_ns for one in compared.stragglers if one.rank == rank) for rank in range(4)
+    ]
 
 
 def test_ranks_that_are_alike_have_no_straggler_and_nothing_is_found(alike: Ranks) -> None:

@@ -170,4 +170,4 @@ def test_it_has_one_row_for_several_devices(tmp_path: Path) -> None:
     file = written(tmp_path, launched("gemm", 1010, 1100, 50, 1), other)
     assert breakdown(analysed(file)) == (70, 0, 70, 0)
     rows = aiflame.open(file).stats("hta.temporal-breakdown")
-    assert [(row["device"][-3:], row["kernel_time_ns"]) for row in rows.to_dicts()] == [("[0]", 50_000), ("[1]", 50_000)]
+    assert {row["device"][-3:]: row["kernel_time_ns"] for row in rows.to_dicts()} == {"[0]": 50_000, "[1]": 50_000}

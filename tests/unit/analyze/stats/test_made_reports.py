@@ -170,10 +170,26 @@ def test_collectives(opened: Callable[..., aiflame.Profile]) -> None:
 def test_ops_that_launched(opened: Callable[..., aiflame.Profile]) -> None:
     profile = opened(*mixed())
     rows = {row["op"]: row["total_ns"] // US for row in profile.stats("tracelens.ops-summary").to_dicts()}
-    assert rows == {"aten::gemm": 70, "aten::ncclDevKernel_AllReduce": 50}
+    assert rows == {"aten::gemm": 70, "aten::ncclDevKernel_AllReduce": 50, "[no op]": 20}  # a copy and a fill
     rows = {row["category"]: (row["kernels"], row["ops"]) for row in profile.stats("tracelens.ops-summary-by-category").to_dicts()}
-    assert rows == {"gemm": (2, 1), "collective": (1, 1)}
-    assert profile.stats("tracelens.kernel-launchers")["kernel"].to_list() == ["gemm", "ncclDevKernel_AllReduce"]
+    assert rows == {"gemm": (2, 1), "collective": (1, 1), "copy": (2, 1)}
+    assert profile.stats("tracelens.kernel-launchers")["kernel"].to_list() == [
+        "gemm",
+        "ncclDevKernel_AllReduce",
+        "[copy host→device]",
+        "[fill]",
+    ]
+
+
+def test_work_of_the_backward_pass_is_in_the_op_that_launched_it(opened: Callable[..., aiflame.Profile]) -> None:
+    """`aten::mm` in the node of `aten::linear`: TraceLens and torch name the work after the call, `aiflame top` after `aten::linear`."""
+    forward = [event("cpu_op", "aten::linear", 10, 20, **{"Sequence number": 5, "Fwd thread id": 0})]
+    node = "autograd::engine::evaluate_function: LinearBackward0"
+    backward = [event("cpu_op", node, 100, 40, tid=2, **{"Sequence number": 5, "Fwd thread id": 1})]
+    profile = opened(
+        forward, backward, [one | {"tid": 2} for one in launched("mm", 110, 200, 30, 1)[:2]], launched("mm", 110, 200, 30, 1)[2:]
+    )
+    assert profile.stats("tracelens.ops-summary")["op"].to_list() == ["aten::mm"]
 
 
 def test_an_unknown_report_is_an_error(opened: Callable[..., aiflame.Profile]) -> None:

@@ -13,7 +13,7 @@ import polars as pl
 import pytest
 
 import aiflame
-from aiflame.attribute.own_metrics import metric_rows
+from aiflame.attribute.stacks.own_metrics import metric_rows
 from aiflame.attribute.trees.build import metrics
 from aiflame.profile.schema.kinds import CALL_COUNTS
 
@@ -92,6 +92,21 @@ def test_every_call_of_an_op_counts(file: Path) -> None:
             assert every[name] - twice[name] <= calls[name] <= every[name]
         else:
             assert (name, calls.get(name)) == (name, every[name] - twice[name])
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
+def test_every_op_keeps_its_time(file: Path) -> None:
+    """Also where it ends after the call in which it began."""
+    with gzip.open(file, "rt") as text:
+        events = json.load(text)["traceEvents"]
+    ops = [one for one in events if one.get("ph") == "X" and one.get("cat") in CALLED and not one["name"].startswith(NAMED)]
+    took: Counter[str] = Counter()
+    for one in ops:
+        took[one["name"]] += one["dur"]
+    alone = alone_in_their_like(ops)
+    times = dict(aiflame.open(file).stats("torch.key-averages").select("name", "cpu_ns").iter_rows())
+    for name in {one["name"] for one in ops if one["cat"] in ("cpu_op", "Operator")} - set(alone):
+        assert (name, times[name] / 1000) == (name, pytest.approx(took[name], rel=1e-6, abs=0.05))
 
 
 def alone_in_their_like(ops: list[dict[str, Any]]) -> Counter[str]:

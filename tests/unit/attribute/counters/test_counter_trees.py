@@ -80,7 +80,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Analysis:
 
 
 @pytest.mark.parametrize("metric", ["dram-bytes", "tensor", "sm-activity"])
-@pytest.mark.parametrize("by", [by for by in OF_TREES if by != "rank"])
+@pytest.mark.parametrize("by", [by for by in OF_TREES if by not in ("rank", "category")])
 def test_every_grouping_has_the_same_total(trained: Analysis, by: str, metric: str) -> None:
     recorded, counted = trained, trained.table("gpu_counters")
     whole = tree(recorded, metric, by).total(metric)
@@ -100,8 +100,9 @@ def own(path: Path) -> Profile:
 
 def test_a_user_s_own_counter_is_a_metric_divided_over_kernels(tmp_path: Path) -> None:
     recorded = own(tmp_path)
-    assert metrics(recorded) == ["gpu-time", OWN]
-    whole = tree(recorded, OWN)
+    analysis = Analysis(recorded)
+    assert metrics(analysis) == ["gpu-time", OWN]
+    whole = tree(analysis, OWN)
     assert lines(whole, OWN) == {
         f"{UNDER};-;a_[G]": pytest.approx(4 * MS, rel=0.02),
         f"{UNDER};py::run;-;b_[G]": pytest.approx(MS, rel=0.02),
@@ -110,7 +111,7 @@ def test_a_user_s_own_counter_is_a_metric_divided_over_kernels(tmp_path: Path) -
     assert whole.total(OWN) == sum(row["value"] for row in recorded.table("gpu_counters").filter(metric=OWN).to_dicts())
     assert (whole.metric(OWN).unit, whole.metric(OWN).label.partition(",")[0]) == ("counts", OWN)
     for by in ("layer", "step", "family", "phase"):
-        assert tree(recorded, OWN, by).total(OWN) == whole.total(OWN), by
+        assert tree(analysis, OWN, by).total(OWN) == whole.total(OWN), by
 
 
 def test_a_user_s_own_counter_is_in_the_report_and_in_lists(tmp_path: Path) -> None:

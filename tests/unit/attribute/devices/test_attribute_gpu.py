@@ -33,6 +33,7 @@ from profiles import Row, ran
 from small_program import CODES, PROCESSES, SYMBOLS, THREADS, InMemory, damaged
 from trees import is_sound
 
+from aiflame.attribute.analysis import Analysis
 from aiflame.attribute.metrics import METRIC_ROWS
 from aiflame.attribute.transforms.filters import without_idle
 from aiflame.attribute.tree import Kind
@@ -326,12 +327,13 @@ def test_totals_are_the_sums_of_the_records_and_their_order_is_nothing(tables: d
         row.update(samples=0, dropped=row["dropped"] % 1000, foreign=row["foreign"] % 1000)
     reasons = [{"process": process, "id": number, **row} for process in (0, 1) for number, row in enumerate(REASONS, 1)]
     whole = {**tables, "processes": processes, "stall_reasons": reasons, "symbols": SYMBOLS}
-    recorded = InMemory(whole)
+    recorded = Analysis(InMemory(whole))
     shuffled = InMemory({name: chance.sample(rows, len(rows)) if name == "kernels" else rows for name, rows in whole.items()})
+    others = Analysis(shuffled)
     for metric in metrics(recorded):
         of = tree(recorded, metric, detail=detail)
         assert is_sound(of)
-        assert lines(tree(shuffled, metric, detail=detail), metric) == lines(of, metric)
+        assert lines(tree(others, metric, detail=detail), metric) == lines(of, metric)
         issued = [row["count"] for row in tables["gpu_samples"] if row["reason"] != LONG_NOT_ISSUED]
         took = [min(max(0, row["end_ns"] - row["start_ns"]), 1 << 50) for name in ("kernels", "copies") for row in tables[name]]
         if metric == "gpu-stalls":

@@ -6,13 +6,16 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from device_work import kernel
+from device_work import GPU, kernel
 from device_work import profile as made
+from profiles import ran
 from stories import US, Counted
 
 from aiflame.analyze.top import top
+from aiflame.attribute.analysis import Analysis
+from aiflame.attribute.devices.work import work
 from aiflame.attribute.limits.bounds import of_limits
-from aiflame.attribute.limits.kernels import has_limits, kernel_limits
+from aiflame.attribute.limits.kernels import has_limits, kernel_limits, waited
 from aiflame.attribute.limits.peaks import DEVICES, peaks
 from aiflame.attribute.sites.devices import device_sites
 from aiflame.attribute.tree import COULD_WIN, GPU_TIME
@@ -168,6 +171,24 @@ def test_each_device_has_its_own_bandwidth(name: str, memory: float) -> None:
 def test_a_part_of_a_device_and_an_unknown_one_have_none() -> None:
     assert peaks("NVIDIA H100 80GB HBM3 MIG 1g.10gb") is None
     assert peaks("GeForce 256") is None
+
+
+@pytest.mark.parametrize("name", ["RTX 4090 Laptop GPU", "RTX 4090 D", "RTX 3090 Ti", "RTX 5090 Laptop GPU", "RTX 5090 D [1]"])
+def test_a_device_does_not_have_the_figures_of_another_one_whose_name_is_shorter(name: str) -> None:
+    """A mobile RTX 4090 has 576 GB/s, the one for desktops 1,008."""
+    assert peaks(name.partition(" Laptop")[0].removesuffix(" D").removesuffix(" D [1]").removesuffix(" Ti")) is not None
+    assert peaks(f"NVIDIA GeForce {name}") is None
+
+
+@pytest.mark.parametrize(
+    ("address", "gaps"), [("0000:43:00.0", 18 * 20_000), ("0000:1b:00.0", 19 * 5_000)], ids=["two devices", "one device"]
+)
+def test_devices_of_two_processes_may_have_one_name(tmp_path: Path, address: str, gaps: int) -> None:
+    """Each process sees one device, as number 0: work on another device does not end the time in which a device has nothing to do."""
+    kernels = [kernel(1, begin, begin + 10_000, process=at) for at in (0, 1) for begin in range(15_000 * at, 300_000, 30_000)]
+    devices = [{"process": process, "device": GPU, "address": of} for process, of in ((0, "0000:1b:00.0"), (1, address))]
+    profile = Analysis(made(tmp_path, processes=[{"pid": 1}, {"pid": 2}], **ran(*kernels), gpu_devices=devices))
+    assert waited(profile, work(profile, None)).sum() == gaps
 
 
 def test_each_row_of_the_table_can_be_reached_by_a_name() -> None:

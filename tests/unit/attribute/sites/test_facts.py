@@ -150,7 +150,7 @@ def test_nothing_is_lost_whatever_the_numbers_are(tables: dict[str, list[Row]]) 
     for row in tables["gpu_windows"]:
         row.update(samples=0, dropped=row["dropped"] % 1000, foreign=row["foreign"] % 1000)
     reasons = [{"process": process, "id": number, **row} for process in (0, 1) for number, row in enumerate(REASONS, 1)]
-    recorded = InMemory({**tables, "processes": processes, "stall_reasons": reasons, "symbols": SYMBOLS})
+    recorded = Analysis(InMemory({**tables, "processes": processes, "stall_reasons": reasons, "symbols": SYMBOLS}))
     there = metrics(recorded)
     if not there:
         return

@@ -266,7 +266,7 @@ def test_counters_hold_doubles_and_memory_is_the_memory_in_use(tmp_path: Path, p
     drawn = program.shown(tmp_path).timeline
     names = dict(drawn.tracks.select("track", "name").rows())
     points = [(names[track], time, value) for track, time, value in drawn.points.rows()]
-    assert points == [("loss", 10, 0.5), ("loss", 30, -2.0), ("memory taken GPU [0]", 5, 100.0), ("memory taken GPU [0]", 9, 0.0)]
+    assert points == [("loss", 10, 0.5), ("loss", 30, -2.0), ("memory in use: GPU [0]", 5, 100.0), ("memory in use: GPU [0]", 9, 0.0)]
 
 
 def _samples(program: Program, *samples: tuple[int, int], **columns: object) -> None:

@@ -59,6 +59,33 @@ def test_memory_of_a_process_stands_below_it(tmp_path: Path) -> None:
     assert counters(timeline(recorded)) == {"worker › resident memory": ("bytes", [(0, 800.0)])}
 
 
+def test_counters_of_several_hosts_stand_apart(tmp_path: Path) -> None:
+    """Their names stand before those of devices; two of their processes may have one number."""
+    recorded = made(
+        tmp_path,
+        *(("cpu", f"node{host}: ", "user", "%", {0: 10.0 * host}) for host in (1, 2)),
+        ("cpu", "node1: core 3", "user", "%", {0: 90.0}),
+        ("nvidia", f"node1: {GPU}", "power", "W", {0: 70.0}),
+        ("process", "node1: pid 8", "resident memory", "bytes", {0: 800.0}),
+    )
+    assert counters(timeline(recorded)) == {
+        f"Machine › node1: {GPU} › power": ("W", [(0, 70.0)]),
+        "Machine › node1: CPU › user": ("%", [(0, 10.0)]),
+        "Machine › node2: CPU › user": ("%", [(0, 20.0)]),
+        "Machine › node1: CPU cores › core 3 user": ("%", [(0, 90.0)]),
+        "worker › resident memory": ("bytes", [(0, 800.0)]),
+    }
+    twice = sealed(
+        tmp_path / "twice.aiflame",
+        processes=[{"pid": 8, "exe": "/bin/train", "start_ns": 1}, {"process": 1, "id": 1, "pid": 8, "exe": "/bin/train", "start_ns": 1}],
+        symbols=SYMBOLS,
+        **told(*(("process", f"node{host}: pid 8", "resident memory", "bytes", {0: 100.0 * host}) for host in (1, 2))),
+    )
+    assert counters(timeline(twice)) == {
+        f"Machine › node{host}: pid 8 › resident memory": ("bytes", [(0, 100.0 * host)]) for host in (1, 2)
+    }
+
+
 def test_energy_is_shown_as_power_where_no_power_is_recorded(tmp_path: Path) -> None:
     """2 J in 50 ms, then 5."""
     package = ("rapl", "package-0", "energy", "J", {0: 100.0, 50 * MS: 102.0, 100 * MS: 107.0})

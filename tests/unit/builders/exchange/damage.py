@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import random
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from aiflame.errors import AiflameError
 from aiflame.exchange.readers.protobuf import DamagedError, fields
 
 _LONGEST_PART = 4_000
+_DIGIT = re.compile(rb"[0-9]")
 _LARGEST_JSON = 1 << 18
 """Bytes. A longer document is damaged as bytes only."""
 _DEEPEST = 5
@@ -91,7 +93,7 @@ def _swap_parts(data: bytes, chance: random.Random) -> bytes:
 def _replace_numbers(data: bytes, chance: random.Random) -> bytes:
     """Digits of a text become other words; words of 1 to 8 bytes become the largest and smallest numbers."""
     copy = bytearray(data)
-    places = [place for place, byte in enumerate(data) if 48 <= byte < 58]
+    places = [digit.start() for digit in _DIGIT.finditer(data)]
     texts = len(places) > len(data) // 50 and b"\0" not in data[:1000]
     for _ in range(chance.choice([1, 2, 6])):
         if texts:

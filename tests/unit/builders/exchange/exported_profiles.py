@@ -10,6 +10,7 @@ from stories import LOOP, MAIN, Story
 
 import aiflame
 from aiflame.analyze.top import top
+from aiflame.attribute.analysis import Analysis
 from aiflame.attribute.groupings import LISTS
 from aiflame.attribute.trees.build import tree
 from aiflame.errors import AiflameError
@@ -63,7 +64,8 @@ def listed(profile: Tables, metric: str, by: str) -> dict[str, tuple[Any, ...]]:
 
 def figures(profile: Tables, metric: str, *groupings: str) -> dict[str, object]:
     """The rows of several lists; of one that is empty or cannot be made, nothing."""
-    return {by: _listed(profile, metric, by) for by in groupings}
+    analysis = profile if isinstance(profile, Analysis) else Analysis(profile)
+    return {by: _listed(analysis, metric, by) for by in groupings}
 
 
 def _listed(profile: Tables, metric: str, by: str) -> object:

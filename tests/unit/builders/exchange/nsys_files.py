@@ -7,6 +7,9 @@ import json
 import sqlite3
 from pathlib import Path
 
+import polars as pl
+from arrow_streams import stream
+
 PID, OTHER = 4242, 4343
 TID = 4250
 HARDWARE = 1 << 48
@@ -203,6 +206,19 @@ _CLASSES = {
 }
 IN_LINES = ("StringIds", "ThreadNames", "CUPTI_ACTIVITY_KIND_RUNTIME", "NVTX_EVENTS", *_CLASSES)
 """Tables whose rows an export in lines of JSON has."""
+
+
+def frames(report: Path) -> dict[str, pl.DataFrame]:
+    """The tables of a report that `write` wrote."""
+    with sqlite3.connect(report) as connection:
+        columns = {table: [row[1] for row in connection.execute(f"PRAGMA table_info({table})")] for table in ROWS}
+    return {table: pl.DataFrame(rows, schema=columns[table], orient="row", infer_schema_length=None) for table, rows in ROWS.items()}
+
+
+def write_arrow(report: Path, path: Path) -> Path:
+    """As `nsys export -t arrow` does."""
+    path.write_bytes(b"".join(stream(table, rows) for table, rows in frames(report).items()))
+    return path
 
 
 def write_lines(report: Path, path: Path, strings_in_one: bool) -> Path:

@@ -10,7 +10,7 @@ IP, TID, TIME, CALLCHAIN, ID, CPU, PERIOD, IDENTIFIER = (1 << bit for bit in (0,
 USUAL = IP | TID | TIME | CALLCHAIN | CPU | PERIOD | IDENTIFIER
 KERNEL, USER = (1 << 64) - 128, (1 << 64) - 512
 CPU_CLOCK, PAGE_FAULTS = 0, 2
-EXEC = 1 << 13
+EXEC, HAS_BUILD_ID, HAS_SIZE = 1 << 13, 1 << 14, 1 << 15
 
 
 def text(value: str) -> bytes:
@@ -31,6 +31,7 @@ class PerfFile:
     events: Sequence[int] = (CPU_CLOCK,)
     """numbers of software events"""
     parts: list[bytes] = field(default_factory=list)
+    build_ids: dict[str, bytes] = field(default_factory=dict)
 
     def _end(self, pid: int, tid: int, time: int) -> bytes:
         """The fields of a sample at the end of other records."""
@@ -39,9 +40,11 @@ class PerfFile:
     def name(self, pid: int, tid: int, name: str, time: int = 0, *, exec: bool = False) -> None:
         self.parts.append(record(3, struct.pack("<II", pid, tid) + text(name) + self._end(pid, tid, time), EXEC if exec else 0))
 
-    def map(self, pid: int, begin: int, size: int, offset: int, file: str, time: int = 0) -> None:
-        body = struct.pack("<iIQQQ", pid, max(pid, 0), begin, size, offset) + struct.pack("<IIQQII", 8, 1, 5, 0, 5, 2)
-        self.parts.append(record(10, body + text(file) + self._end(max(pid, 0), max(pid, 0), time)))
+    def map(self, pid: int, begin: int, size: int, offset: int, file: str, time: int = 0, build_id: bytes = b"") -> None:
+        identity = struct.pack("<B3x20s", len(build_id), build_id) if build_id else struct.pack("<IIQQ", 8, 1, 5, 0)
+        body = struct.pack("<iIQQQ", pid, max(pid, 0), begin, size, offset) + identity + struct.pack("<II", 5, 2)
+        misc = HAS_BUILD_ID if build_id else 0
+        self.parts.append(record(10, body + text(file) + self._end(max(pid, 0), max(pid, 0), time), misc))
 
     def fork(self, pid: int, tid: int, parent: int, parent_tid: int, time: int) -> None:
         self.parts.append(record(7, struct.pack("<IIIIQ", pid, parent, tid, parent_tid, time) + self._end(pid, tid, time)))
@@ -63,6 +66,7 @@ class PerfFile:
         begin = 104 + len(ids)
         data_begin = begin + len(attrs)
         features = {
+            2: b"".join(self._build_ids()),
             3: self._string(host),
             7: struct.pack("<II", 8, 4),
             11: struct.pack("<I", len(command)) + b"".join(map(self._string, command)),
@@ -80,7 +84,10 @@ class PerfFile:
 
     def as_pipe(self) -> bytes:
         attrs = [record(64, self._attr(event) + struct.pack("<Q", number + 1)) for number, event in enumerate(self.events)]
-        return b"PERFILE2" + struct.pack("<Q", 16) + b"".join(attrs) + b"".join(self.parts)
+        return b"PERFILE2" + struct.pack("<Q", 16) + b"".join((*attrs, *self.parts, *self._build_ids()))
+
+    def _build_ids(self) -> list[bytes]:
+        return [record(67, struct.pack("<i20sB3x", -1, own, len(own)) + text(name), HAS_SIZE) for name, own in self.build_ids.items()]
 
     @staticmethod
     def _string(value: str) -> bytes:

@@ -78,6 +78,8 @@ EVERYTHING = b"".join(
                 sub(5, sub(2, num(1, 1), num(2, 9))),
             )
         ),
+        packet(sub(52, sub(1, sub(1, num(1, 1), sub(2, "busy"), num(7, 37))), sub(2, num(1, 1), num(2, 5))), at=100),
+        packet(sub(52, sub(2, num(1, 1), fixed(3, 7.5))), at=200),
         packet(sub(11, num(9, 4), num(11, 4), num(30, 4)), at=100),
         sub(1, sub(50, zlib.compress(begin(5000, "packed", 2) + end(5100, 2)))),
     ]

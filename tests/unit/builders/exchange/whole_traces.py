@@ -7,7 +7,6 @@ import gzip
 import io
 import json
 import os
-import sqlite3
 import tarfile
 import zipfile
 from collections import defaultdict
@@ -16,7 +15,6 @@ from pathlib import Path
 
 import memory_snapshots
 import nsys_files
-import polars as pl
 import rocm_files
 from calling import run_aiflame
 from damage import content, says_one_sentence
@@ -143,6 +141,7 @@ def _made(folder: Path) -> list[Path]:
     (room / "perf.data").write_bytes(story().as_file())
     (room / "perf.pipe.data").write_bytes(story().as_pipe())
     nsys_files.write_lines(nsys_files.write(room / "nsys.sqlite"), room / "nsys.jsonl", False)
+    nsys_files.write_arrow(room / "nsys.sqlite", room / "nsys.arrow")
     rocm_files.write_json(room)
     rocm_files.write_rocpd(room)
     rocm_files.write_csv(room)
@@ -151,12 +150,10 @@ def _made(folder: Path) -> list[Path]:
 
 def _nsys_tables(folder: Path) -> Whole:
     tables = {}
-    with sqlite3.connect(folder / "made" / "nsys.sqlite") as connection:
-        for table, rows in nsys_files.ROWS.items():
-            names = [row[1] for row in connection.execute(f"PRAGMA table_info({table})")]
-            file = io.BytesIO()
-            pl.DataFrame(rows, schema=names, orient="row", infer_schema_length=None).write_parquet(file)
-            tables[f"{table}.parquet"] = file.getvalue()
+    for table, rows in nsys_files.frames(folder / "made" / "nsys.sqlite").items():
+        file = io.BytesIO()
+        rows.write_parquet(file)
+        tables[f"{table}.parquet"] = file.getvalue()
     name = "CUPTI_ACTIVITY_KIND_KERNEL.parquet"
     return Whole(FOLDER, name, tables.pop(name), tables)
 

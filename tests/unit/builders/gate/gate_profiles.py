@@ -53,4 +53,15 @@ def training(
 
 
 def group(path: Path, seeds: range, **of_training: Any) -> list[Run]:
-    return [measure(training(path, seed, **of_training), f"run {seed}") for seed in seeds]
+    return [_measured(path, seed, **of_training) for seed in seeds]
+
+
+_runs: dict[str, Run] = {}
+
+
+def _measured(path: Path, seed: int, **of_training: Any) -> Run:
+    """Equal runs are made and measured once, unless a function changes them."""
+    key = repr((seed, sorted(of_training.items())))
+    if key not in _runs or "change" in of_training:
+        _runs[key] = measure(training(path, seed, **of_training), f"run {seed}")
+    return _runs[key]

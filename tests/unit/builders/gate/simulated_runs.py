@@ -21,12 +21,14 @@ def simulated(chance: np.random.Generator, noise: float, slower: float = 0.0, st
     sizes |= {("step", WHOLE): 10.0} if steps else {}
     for metric in ("kernel", "layer", "line"):
         sizes |= {(metric, f"{metric} {number}"): 300 * (2 / 3 / 9 if number else 1 / 3) for number in range(10)}
-    common = chance.normal()
+    common, noises = chance.normal(), chance.normal(size=(len(sizes), 1 + steps))
+    own = (1 + noise * (common + noises[:, 0]) / np.sqrt(2)).tolist()
     values = {}
-    for key, size in sizes.items():
-        mean = size * MS * (1 + slower * key[1].endswith(" 0")) * (1 + noise * (common + chance.normal()) / np.sqrt(2))
-        count = 0 if key[0] == "elapsed" else steps
-        each = mean * (1 + noise * chance.normal(size=count))
-        exact = float(each.mean()) if count else None
-        values[key] = Measured(max(mean, 1.0), exact, blocks(each, median=False) if count else ())
+    for (key, size), factor, of_steps in zip(sizes.items(), own, noises[:, 1:], strict=True):
+        mean = size * MS * (1 + slower * key[1].endswith(" 0")) * factor
+        if steps and key[0] != "elapsed":
+            each = mean * (1 + noise * of_steps)
+            values[key] = Measured(max(mean, 1.0), float(each.mean()), blocks(each, median=False))
+        else:
+            values[key] = Measured(max(mean, 1.0))
     return Run("run", "gpu-time", steps, values, {}, {}, Machine({}, {}), Code({}, {}, {}), Meta())

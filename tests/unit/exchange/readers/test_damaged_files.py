@@ -34,12 +34,15 @@ def test_a_damaged_file_is_a_profile_or_an_error_in_a_sentence(name: str, wholes
 
 
 FAILED = [
+    ("nsys Arrow", "nsys.arrow", 20543),
+    ("nsys Parquet or Arrow", "CUPTI_ACTIVITY_KIND_KERNEL.parquet", 21109),
+    ("perf script", "three_events.txt", 22055),
     ("perf.data", "perf.pipe.data", 389),
     ("Perfetto", "timeline.pftrace", 1150),
     ("rocprofv3 CSV", "4711_hip_api_trace.csv", 3556),
     ("torch memory timeline", "memory_timeline.json", 1405),
 ]
-"""Copies that ended in a traceback once."""
+"""Copies that ended in a traceback once, or ended the process."""
 
 
 @pytest.mark.parametrize(("name", "file", "number"), FAILED)

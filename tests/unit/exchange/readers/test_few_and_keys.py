@@ -34,6 +34,13 @@ def test_distinct_rows_and_the_join_with_them(values: tuple[tuple[int, ...], ...
     assert joined.rows() == [(*row, 10 + in_order.index(row)) for row in rows.iter_rows()]
 
 
+def test_a_join_of_no_rows_has_the_columns_of_the_others() -> None:
+    few = pl.DataFrame({"process": [1, 2], "name": ["a", "b"], "number": [3, 4]}, schema_overrides={"number": pl.UInt32})
+    rows = pl.DataFrame({"process": [2], "begin": [7]})
+    assert with_few(rows, few, ["process"]).clear().equals(with_few(rows.clear(), few, ["process"]), null_equal=True)
+    assert with_few(rows.clear(), few, ["process"]).schema == with_few(rows, few, ["process"]).schema
+
+
 @pytest.mark.parametrize("most", [40, 1 << 31, 1 << 50], ids=["dense", "far apart", "beyond 32 bits"])
 def test_the_first_call_of_each_correlation_of_each_process(most: int) -> None:
     of = random.Random(most)

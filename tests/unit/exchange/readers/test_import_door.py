@@ -5,17 +5,19 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import os
 import tarfile
 import zipfile
 from pathlib import Path
 
 import pytest
+from calling import run_aiflame
 
 import aiflame
 from aiflame import fan_out
 from aiflame.errors import AiflameError
-from aiflame.exchange.readers import many_files
-from aiflame.exchange.readers.door import import_to, imported
+from aiflame.exchange.readers import many_files, own_sources
+from aiflame.exchange.readers.door import as_profile, import_to, imported
 from aiflame.profile.ranks.ranked import Ranked
 
 
@@ -58,6 +60,36 @@ def as_tar(place: Path) -> Path:
             entry.size = len(data)
             archive.addfile(entry, io.BytesIO(data))
     return place
+
+
+def test_a_file_is_imported_again_by_other_readers_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "trace.json"
+    file.write_bytes(trace(0))
+    assert as_profile(file) == as_profile(file)
+    readers = tmp_path / "readers" / "chrome"
+    readers.mkdir(parents=True)
+    source = readers / "kineto.py"
+    source.write_text("one")
+    os.utime(source, ns=(0, 0))
+    monkeypatch.setattr(own_sources, "SOURCES", (readers.parent,))
+    seen = [as_profile(file), as_profile(file)]
+    (readers / "__pycache__").mkdir()
+    (readers / "__pycache__" / "kineto.pyc").write_text("not a source")
+    seen.append(as_profile(file))
+    assert len(set(seen)) == 1
+    source.write_text("two")  # as long as before, and later
+    seen.append(as_profile(file))
+    os.utime(source, ns=(0, 0))
+    source.rename(readers / "other.py")
+    seen.append(as_profile(file))
+    assert len(set(seen)) == 3
+
+
+def test_the_readers_know_all_of_their_own_files() -> None:
+    state = own_sources.state_of_sources().decode()
+    folder = Path(own_sources.__file__).parent
+    assert all(repr(path.relative_to(path.parents[1]).as_posix()) in state for path in folder.rglob("*.py"))
+    assert "libaiflame_trace_reader.so" in state
 
 
 @pytest.mark.parametrize("make", [as_folder, as_zip, as_tar])
@@ -128,21 +160,64 @@ def test_a_script_without_a_guard_opens_a_folder(tmp_path: Path, monkeypatch: py
     assert len(figures(as_folder(tmp_path / "job"))) == 2
 
 
-def test_a_damaged_file_among_many_is_an_error_with_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(many_files, "WORTH", 0)
-    monkeypatch.setattr(fan_out, "cpus", lambda: 2)
+def cut(file: Path) -> None:
+    file.write_bytes(file.read_bytes()[:-20])
+
+
+@pytest.mark.parametrize("at_once", [False, True], ids=["one after another", "in processes"])
+def test_a_damaged_file_among_many_is_left_out_with_a_note(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_once: bool) -> None:
+    if at_once:
+        monkeypatch.setattr(many_files, "WORTH", 0)
+        monkeypatch.setattr(fan_out, "cpus", lambda: 2)
     folder = as_folder(tmp_path / "job")
-    whole = (folder / "rank1.json.gz").read_bytes()
-    (folder / "rank1.json.gz").write_bytes(whole[:-20])
-    with pytest.raises(AiflameError, match=r"cannot unpack .*rank1\.json\.gz"):
-        import_to(folder, tmp_path / "many.aiflame", where=many_files.Where(1 << 30))
-    assert not (tmp_path / "many.aiflame").exists()
+    (folder / "rank2.json.gz").write_bytes(gzip.compress(trace(2, 3)))
+    for rank in (0, 1):
+        (folder / f"rank{rank}.json.gz").write_bytes(gzip.compress(trace(rank, 3)))
+    cut(folder / "rank1.json.gz")
+    import_to(folder, tmp_path / "many.aiflame", where=many_files.Where(1 << 30))
+    profile = aiflame.open(tmp_path / "many.aiflame")
+    assert profile.store.table("ranks")["rank"].to_list() == [0, 2]
+    (note,) = [note for note in profile.store.meta.degraded if "left out" in note]
+    assert note.startswith("rank1.json.gz is left out: cannot unpack rank1.json.gz: ")
+    said = run_aiflame("ranks", str(tmp_path / "many.aiflame"), "--json")
+    notes = json.loads(said.out)["notes"]
+    assert "no trace of rank 1 was read; the job has 3 ranks" in notes and note in notes
+
+
+def test_in_an_archive_too(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "job.zip", "w") as archive:
+        for rank in (0, 1):
+            archive.writestr(f"rank{rank}.json.gz", gzip.compress(trace(rank))[: None if rank else -9])
+    profile = aiflame.open(tmp_path / "job.zip")
+    assert profile.store.meta.job_rank is not None and profile.store.meta.job_rank.rank == 1
+    assert any(note.startswith("rank0.json.gz is left out: cannot unpack rank0.json.gz: ") for note in profile.store.meta.degraded)
+
+
+def test_where_all_files_are_damaged_the_first_says_why(tmp_path: Path) -> None:
+    folder = as_folder(tmp_path / "job")
+    for file in folder.iterdir():
+        cut(file)
+    with pytest.raises(AiflameError, match=r"cannot unpack rank0\.json\.gz"):
+        import_to(folder, tmp_path / "none.aiflame")
+    assert not (tmp_path / "none.aiflame").exists()
+
+
+def test_a_trace_that_is_cut_short_is_named_beside_the_others(tmp_path: Path) -> None:
+    folder = tmp_path / "job"
+    folder.mkdir()
+    for rank in (0, 1):
+        (folder / f"rank{rank}.json").write_bytes(trace(rank)[: None if rank else -2])
+    said = run_aiflame("ranks", str(folder), "--json")
+    assert "rank 0: the trace is cut short: its end is missing" in json.loads(said.out)["notes"]
 
 
 def test_traces_of_different_jobs_are_refused(tmp_path: Path) -> None:
     folder = as_folder(tmp_path / "job")
     (folder / "again.json").write_bytes(trace(1))
-    with pytest.raises(AiflameError, match="traces of different jobs"):
+    with pytest.raises(AiflameError, match=r"different jobs: again\.json and rank1\.json\.gz are both of rank 1; put each job"):
+        aiflame.open(folder)
+    (folder / "again.json").write_bytes(trace(3, 4))
+    with pytest.raises(AiflameError, match=r"again\.json knows 4 ranks in its job, and rank0\.json\.gz 2; put each job"):
         aiflame.open(folder)
 
 

@@ -83,6 +83,23 @@ def test_work_hangs_below_its_launch(tmp_path: Path) -> None:
     assert calls == {"train": 91_000, "cuLaunchKernel": 5_000, "cuMemcpyHtoDAsync": 4_000}
 
 
+def test_calls_with_the_number_of_a_step_are_steps(tmp_path: Path) -> None:
+    annotation = {**event(HOST, 7, "mine", 5, 200), "cat": "user_annotation"}
+    store = opened(
+        tmp_path,
+        named(HOST, "/host:CPU", t7="python3"),
+        [annotation, event(HOST, 7, "train", 10, 100, step_num="7"), event(HOST, 7, "train", 120, 50, step_num="8")],
+        [event(HOST, 7, "train", 180, 1, step_num="nine")],
+    ).store
+    regions = store.table("regions").join(store.table("region_ends"), left_on=["process", "id"], right_on=["process", "region"])
+    took = pl.col("end_ns") - pl.col("begin_ns")
+    assert sorted(regions.select("name", "category", "payload", took).rows()) == [
+        ("mine", "", 0, 200_000),
+        ("train", "step", 7, 100_000),
+        ("train", "step", 8, 50_000),
+    ]
+
+
 def test_a_trace_without_streams_keeps_its_threads(tmp_path: Path) -> None:
     """The lines of a TPU: its XPlane file says which of them are derived from others."""
     profile = opened(tmp_path, named(GPU, "/device:TPU:0", t91="XLA Ops"), [event(GPU, 91, "fusion.1", 50, 30)])

@@ -15,8 +15,9 @@ import pytest
 
 import aiflame
 from aiflame.errors import AiflameError
-from aiflame.exchange.readers.door import imported
+from aiflame.exchange.readers.door import import_to, imported
 from aiflame.exchange.readers.making import FIRST_NS
+from aiflame.exchange.readers.nsys import arrow_stream
 from aiflame.profile.schema.enums import CopyKind, GpuApi, PayloadType, RegionKind, SyncKind
 
 REAL = sorted(Path(os.environ.get("AIFLAME_TRACES", "/nowhere"), "nsys").glob("*.sqlite"))
@@ -190,20 +191,48 @@ def test_another_database_is_refused_in_a_sentence(tmp_path: Path) -> None:
         aiflame.open(tmp_path / "other.sqlite")
 
 
+TABLES = ("kernels", "launches", "copies", "syncs", "calls", "regions", "cpu_samples", "threads", "stacks", "telemetry")
+
+
+def test_a_file_of_arrow_streams_says_the_same(report: aiflame.Profile, file: Path, tmp_path: Path) -> None:
+    exported = made.write_arrow(file, tmp_path / "report.arrow")
+    data = exported.read_bytes()
+    other = aiflame.open(exported)
+    assert other.meta.imported is not None and other.meta.imported.format == "nsys Arrow"
+    for table in TABLES:
+        assert other.table(table).equals(report.table(table)), table
+    assert other.meta.imported.unused == report.meta.imported.unused if report.meta.imported else False
+    for cut in (len(data) - 3, len(data) // 2):
+        exported.write_bytes(data[:cut])
+        with pytest.raises(AiflameError, match=r"cut short|damaged|cannot read"):
+            aiflame.open(exported)
+
+
+def test_other_arrow_streams_are_refused_with_the_exports_that_are_read(tmp_path: Path) -> None:
+    pl.DataFrame({"a": [1]}).write_ipc_stream(tmp_path / "other.arrow")
+    with pytest.raises(AiflameError, match="nsys export -t sqlite` or `-t parquetdir"):
+        aiflame.open(tmp_path / "other.arrow")
+
+
+def test_arrow_streams_with_more_rows_than_memory_holds_are_refused(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their numbers are in the streams' descriptions: no row is decoded for it."""
+    monkeypatch.setattr(arrow_stream, "_MOST_ROWS", 20)
+    monkeypatch.setattr(pl, "read_ipc_stream", None)
+    with pytest.raises(AiflameError, match="more than 20 rows: export the report as SQLite or Parquet"):
+        import_to(made.write_arrow(file, tmp_path / "report.arrow"), tmp_path / "made")
+
+
 @pytest.mark.parametrize("suffix", ["parquet", "arrow"])
 def test_a_folder_of_tables_says_the_same(suffix: str, report: aiflame.Profile, file: Path, tmp_path: Path) -> None:
     folder = tmp_path / "exported"
     folder.mkdir()
-    with sqlite3.connect(file) as connection:
-        for table, rows in made.ROWS.items():
-            names = [row[1] for row in connection.execute(f"PRAGMA table_info({table})")]
-            frame = pl.DataFrame(rows, schema=names, orient="row", infer_schema_length=None)
-            if suffix == "parquet":
-                frame.write_parquet(folder / f"{table}.parquet")
-            else:
-                frame.write_ipc(folder / f"{table}.arrow")
+    for table, frame in made.frames(file).items():
+        if suffix == "parquet":
+            frame.write_parquet(folder / f"{table}.parquet")
+        else:
+            frame.write_ipc(folder / f"{table}.arrow")
     other = aiflame.open(folder)
-    for table in ("kernels", "launches", "copies", "syncs", "calls", "regions", "cpu_samples", "threads", "stacks", "telemetry"):
+    for table in TABLES:
         assert other.table(table).equals(report.table(table)), table
     (folder / f"CUPTI_ACTIVITY_KIND_KERNEL.{suffix}").write_bytes(b"PAR1" + os.urandom(200) + b"PAR1")
     with pytest.raises(AiflameError, match="cannot read"):

@@ -156,7 +156,7 @@ def test_calls_regions_and_marks_keep_what_they_are(tmp_path: Path) -> None:
     st.lists(st.tuples(st.sampled_from(list(CopyKind)), st.integers(1, 1 << 30), st.integers(0, 400)), max_size=5),
 )
 @settings(
-    max_examples=15,
+    max_examples=10,
     deadline=None,
     phases=(Phase.explicit, Phase.reuse, Phase.generate),
     suppress_health_check=[HealthCheck.function_scoped_fixture],
@@ -179,7 +179,9 @@ def test_any_program_is_read_as_it_was_written(
         now += took + 10
     profile = program.profile(folder)
     again = read_again(profile, folder)
-    before, after = (drawn(timeline(one), SliceKind.CALL, SliceKind.KERNEL, SliceKind.COPY) for one in (profile, again))
+    lines = [timeline(one) for one in (profile, again)]
+    before, after = (drawn(one, SliceKind.CALL, SliceKind.KERNEL, SliceKind.COPY) for one in lines)
     assert after == before
-    assert facts_by_kernel(timeline(again)) == facts_by_kernel(timeline(profile))
+    before_facts, after_facts = map(facts_by_kernel, lines)
+    assert after_facts == before_facts
     assert figures(again, "gpu-time", "kernel") == figures(profile, "gpu-time", "kernel")

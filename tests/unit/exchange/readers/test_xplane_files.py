@@ -10,12 +10,13 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from damage import content
 
 import aiflame
 
 OWN = Path(__file__).parents[3] / "data" / "traces" / "xplane"
 THEIRS = Path(os.environ.get("AIFLAME_TRACES", "/nowhere"), "xplane")
-REAL = sorted(file for folder in (OWN, THEIRS) for file in folder.glob("*.xplane.pb") if not file.name.startswith("xprof-tpu"))
+REAL = sorted(file for folder in (OWN, THEIRS) for file in folder.glob("*.xplane.pb*") if not file.name.startswith("xprof-tpu"))
 EACH = pytest.mark.parametrize("file", REAL, ids=lambda file: file.name)
 
 
@@ -82,8 +83,10 @@ def reckoned(data: bytes) -> Iterator[tuple[str, str, str, int, int, dict[str, i
 def test_a_real_file_has_its_own_kernels_launches_and_steps(file: Path) -> None:
     count, took, steps, linked, called = Counter[str](), Counter[str](), 0, set(), set()
     copied = 0
-    for plane, line, name, begin, end, stats in reckoned(file.read_bytes()):
-        if plane.startswith("/device:GPU") and line.startswith("Stream"):
+    for plane, line, name, begin, end, stats in reckoned(content(file)):
+        if plane.startswith("/device:") and line == "Steps":
+            steps += 1
+        elif plane.startswith("/device:GPU") and line.startswith("Stream"):
             if "memcpy_details" in stats:
                 copied += end - begin
             else:
@@ -111,7 +114,7 @@ def test_a_real_file_has_its_own_kernels_launches_and_steps(file: Path) -> None:
 @EACH
 def test_time_on_threads_is_the_time_in_which_any_call_ran(file: Path) -> None:
     spans: dict[str, list[tuple[int, int]]] = {}
-    for plane, line, _, begin, end, _ in reckoned(file.read_bytes()):
+    for plane, line, _, begin, end, _ in reckoned(content(file)):
         if plane == "/host:CPU":
             spans.setdefault(line, []).append((begin, end))
     total = 0
@@ -128,7 +131,7 @@ def test_time_on_threads_is_the_time_in_which_any_call_ran(file: Path) -> None:
 
 @EACH
 def test_python_functions_have_their_file_and_line(file: Path) -> None:
-    wanted = {name for *_, name, _, _, _ in reckoned(file.read_bytes()) if re.match(r"\$.+:\d+ ", name)}
+    wanted = {name for *_, name, _, _, _ in reckoned(content(file)) if re.match(r"\$.+:\d+ ", name)}
     codes = aiflame.open(file).table("codes")
     own = {f"${name}:{line} {function}" for name, line, function in codes.select("filename", "first_line", "qualname").iter_rows()}
     assert own == wanted

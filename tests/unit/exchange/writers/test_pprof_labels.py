@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -85,3 +86,17 @@ def test_places_of_layers_and_ops_in_a_stack() -> None:
     assert labels.placed([outer, op, inner], "layers.0", "aten::mm") == [outer, LayerFrame(3), op, inner]
     assert labels.placed([outer, inner], "layers.0", "aten::mm (backward)") == [LayerFrame(3), outer, inner]
     assert labels.placed([], "", "") == []
+
+
+def test_processes_have_their_ranks_again(tmp_path: Path) -> None:
+    """Three traces of a job, exported as one file."""
+    folder = tmp_path / "job"
+    folder.mkdir()
+    for rank in range(3):
+        call = {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 100 + rank, "tid": 1, "ts": 1000, "dur": 5 + rank}
+        (folder / f"{rank}.json").write_text(json.dumps({"distributedInfo": {"rank": rank, "world_size": 3}, "traceEvents": [call]}))
+    before, after = aiflame.open(folder).store, again(str(folder), tmp_path)
+    processes = listed(before, "wall-time", "process")
+    assert len(processes) == 3 and all(name.startswith("rank ") for name in processes)
+    assert listed(after, "wall-time", "process") == processes
+    assert sorted(after.table("ranks")["rank"].to_list()) == [0, 1, 2]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections import Counter
 from pathlib import Path
@@ -16,12 +17,13 @@ from trees import paths
 
 import aiflame
 from aiflame.analyze.top import top
+from aiflame.attribute.analysis import Analysis
 from aiflame.attribute.groupings import LISTS
 from aiflame.attribute.transforms.filters import without_idle
+from aiflame.attribute.tree import Tree
 from aiflame.attribute.trees.build import metrics, tree
 from aiflame.errors import AiflameError
 from aiflame.profile.schema.enums import CopyKind, GpuApi, SampleState
-from aiflame.profile.tables.interface import Tables
 from aiflame.profile.tables.store import Profile
 
 LAUNCHES = st.lists(
@@ -69,34 +71,41 @@ def written(profile: Profile, to: str, *options: str, suffix: str = "") -> Path:
     return file
 
 
-def of_list(profile: Tables, metric: str, by: str) -> Figures:
+@functools.lru_cache(maxsize=32)
+def busy_tree(profile: Analysis, metric: str, grouping: str) -> Tree:
+    """Several lists are made of one tree."""
+    return without_idle(tree(profile, metric, grouping))
+
+
+def of_list(profile: Analysis, metric: str, by: str) -> Figures:
     """Own value and total of each row, without idle devices. An empty list: the metric has none."""
     try:
-        of = without_idle(tree(profile, metric, by if LISTS[by].grouped else "code"))
+        of = busy_tree(profile, metric, by if LISTS[by].grouped else "code")
         return {row["name"]: (row["self"], row["total"]) for row in top(of, by, metric).to_dicts()}
     except AiflameError:
         return {}
 
 
 def check_pprof(profile: Profile) -> None:
-    """All metrics, with functions, modules, processes and threads. Read again, ops have frames, without own time."""
-    again = aiflame.open(written(profile, "pprof", "--raw", "--no-idle")).store
+    """All metrics, with layers, functions, modules, processes and threads. Read again, ops have frames, without own time."""
+    recorded, again = Analysis(profile), Analysis(aiflame.open(written(profile, "pprof", "--raw", "--no-idle")).store)
     named = {name.partition("-ns")[0].removesuffix("-bytes"): name for name in metrics(again)}
-    for metric in metrics(profile):
+    for metric in metrics(recorded):
+        assert of_list(again, named.get(metric, metric), "layer") == of_list(recorded, metric, "layer"), metric
         for by in ("function", "module", "thread", "process"):
-            before, after = of_list(profile, metric, by), of_list(again, named.get(metric, metric), by)
+            before, after = of_list(recorded, metric, by), of_list(again, named.get(metric, metric), by)
             assert {name: sums for name, sums in after.items() if name in before or sums[0]} == before, (metric, by)
 
 
 def check_firefox(profile: Profile) -> None:
     """Wall-clock time of threads and functions; time of kernels and copies is that of a thread for each stream."""
-    again = aiflame.open(written(profile, "firefox")).store
+    recorded, again = Analysis(profile), Analysis(aiflame.open(written(profile, "firefox")).store)
     threads = {name: own for name, (own, _) in of_list(again, "wall-time", "thread").items()}
     streams = {name: own for name, own in threads.items() if " stream " in name}
     assert {name: own for name, own in threads.items() if name not in streams} == {
-        name: own for name, (own, _) in of_list(profile, "wall-time", "thread").items()
+        name: own for name, (own, _) in of_list(recorded, "wall-time", "thread").items()
     }
-    functions, work = of_list(profile, "wall-time", "function"), of_list(profile, "gpu-time", "kernel")
+    functions, work = of_list(recorded, "wall-time", "function"), of_list(recorded, "gpu-time", "kernel")
     own = Counter({name: value for name, (value, _) in functions.items()}) + Counter({name: value for name, (value, _) in work.items()})
     assert Counter({name: value for name, (value, _) in of_list(again, "wall-time", "function").items() if value}) == own
     assert sum(streams.values()) == sum(value for value, _ in work.values())
@@ -104,42 +113,44 @@ def check_firefox(profile: Profile) -> None:
 
 def check_speedscope(profile: Profile) -> None:
     """The stacks of a metric, and its name."""
-    for metric in metrics(profile):
+    recorded = Analysis(profile)
+    for metric in metrics(recorded):
         file = written(profile, "speedscope", "--raw", "--metric", metric)
         again = aiflame.open(file)
         (name,) = metrics(again.store)
+        of_file = again.tree(name)
         names = [frame["name"] for frame in json.loads(file.read_text())["shared"]["frames"]]
-        assert len(again.tree(name).frames) <= len(names) + 3
-        read = Counter({path[1:]: value for path, value in paths(again.tree(name), name).items()})  # the first is the file's profile
-        assert read == paths(tree(profile, metric), metric)
+        assert len(of_file.frames) <= len(names) + 3
+        read = Counter({path[1:]: value for path, value in paths(of_file, name).items()})  # the first is the file's profile
+        assert read == paths(tree(recorded, metric), metric)
         if metric in ("cpu-time", "wall-time"):
             assert name == metric
 
 
 def check_collapsed(profile: Profile) -> None:
-    for metric in metrics(profile):
+    recorded = Analysis(profile)
+    for metric in metrics(recorded):
         file = written(profile, "collapsed", "--raw", "--metric", metric, suffix=".txt")
         before = file.read_text()
         said = run_aiflame("export", str(file), "--raw", "-o", str(file.with_suffix(".again")))
         assert said.status == 0, said.err
         assert file.with_suffix(".again").read_text() == before
-        assert aiflame.open(file).tree("samples").total("samples") == tree(profile, metric).total(metric)
+        assert aiflame.open(file).tree("samples").total("samples") == tree(recorded, metric).total(metric)
 
 
 def check_chrome(profile: Profile) -> None:
-    again = aiflame.open(written(profile, "chrome", suffix=".json")).store
-    check_work(profile, again)
+    check_work(Analysis(profile), Analysis(aiflame.open(written(profile, "chrome", suffix=".json")).store))
 
 
 def check_kineto(profile: Profile) -> None:
-    again = aiflame.open(written(profile, "kineto", suffix=".json")).store
-    check_work(profile, again)
+    recorded, again = Analysis(profile), Analysis(aiflame.open(written(profile, "kineto", suffix=".json")).store)
+    check_work(recorded, again)
     for metric in ("gpu-time", "bytes"):
         for by in ("op", "layer", "step", "phase"):
-            assert of_list(again, metric, by) == of_list(profile, metric, by), (metric, by)
+            assert of_list(again, metric, by) == of_list(recorded, metric, by), (metric, by)
 
 
-def check_work(before: Tables, after: Tables) -> None:
+def check_work(before: Analysis, after: Analysis) -> None:
     """Each kernel and copy with its time, its distance from the first and its thread; each launch."""
     for metric in ("gpu-time", "bytes"):
         for by in ("kernel", "thread"):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from aiflame.values import dataclass
 
 FEW_SAMPLES = 100
 """With this many samples, a share of two fifths has a standard error of 5%."""

@@ -13,6 +13,7 @@ from aiflame.analyze.findings.gpu.catalogue import FEW_RECORDS, least
 from aiflame.analyze.findings.gpu.facts import Facts
 from aiflame.analyze.spans import Spans, union
 from aiflame.attribute.arrays.types import Ints
+from aiflame.attribute.energy.power import places, read_devices
 from aiflame.attribute.tree import GPU_TIME
 
 Floats = NDArray[np.float64]
@@ -22,6 +23,7 @@ STEADY_POWER = 0.05
 """A share of the mean: a device at its power limit always takes the same power."""
 NEAR_ITS_MOST = 0.95
 WINDOW_NS = 100_000_000
+_SITE = {"process": pl.Int64, "device": pl.String}
 GAIN = 0.3
 """Small, because the remedy is outside of the program."""
 
@@ -31,8 +33,8 @@ def slow_clocks(facts: Facts) -> Iterator[Finding]:
     if not profile.has("telemetry_series") or not profile.has("telemetry"):
         return
     series = profile.table("telemetry_series").filter(source="nvidia")
-    busy = union(*(np.concatenate([getattr(one.computing, side) for one in facts.analysis.devices] or [[]]) for side in ("begin", "end")))
     for (name,), of_device in series.partition_by("device", as_dict=True).items():
+        busy = _busy(facts, str(name))
         looks = {row["name"]: _looks(facts, row["series"]) for row in of_device.iter_rows(named=True)}
         clock, power, heat = (_at_work(looks.get(what), busy) for what in ("SM clock", "power", "temperature"))
         if len(clock) < FEW_RECORDS or not len(busy):
@@ -47,6 +49,16 @@ def slow_clocks(facts: Facts) -> Iterator[Finding]:
             yield Finding(f"{says}: it is at {np.median(heat):.0f} °C", lost, view, "slow-clocks-heat", lost * GAIN)
         elif len(power) >= FEW_RECORDS and _at_its_limit(power):
             yield Finding(f"{says}: it takes {np.median(power):.0f} W, its limit", lost, view, "slow-clocks-power", lost * GAIN)
+
+
+def _busy(facts: Facts, name: str) -> Spans:
+    """When the program computed on the device that telemetry has by this name: its clock at other times is another program's, or that of a
+    device at rest."""
+    used, read = facts.analysis.devices, read_devices(facts.analysis.profile, "nvidia")
+    sites = pl.DataFrame({"process": [one.process for one in used], "device": [one.name for one in used]}, schema_overrides=_SITE)
+    place = places(facts.analysis.profile, read, sites).tolist()
+    mine = [one.computing for one, row in zip(used, place, strict=True) if row >= 0 and read[row].device == name]
+    return union(*(np.concatenate([np.zeros(0, dtype=np.int64), *(getattr(one, side) for one in mine)]) for side in ("begin", "end")))
 
 
 def _looks(facts: Facts, series: int) -> tuple[Ints, Floats]:

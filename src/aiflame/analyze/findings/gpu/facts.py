@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -17,6 +16,7 @@ from aiflame.analyze.findings.idle import Scope
 from aiflame.analyze.places import place_text, short_place
 from aiflame.attribute.devices.stall_samples import UNKNOWN, sampled_functions, samples_of_counter
 from aiflame.profile.schema.enums import GpuApi
+from aiflame.values import dataclass
 
 SHAPE = (
     "api",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
@@ -24,6 +23,7 @@ from aiflame.attribute.metrics import CLOCK
 from aiflame.attribute.stacks.functions import Functions
 from aiflame.attribute.stacks.sample_time import sample_ns, traced
 from aiflame.profile.schema.kinds import Kind
+from aiflame.values import dataclass
 
 _OF_OTHER_TOOLS = r"^((cuda|hip)_(runtime|driver)|Runtime|CUDA|HIP)$"
 """Modules of a runtime's calls in imported traces."""

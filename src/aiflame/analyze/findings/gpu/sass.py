@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+
+from aiflame.values import dataclass
 
 _PARTS = re.compile(r"^(?:@!?U?P\w+\s+)?(?P<opcode>[A-Z][A-Z0-9_]*)(?P<modifiers>(?:\.[A-Za-z0-9_]+)*)\s*(?P<operands>[^;]*)")
 _REGISTER = re.compile(r"(?<![A-Za-z0-9_])R(\d+)(\.64)?")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
@@ -15,6 +14,7 @@ from aiflame.attribute.devices.launches import LaunchTable
 from aiflame.attribute.devices.work import JOIN
 from aiflame.profile.schema.enums import SyncKind
 from aiflame.profile.schema.kinds import Kind
+from aiflame.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import polars as pl
 
@@ -11,6 +9,7 @@ from aiflame.attribute.arrays.types import Mask, Whole
 from aiflame.exchange.readers.making import Making
 from aiflame.exchange.readers.spans import Spans
 from aiflame.profile.schema.frame_words import AUTOGRAD_BACKWARD, AUTOGRAD_THREAD
+from aiflame.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

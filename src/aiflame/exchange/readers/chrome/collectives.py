@@ -30,7 +30,7 @@ def add_collectives(making: Making, events: Events, calls: pl.DataFrame, spans: 
         thread=pl.Series(spans.thread),
         stack=pl.Series(stack),
         begin_ns=pl.Series(spans.begin),
-        end_ns=pl.Series(spans.end),
+        end_ns=pl.Series(spans.call_end),
     )
     rows = events.collectives.with_columns(pl.col("call").cast(pl.UInt32)).join(places, on="call", maintain_order="left")
     if rows.is_empty():

@@ -14,6 +14,7 @@ from aiflame.exchange.readers.chrome.events import Events
 from aiflame.exchange.readers.chrome.meaning import RUNTIMES
 from aiflame.exchange.readers.launch_keys import first_of_each, is_in, keys
 from aiflame.exchange.readers.making import Making
+from aiflame.exchange.readers.overlaps import AGAIN
 from aiflame.exchange.readers.spans import Spans
 from aiflame.profile.schema.enums import CallBackend, CallKind, CopyKind, GpuApi, SyncKind
 
@@ -53,7 +54,7 @@ def add_launches(
         rows = rows.filter("chosen").drop("chosen")
         return rows.with_columns(process=pl.Series(spans.process_of(rows["row"].to_numpy())))
 
-    runtime = chosen(pl.col("cat").is_in(of_runtimes.implode()), "correlation", "name")
+    runtime = chosen(pl.col("cat").is_in(of_runtimes.implode()) & (pl.col("call") != AGAIN), "correlation", "name")
     columns = ["process", "correlation", "row"]
     texts = runtime["name"].unique()
     waits = texts.filter(events.texts_of(texts).str.contains("|".join(pattern.pattern for _, pattern in _SYNCS)))
@@ -76,7 +77,7 @@ def add_launches(
             piece.with_columns(
                 thread=pl.Series(spans.thread_of(row)),
                 stack=pl.Series(stack[row]),
-                end_ns=pl.when("took").then(pl.Series(spans.end[row])).otherwise("begin_ns"),
+                end_ns=pl.when("took").then(pl.Series(spans.call_end[row])).otherwise("begin_ns"),
                 api=pl.lit(int(GpuApi.CUDA)),
                 **{name: pl.Series(column[row]) for name, column in autograd.items()},
             ),
@@ -169,7 +170,7 @@ def _add_calls(making: Making, events: Events, runtime: pl.DataFrame, spans: Spa
     for piece in runtime.iter_slices(_AT_ONCE):
         row = piece["row"].to_numpy()
         rows = piece.join(kinds, on=["process", "name"], how="left", maintain_order="left").with_columns(
-            begin_ns=pl.Series(spans.begin[row]), end_ns=pl.Series(spans.end[row])
+            begin_ns=pl.Series(spans.begin[row]), end_ns=pl.Series(spans.call_end[row])
         )
         making.add(
             "calls",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,7 @@ import polars as pl
 
 from aiflame.exchange.readers.json_rows import NONE, Batch, JsonRows, Key, Kind
 from aiflame.exchange.readers.source import Source
+from aiflame.values import dataclass
 
 WORK = ("kernel", "gpu_memcpy", "gpu_memset", "concurrent_kernel", "memcpy", "memset", "Kernel", "Memcpy", "Memset", "gpu_op")
 """Categories of kernels, copies and fills."""
@@ -40,6 +40,7 @@ _NUMBERS = {
     "args.Group size": "group_size",
     "args.Bytes": "allocated",
     "args.Device Type": "device_type",
+    "args.step_num": "step",
 }
 _AS_WRITTEN = {
     "args.grid": "grid",
@@ -68,6 +69,7 @@ _MOST_SMALL = (1 << 31) - 1
 _OF_CALLS = ("pid", "tid", "cat", "name", "begin", "end", "external", "correlation", "sequence", "forward_thread")
 _OF_COLLECTIVES = ("collective", "elements", "dtype", "group", "group_size", "members")
 _OF_COPIED = ("pid", "tid", "begin", "copied")
+_OF_STEPS = ("pid", "tid", "name", "begin", "end", "step")
 _OF_SHAPES = ("dims", "types", "values")
 _OF_WORK = (
     *("pid", "tid", "cat", "name", "begin", "end", "external", "correlation"),
@@ -100,6 +102,8 @@ class Events:
     """Of calls of ops whose inputs the trace describes: `call` (row of `calls`), dims, types, values."""
     copied: pl.DataFrame
     """Descriptions of copies by XLA, which has them as calls: pid, tid, begin, copied."""
+    steps: pl.DataFrame
+    """Calls that JAX or TensorFlow numbered as a step (`StepTraceAnnotation`): pid, tid, name, begin, end, step."""
     work: pl.DataFrame
     """Kernels, copies and fills of devices."""
     marks: pl.DataFrame
@@ -157,6 +161,7 @@ class _Parts:
         self._collectives: list[pl.DataFrame] = []
         self._shapes: list[pl.DataFrame] = []
         self._copied: list[pl.DataFrame] = []
+        self._steps: list[pl.DataFrame] = []
         self._work: list[pl.DataFrame] = []
         self._marks: list[pl.DataFrame] = []
         self._arrows: list[pl.DataFrame] = []
@@ -186,6 +191,7 @@ class _Parts:
         calls = calls.with_columns(pl.int_range(self._count, self._count + pl.len()).alias("call"))
         self._collectives.append(calls.filter(pl.col("collective") > 0).select("call", *_OF_COLLECTIVES))
         self._copied.append(calls.filter(pl.col("copied") > 0).select(_OF_COPIED))
+        self._steps.append(calls.filter(pl.col("step") != NONE).select(_OF_STEPS))
         self._shapes.append(calls.filter(pl.col("dims") > 0).select("call", *_OF_SHAPES))
         self._calls.append(calls.select(_OF_CALLS))
         self._count += len(calls)
@@ -231,6 +237,7 @@ class _Parts:
             collectives=_joined(self._collectives, empty.select("call", *_OF_COLLECTIVES)),
             shapes=_joined(self._shapes, empty.select("call", *_OF_SHAPES)),
             copied=_joined(self._copied, empty.select(_OF_COPIED)),
+            steps=_joined(self._steps, empty.select(_OF_STEPS)),
             work=_joined(self._work, empty.select(_OF_WORK)),
             marks=_joined(self._marks, empty.select(_OF_MARKS)),
             arrows=_joined(self._arrows, empty.select(_OF_ARROWS)),

@@ -19,12 +19,14 @@ from aiflame.exchange.readers.chrome.collectives import add_collectives
 from aiflame.exchange.readers.chrome.devices import add_launches, add_work
 from aiflame.exchange.readers.chrome.events import Events, read_events
 from aiflame.exchange.readers.chrome.jax_devices import find_devices
-from aiflame.exchange.readers.chrome.meaning import OPS, add_layers, add_regions, frames_of, is_annotation
+from aiflame.exchange.readers.chrome.jax_steps import add_steps
+from aiflame.exchange.readers.chrome.meaning import OPS, add_layers, add_regions, frames_of, is_annotation, is_python
 from aiflame.exchange.readers.chrome.op_shapes import add_op_work
 from aiflame.exchange.readers.chrome.op_sums import add_op_sums
 from aiflame.exchange.readers.chrome.threads import Threads
 from aiflame.exchange.readers.frames import Frames
 from aiflame.exchange.readers.making import FIRST_NS, Making
+from aiflame.exchange.readers.overlaps import AGAIN
 from aiflame.exchange.readers.source import Source
 from aiflame.exchange.readers.spans import Spans
 from aiflame.profile.folder.meta import JobRank
@@ -63,6 +65,7 @@ def read(source: Source, making: Making, progress: Callable[[float], None]) -> N
     calls, annotated = _placed(events, pieces, threads)
     work = threads.work(events, (calls, annotated))
     add_regions(making, events, annotated)
+    add_steps(making, events, threads)
     add_work(making, events, work)
     last_ns = int(work["end"].max() or 0)  # type: ignore[arg-type]
     work = work.select("process", "external", "correlation", took=pl.col("end") - pl.col("begin"))
@@ -72,10 +75,12 @@ def read(source: Source, making: Making, progress: Callable[[float], None]) -> N
     places = calls.select("process", "thread", "begin", "end")
     calls = calls.drop(places.columns)
     process, thread, begin, end = (places[name].to_numpy() for name in places.columns)
-    spans, order = Spans.of(process, thread, begin, end, kinds.frame)
+    spans, order = Spans.of(process, thread, begin, end, kinds.frame, is_python(events, calls).to_numpy())
     del places, process, thread, begin, end
-    calls = calls[order]
+    calls = _once(calls[order], spans)
     del order
+    if spans.divided:
+        making.note(f"{spans.divided:,} calls of the trace cross others, of which neither lies within the other: they are in pieces")
     if spans.cut:
         making.note(f"{spans.cut:,} calls of the trace end after the call around them: they are cut to its end")
     add_layers(making, kinds, spans)
@@ -95,6 +100,17 @@ def read(source: Source, making: Making, progress: Callable[[float], None]) -> N
     add_op_sums(making, events, calls, spans, launches, work, annotated, threads.memory(events))
     add_collectives(making, events, calls, spans, stack)
     making.last_ns = max(making.last_ns, last_ns, int(spans.end.max(initial=0)))
+
+
+def _once(calls: pl.DataFrame, spans: Spans) -> pl.DataFrame:
+    """The calls; of those that are in pieces the first piece alone has ids that others know it by."""
+    if spans.again is None:
+        return calls
+    again = pl.Series(spans.again)
+    nobody = {"call": AGAIN, "correlation": -1, "external": -1}
+    return calls.with_columns(
+        pl.when(again).then(pl.lit(none, calls.schema[name])).otherwise(name).alias(name) for name, none in nobody.items()
+    )
 
 
 def _add_stacks(making: Making, frames: Frames, spans: Spans, profiles: v8_profiles.Profiles, shift: int) -> Whole:

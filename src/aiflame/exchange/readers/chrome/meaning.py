@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
@@ -18,6 +17,7 @@ from aiflame.exchange.readers.making import Making
 from aiflame.exchange.readers.spans import Spans
 from aiflame.profile.schema.enums import RegionApi, RegionKind
 from aiflame.profile.schema.kinds import OP_MODULE, Kind
+from aiflame.values import dataclass
 
 OPS = ("cpu_op", "Operator", "operator")
 PYTHON = ("python_function", "PythonFunction")
@@ -45,6 +45,12 @@ def is_annotation(events: Events, calls: pl.DataFrame) -> pl.Series:
     names = calls["name"].unique()
     named = names.filter(events.texts_of(names).str.contains(_NAMED_STRETCH))
     return events.texts_of(calls["cat"]).is_in(ANNOTATIONS) | calls["name"].is_in(named.implode())
+
+
+def is_python(events: Events, calls: pl.DataFrame) -> pl.Series:
+    """True for functions of Python, and calls of modules."""
+    kinds = calls["cat"].unique()
+    return calls["cat"].is_in(kinds.filter(events.texts_of(kinds).is_in(PYTHON)).implode())
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +179,7 @@ def add_regions(making: Making, events: Events, annotated: pl.DataFrame) -> None
     meaning = [_region(text) for text in events.texts_of(names).to_list()]
     columns = {"name": names, **{key: [row[at] for row in meaning] for at, key in enumerate(("api", "domain", "text", "payload"))}}
     rows = annotated.join(pl.DataFrame(columns, schema_overrides={"payload": pl.UInt64}), on="name", how="left", maintain_order="left")
-    rows = rows.with_columns(id=pl.int_range(1, pl.len() + 1).over("process"))
+    rows = making.numbered("regions", rows)
     making.add(
         "regions",
         rows.select(

@@ -50,8 +50,9 @@ def placed(shapes: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
     """The shapes with the row of their call in `calls`, and its name. There are millions: a place for each number needs less memory than a
     join."""
     call, described = calls["call"].to_numpy(), shapes["call"].to_numpy()
-    row_of_call = np.full(max(int(call.max(initial=0)), int(described.max(initial=0))) + 1, -1, dtype=np.int32)
-    row_of_call[call] = np.arange(len(call), dtype=np.int32)
+    row_of_call = np.full(int(described.max(initial=0)) + 1, -1, dtype=np.int32)
+    has_shapes = np.flatnonzero(call < len(row_of_call))  # calls of two halves have no number: the largest there is
+    row_of_call[call[has_shapes]] = has_shapes
     placed = shapes.drop("call").with_columns(row=pl.Series(row_of_call[described])).filter(pl.col("row") >= 0)
     return placed.with_columns(name=calls["name"].gather(placed["row"]), row=pl.col("row").cast(pl.UInt32))
 

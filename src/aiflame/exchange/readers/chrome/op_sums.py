@@ -53,7 +53,7 @@ def add_op_sums(
     of = _Calls(events, calls, spans)
     if not len(of.row):
         return
-    columns = {"calls": of.kept.astype(np.int64), **of.times(), **of.on_devices(launches, work)}
+    columns = {"calls": of.count(), **of.times(), **of.on_devices(launches, work)}
     bytes_of, beside = of.memory(annotated, memory) if len(memory) else ({}, [])
     parts = [pl.DataFrame(schema=dict.fromkeys(_SUMS, pl.Int64)), *of.pieces(columns | bytes_of), *beside]
     rows = pl.concat(parts, how="diagonal").group_by(_KEY, maintain_order=True).agg(pl.col(name).sum() for name in _SUMS)
@@ -101,6 +101,11 @@ class _Calls:
         for name, column in inputs.items():
             column[place] = described[name].to_numpy()[of_ops]
         return inputs
+
+    def count(self) -> Ints:
+        """1 for each call; 0 for one in its like, and for later pieces of a call."""
+        again = self._spans.again
+        return (self.kept if again is None else self.kept & ~again[self.row]).astype(np.int64)
 
     def times(self) -> dict[str, Ints]:
         took = (self._spans.end - self._spans.begin)[self.row]

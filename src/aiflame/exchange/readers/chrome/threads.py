@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 import polars as pl
 
 from aiflame.exchange.readers.chrome.events import Events
 from aiflame.exchange.readers.making import FIRST_NS, Making
+from aiflame.values import dataclass
 
 _MOST_ID = 1 << 32
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -25,6 +24,7 @@ from aiflame.exchange.readers.sampled.cpuprofile import add_times, calls_of_node
 from aiflame.exchange.readers.source import Source
 from aiflame.exchange.readers.spans import divided
 from aiflame.profile.schema.enums import SampleState
+from aiflame.values import dataclass, field
 
 _KEYS = (Key("ph", Kind.TEXT), Key("name", Kind.TEXT), Key("ts", Kind.DECIMAL, 3), Key("args.data", Kind.RAW, name="data"))
 _MOST_CALLS = 8_000_000
@@ -71,23 +71,23 @@ class Profiles:
         if not self._times:
             return
         process, thread, call, begin, end = (np.array(column, dtype=np.int64) for column in zip(*self._times, strict=True))
-        row, first, last = divided(np.arange(len(begin)), begin + shift, end + shift)
-        self.making.add(
-            "cpu_samples",
-            pl.DataFrame(
-                {
-                    "process": process[row],
-                    "thread": thread[row],
-                    "stack": np.append(stack, 0)[call[row]],
-                    "weight": np.ones(len(row), dtype=np.int64),
-                    "time_ns": np.maximum(last, 0),
-                    "period_ns": last - first,
-                    "state": np.full(len(row), int(SampleState.ON_CPU)),
-                    "clock": np.zeros(len(row), dtype=np.int64),
-                }
-            ),
-        )
-        self.making.last_ns = max(self.making.last_ns, int(last.max()))
+        for row, first, last in divided(np.arange(len(begin)), begin + shift, end + shift):
+            self.making.add(
+                "cpu_samples",
+                pl.DataFrame(
+                    {
+                        "process": process[row],
+                        "thread": thread[row],
+                        "stack": np.append(stack, 0)[call[row]],
+                        "weight": np.ones(len(row), dtype=np.int64),
+                        "time_ns": np.maximum(last, 0),
+                        "period_ns": last - first,
+                        "state": np.full(len(row), int(SampleState.ON_CPU)),
+                        "clock": np.zeros(len(row), dtype=np.int64),
+                    }
+                ),
+            )
+        self.making.last_ns = max(self.making.last_ns, int(end.max()) + shift)
         self.making.note("samples of V8 last until the next one by the clock: how long a processor was used is not in the trace")
 
 

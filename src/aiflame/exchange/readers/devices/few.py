@@ -15,7 +15,9 @@ _MOST_KEYS = 1 << 62
 
 def distinct(rows: pl.DataFrame, key: Sequence[str]) -> pl.DataFrame:
     """The distinct rows of these columns of whole numbers, in the order in which they are first met."""
-    rows = rows.select(key)
+    rows = rows[list(key)]
+    if rows.is_empty():
+        return rows
     varied = [name for name in key if rows[name].min() != rows[name].max()]
     if not varied:
         return rows.head(1)
@@ -27,6 +29,8 @@ def distinct(rows: pl.DataFrame, key: Sequence[str]) -> pl.DataFrame:
 
 def with_few(rows: pl.DataFrame, few: pl.DataFrame, on: Sequence[str]) -> pl.DataFrame:
     """`rows` with the other columns of `few`, which has all that they have in the columns `on`, whole numbers."""
+    if rows.is_empty() and not few.is_empty():
+        return rows.with_columns(pl.lit(None, dtype=kind).alias(name) for name, kind in few.schema.items() if name not in on)
     if few.is_empty():
         return rows.join(few, on=list(on), how="left", maintain_order="left")
     varied = [name for name in on if few[name].min() != few[name].max()]

@@ -5,13 +5,14 @@ Times are the tool's own, in nanoseconds; a process is the tool's number of it (
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
 import polars as pl
 
 from aiflame.exchange.readers.frames import Frames
 from aiflame.profile.schema.enums import CallBackend, GpuApi
+from aiflame.values import dataclass, field
 
 I64, TEXT = pl.Int64(), pl.String()
 
@@ -63,11 +64,17 @@ CHAINS = {"pid": I64, "parent": I64, "frame": I64}  # parent: an earlier row, -1
 SAMPLES = {"pid": I64, "tid": I64, "time": I64, "chain": I64, "period": I64, "waiting": pl.Boolean(), "cpu": I64, "clock": I64}
 """`clock`: 0 is CPU time, 1 wall-clock time."""
 COUNTERS = {"pid": I64, "time": I64, "name": TEXT, "value": pl.Float64()}
+MEASURED = {"series": I64, "time": I64, "value": pl.Float64()}  # place in `series`; a value holds until the next of its series
 VALUES = {"pid": I64, "chain": I64, "kind": I64, "value": I64}  # row of `chains`; place in `value_kinds`
 NODES = {"pid": I64, "tid": I64, "begin": I64, "node": I64, "original": I64}
 
 
 def _empty(schema: Mapping[str, pl.DataType]) -> pl.DataFrame:
+    return _made_once(tuple(schema.items())).clone()
+
+
+@functools.cache
+def _made_once(schema: tuple[tuple[str, pl.DataType], ...]) -> pl.DataFrame:
     return pl.DataFrame(schema=dict(schema))
 
 
@@ -87,6 +94,9 @@ class DeviceTrace:
     chains: pl.DataFrame = field(default_factory=lambda: _empty(CHAINS))
     samples: pl.DataFrame = field(default_factory=lambda: _empty(SAMPLES))
     counters: pl.DataFrame = field(default_factory=lambda: _empty(COUNTERS))
+    measured: pl.DataFrame = field(default_factory=lambda: _empty(MEASURED))
+    series: list[tuple[str, str, str]] = field(default_factory=list)
+    """Quantities of GPUs that were measured again and again: device, name and unit."""
     timed: bool = True
     """The time that each call spent itself counts; else that of samples alone."""
     nodes: pl.DataFrame = field(default_factory=lambda: _empty(NODES))
@@ -109,6 +119,8 @@ class DeviceTrace:
 
 def shaped(rows: pl.DataFrame, schema: Mapping[str, pl.DataType]) -> pl.DataFrame:
     """Rows with exactly these columns; numbers that are missing are 0, and of `chain` -1."""
+    if rows.is_empty():
+        return _empty(schema)
     columns = []
     for name, kind in schema.items():
         value = pl.col(name).cast(kind) if name in rows.columns else pl.lit(None, dtype=kind)

@@ -27,6 +27,8 @@ _MOST_NUMBER, _MOST_SIZE = 0xFFFFFFFF, (1 << 62) - 1
 
 def add_kernels_and_copies(trace: DeviceTrace, making: Making, process: dict[int, int]) -> pl.DataFrame:
     """Gives process and correlation of each."""
+    if trace.kernels.is_empty() and trace.copies.is_empty():
+        return pl.DataFrame(schema={"process": pl.Int64, "correlation": pl.Int64})
     kernels, copies = (_placed(rows, process) for rows in (trace.kernels, trace.copies))
     streams = _streams(kernels, copies)
     kernels, copies = (with_few(rows, streams, _STREAM) for rows in (kernels, copies))
@@ -83,6 +85,8 @@ def _streams(kernels: pl.DataFrame, copies: pl.DataFrame) -> pl.DataFrame:
 
 
 def _add_kernels(trace: DeviceTrace, making: Making, kernels: pl.DataFrame) -> None:
+    if kernels.is_empty():
+        return
     shapes = distinct(kernels, ("process", *_SHAPE)).with_columns(shape=pl.int_range(1, pl.len() + 1).over("process"))
     making.add(
         "kernel_shapes",

@@ -19,12 +19,13 @@ from aiflame.profile.schema.enums import CallKind, RegionApi, SampleState
 _EARLIEST, _LATEST = -(1 << 59), 1 << 61
 _MOST_ID = 1 << 32
 _TIMES = ("begin", "end", "time")
+_CONTENTS = ("calls", "regions", "kernels", "copies", "samples", "values", "counters", "measured")
 
 
 def write(trace: DeviceTrace, making: Making) -> None:
     """Calls of a thread become its stacks, and the time that each spent itself samples of wall-clock time."""
     _set_times(trace, making)
-    if all(getattr(trace, name).is_empty() for name in ("calls", "regions", "kernels", "copies", "samples", "values", "counters")):
+    if all(getattr(trace, name).is_empty() for name in _CONTENTS):
         making.note("the trace is empty: neither calls nor work of a device")
     _place_lost_work(trace)
     threads = _threads(trace)
@@ -37,6 +38,7 @@ def write(trace: DeviceTrace, making: Making) -> None:
     _add_values(trace, making, process, stack_of_chain)
     _add_regions(making, placed["regions"])
     _add_counters(trace, making, process)
+    _add_measured(trace, making)
     placed_calls = calls.select("thread", "frame", "correlation", "failed").with_columns(
         pl.Series("stack", stack),
         pl.Series("begin_ns", spans.begin),
@@ -55,15 +57,15 @@ def write(trace: DeviceTrace, making: Making) -> None:
 def _set_times(trace: DeviceTrace, making: Making) -> None:
     """On the profile's clock. Rows without a time, or with an absurd one, are left out."""
     tables = [one.name for one in fields(trace) if isinstance(getattr(trace, one.name), pl.DataFrame)]
-    timed = {name: [column for column in _TIMES if column in getattr(trace, name).columns] for name in tables}
+    timed = {name: [column for column in _TIMES if column in getattr(trace, name).columns] for name in tables if len(getattr(trace, name))}
     lost, firsts, lasts = 0, [], [FIRST_NS]
     for name, columns in timed.items():
         if columns:
             rows = getattr(trace, name)
             sound = rows.filter(
-                pl.all_horizontal(pl.col(column).is_between(_EARLIEST, _LATEST).fill_null(column == "end") for column in columns)
+                pl.col(columns[0]).is_not_null(),
+                *(pl.col(column).is_between(_EARLIEST, _LATEST).fill_null(column == "end") for column in columns),
             )
-            sound = sound.filter(pl.col(columns[0]).is_not_null())
             lost += len(rows) - len(sound)
             setattr(trace, name, sound)
             firsts += [int(first) for first in (sound[columns[0]].min(),) if first is not None]
@@ -75,7 +77,7 @@ def _set_times(trace: DeviceTrace, making: Making) -> None:
             if "end" in columns:
                 rows = rows.with_columns(end=pl.max_horizontal("begin", "end") if name != "regions" else _not_before_begin())
             setattr(trace, name, rows)
-            lasts += [int(last) for last in rows.select(pl.col(columns).max()).row(0) if last is not None]
+            lasts += [int(last) for column in columns if (last := rows[column].max()) is not None]
     making.last_ns = max(making.last_ns, *lasts)
     if trace.since_1970 is not None:
         making.realtime_ns = max(trace.since_1970 + first, 0)
@@ -107,13 +109,13 @@ def _place_lost_work(trace: DeviceTrace) -> None:
 
 def _threads(trace: DeviceTrace) -> pl.DataFrame:
     """pid, tid, process, thread, begin of all rows of the trace. Work of a process without calls has a thread too."""
-    seen: list[pl.DataFrame] = [getattr(trace, name).select("pid", "tid", "begin") for name in ("calls", "regions", "nodes")]
-    seen.append(trace.samples.select("pid", "tid", begin="time"))
+    seen: list[pl.DataFrame] = [rows[["pid", "tid", "begin"]] for rows in (trace.calls, trace.regions, trace.nodes)]
+    seen.append(trace.samples[["pid", "tid", "time"]].rename({"time": "begin"}))
     began = pl.concat(seen).group_by("pid", "tid").agg(pl.col("begin").min())
-    work: list[pl.DataFrame] = [trace.kernels, trace.copies, trace.syncs]
-    lone = pl.concat([rows.select("pid", "begin") for rows in work]).group_by("pid").agg(pl.col("begin").min())
-    lone = lone.join(began, on="pid", how="anti").select("pid", "begin", tid=pl.col("pid"))
-    began = pl.concat([began, lone.select(began.columns)])
+    work = pl.concat([rows[["pid", "begin"]] for rows in (trace.kernels, trace.copies, trace.syncs)])
+    if len(work):
+        lone = work.group_by("pid").agg(pl.col("begin").min()).join(began, on="pid", how="anti")
+        began = pl.concat([began, lone.select("pid", "begin", tid=pl.col("pid")).select(began.columns)])
     if began.is_empty():
         began = pl.DataFrame({"pid": [0], "tid": [0], "begin": [FIRST_NS]}, schema=began.schema)
     processes = began.group_by("pid").agg(first=pl.col("begin").min()).sort("first", "pid").with_row_index("process")
@@ -220,9 +222,18 @@ def _add_regions(making: Making, regions: pl.DataFrame) -> None:
 
 def _add_counters(trace: DeviceTrace, making: Making, process: dict[int, int]) -> None:
     """Counters of a process that has nothing else belong to the first one."""
+    if trace.counters.is_empty():
+        return
     rows = trace.counters.with_columns(process=pl.col("pid").replace_strict(process, default=0, return_dtype=pl.Int64))
     bits = pl.Series("value", rows["value"].to_numpy().view(np.uint64))
     making.add("counters", rows.select("process", "name", time_ns="time").with_columns(bits))
+
+
+def _add_measured(trace: DeviceTrace, making: Making) -> None:
+    if trace.series:
+        series = pl.DataFrame(trace.series, schema=dict.fromkeys(("device", "name", "unit"), pl.String()), orient="row")
+        series = series.with_row_index("series").with_columns(source=pl.lit("gpu"), identity=pl.lit(""))
+        making.measure(series, trace.measured.sort("series", "time", maintain_order=True).rename({"time": "time_ns"}))
 
 
 def _add_calls(trace: DeviceTrace, making: Making, placed_calls: pl.DataFrame) -> None:

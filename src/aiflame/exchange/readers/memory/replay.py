@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from aiflame.attribute.arrays.types import Ints
 from aiflame.errors import AiflameError
+from aiflame.values import dataclass
 
 BEFORE = -2
 """The stack of a block that was allocated before the trace begins."""
 _MOST_BYTES = 1 << 44
 """Bytes of one block; more is cut."""
-_NEVER = 1 << 62
+NEVER = 1 << 62
 ALLOC, FREED = "alloc", ("free_completed", "free")
 """`free_requested` is no end: the block is taken until the streams that use it are through, which `free_completed` says."""
 
@@ -38,7 +38,7 @@ class Lives:
     born: Ints
     """event that allocated it; -1: live when the trace begins"""
     died: Ints
-    """event that freed it; _NEVER: live when the trace ends"""
+    """event that freed it; NEVER: live when the trace ends"""
     missing: int
     """blocks that the trace allocates and never frees, and that are not live at its end by the snapshot"""
 
@@ -50,7 +50,7 @@ class Lives:
         """The first event after which the most bytes are live (-1: the most are live when the trace begins), and how many these are."""
         change = np.zeros(events + 1, dtype=np.int64)
         np.add.at(change, self.born + 1, self.size)
-        ends = self.died < _NEVER
+        ends = self.died < NEVER
         np.subtract.at(change, self.died[ends] + 1, self.size[ends])
         total = np.cumsum(change)
         most = int(np.argmax(total))
@@ -63,7 +63,7 @@ def replay(events: Iterable[Mapping[str, Any]], stacks: Iterable[int], live_at_e
     open_rows: dict[int, int] = {}
 
     def add(address: int | None, amount: int, of: int, event: int) -> int:
-        for column, value in zip((stack, size, born, died), (of, min(amount, _MOST_BYTES), event, _NEVER), strict=True):
+        for column, value in zip((stack, size, born, died), (of, min(amount, _MOST_BYTES), event, NEVER), strict=True):
             column.append(value)
         if address is not None:
             open_rows[address] = len(stack) - 1
@@ -84,7 +84,7 @@ def replay(events: Iterable[Mapping[str, Any]], stacks: Iterable[int], live_at_e
             traced.discard(block.address)
         elif block.address not in open_rows:
             add(block.address, block.size, block.stack, -1)
-    if sum(size) >= _NEVER:
+    if sum(size) >= NEVER:
         raise AiflameError("the blocks of the snapshot add up to more bytes than any machine has: it is damaged")
     stacks_of, sizes, begins, ends = (np.array(column, dtype=np.int64) for column in (stack, size, born, died))
     return Lives(stacks_of, sizes, begins, ends, len(traced))

@@ -6,24 +6,25 @@ A device is a process of the profile. A replay of the trace, from the blocks tha
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from aiflame.errors import AiflameError
 from aiflame.exchange.readers.frames import NamedFrame
 from aiflame.exchange.readers.making import Making
 from aiflame.exchange.readers.memory.frames import Stacks
-from aiflame.exchange.readers.memory.kinds import ALLOCATED, ALLOCATIONS, END, KINDS, PEAK, size_text
+from aiflame.exchange.readers.memory.kinds import size_text
 from aiflame.exchange.readers.memory.pickles import NotPlainError, looks_like_pickle, plain_data
-from aiflame.exchange.readers.memory.replay import ALLOC, BEFORE, FREED, Block, Lives, replay, whole
+from aiflame.exchange.readers.memory.replay import ALLOC, BEFORE, FREED, NEVER, Block, Lives, replay, whole
 from aiflame.exchange.readers.sampled.samples import NO_TIME, Sampled
 from aiflame.exchange.readers.source import Source
 from aiflame.profile.schema.kinds import Kind
+from aiflame.values import dataclass
 
 _MOST = 512 << 20
 _MOST_DEVICES = 1024
 _YEAR_2001_US = 10**15
 _WORDS = (b"device_traces", b"segment_type")
+OUT_OF_MEMORY = "oom"
 _BEFORE = NamedFrame("[allocated before the trace]", Kind.UNATTRIBUTED)
 _NO_STACK = NamedFrame("[allocated before stacks were recorded]", Kind.UNATTRIBUTED)
 Row = Mapping[str, Any]
@@ -64,8 +65,6 @@ class _Reading:
         self.rows = Sampled(making)
 
     def read(self, content: Row) -> None:
-        for kind in KINDS:
-            self.rows.kind(*kind)
         traces = [_rows(trace) for trace in _list(content.get("device_traces"))[:_MOST_DEVICES]]
         segments: dict[int, list[Row]] = {}
         for segment in _rows(content["segments"]):
@@ -89,18 +88,16 @@ class _Reading:
         calls = [stacks.call(event.get("frames")) if event.get("action") == ALLOC else -1 for event in trace]
         blocks, reserved = self._blocks(segments, stacks, no_stack)
         lives = replay(trace, calls, blocks)
-        for block in blocks:
-            self.rows.value(process, 0, block.stack, END, block.size)
-        peak, most = lives.peak(len(trace))
-        for row in lives.live(peak).tolist():
-            call = int(lives.stack[row])
-            self.rows.value(process, 0, before if call == BEFORE else call, PEAK, int(lives.size[row]))
-        for event, call in zip(trace, calls, strict=True):
-            if event.get("action") == ALLOC:
-                at = _moment(event)
-                self.rows.value(process, 0, call, ALLOCATED, min(whole(event.get("size")), 1 << 44), at)
-                self.rows.value(process, 0, call, ALLOCATIONS, 1, at)
-        self._note(name, trace, lives, peak, most, reserved)
+        moments = [*_moments(trace), NO_TIME]  # event -1: before the trace
+        lasting = (column.tolist() for column in (lives.stack, lives.size, lives.born, lives.died))
+        for call, size, born, died in zip(*lasting, strict=True):
+            of = before if call == BEFORE else call
+            self.rows.block(process, of, name, size, moments[born], moments[died] if died < NEVER else NO_TIME)
+        for event, at in zip(trace, moments, strict=False):
+            if event.get("action") == OUT_OF_MEMORY:
+                call = stacks.call(event.get("frames"))
+                self.rows.refusal(process, call, name, whole(event.get("size")), whole(event.get("device_free")), at)
+        self._note(name, trace, lives, reserved)
         if stacks.cut:
             self.making.note(f"{stacks.cut:,} stacks of the snapshot are cut at their outer end: they are too deep")
 
@@ -131,8 +128,9 @@ class _Reading:
         frames = block.get("frames", history.get("frames"))
         return min(whole(block.get("requested_size", history.get("real_size", size))), 1 << 44), stacks.call(frames)
 
-    def _note(self, name: str, trace: list[Row], lives: Lives, peak: int, most: int, reserved: _Reserved) -> None:
+    def _note(self, name: str, trace: list[Row], lives: Lives, reserved: _Reserved) -> None:
         note = self.making.note
+        peak, most = lives.peak(len(trace))
         if not trace:
             note(f"{name}: the snapshot has no trace, so that the blocks which are live when it was taken count as its peak")
         elif most:
@@ -145,16 +143,22 @@ class _Reading:
             )
         if lives.missing:
             note(f"{name}: {lives.missing:,} blocks that the trace allocates and never frees are not among the live ones of the snapshot")
-        failed = [event for event in trace if event.get("action") == "oom"]
+        failed = [event for event in trace if event.get("action") == OUT_OF_MEMORY]
         if failed:
             first, times = failed[0], "once," if len(failed) == 1 else f"{len(failed):,} times, first"
             note(
                 f"{name}: the allocator ran out of memory {times} when {size_text(whole(first.get('size')))} were "
                 f"asked for and {size_text(whole(first.get('device_free')))} were free on the device"
             )
+            asked = whole(first.get("size"))
+            if reserved.largest < asked <= reserved.unused:
+                note(
+                    f"{name}: the unused memory of the allocator would have been enough for the {size_text(asked)}, but lies in pieces: "
+                    "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True avoids that"
+                )
         for event in trace:
             action = event.get("action")
-            if action not in (ALLOC, "oom", "free_requested", *FREED):
+            if action not in (ALLOC, OUT_OF_MEMORY, "free_requested", *FREED):
                 self.making.unused[f"actions {action}" if isinstance(action, str) else "actions without a name"] += 1
 
 
@@ -166,9 +170,15 @@ def _when(trace: list[Row], event: int) -> str:
     return f"after event {event + 1:,} of {len(trace):,}{after}"
 
 
-def _moment(event: Row) -> int:
-    at = whole(event.get("time_us"))
-    return at * 1000 if 0 < at < 1 << 53 else NO_TIME
+def _moments(trace: list[Row]) -> list[int]:
+    """The moment of each event in ns. Torch counts microseconds, or none: later events are at least 1 ns later, so that their order
+    remains."""
+    moments, last = [], 0
+    for event in trace:
+        at = whole(event.get("time_us"))
+        last = max(last + 1, at * 1000 if at < 1 << 53 else 0)
+        moments.append(last)
+    return moments
 
 
 def _list(value: object) -> list[Any]:

@@ -75,7 +75,7 @@ class LineTables:
 
     @property
     def tables(self) -> Mapping[str, tuple[str, ...]]:
-        return {name: tuple(_columns(name)) for name in {*self._rows, *self._parts}}
+        return {name: tuple(_columns(name)) for name in self._rows}
 
     def add(self, line: bytes) -> None:
         if not line.strip():
@@ -133,10 +133,11 @@ class LineTables:
         return parts
 
     def read(self, table: str, columns: Mapping[str, Kind]) -> pl.DataFrame:
+        parts = self._flush(table) if table in self._rows else []
+        if not parts:
+            return pl.DataFrame(schema=dict(columns))
         own = _columns(table)
-        parts = self._flush(table) if table in self.tables else []
-        rows = pl.concat(parts) if parts else pl.DataFrame(schema=own)
-        return rows.select(
+        return pl.concat(parts).select(
             (pl.col(name) if name in own else pl.lit(None)).cast(kind, strict=False).alias(name) for name, kind in columns.items()
         )
 
@@ -144,7 +145,7 @@ class LineTables:
         return {name: self.read(name, columns) for name, columns in tables.items()}
 
     def count(self, table: str) -> int:
-        return sum(map(len, self._flush(table))) if table in self.tables else 0
+        return sum(map(len, self._flush(table))) if table in self._rows else 0
 
 
 @functools.cache

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Protocol, TypeVar
 
 import polars as pl
 
 from aiflame.errors import AiflameError
+from aiflame.exchange.readers.nsys.trial import try_arrow, try_parquet
 from aiflame.exchange.readers.source import plain
 from aiflame.exchange.readers.sqlite_pages import Kind
+from aiflame.values import dataclass
 
 SUFFIXES = (".parquet", ".arrow")
 _ARROW = b"ARROW1"
@@ -53,7 +55,8 @@ class FolderTables:
         files = {name.rpartition(".")[0]: folder / name for name in FolderTables.names(folder)}
         columns = {}
         for table, file in files.items():
-            columns[table] = tuple(_guarded(file, lambda of: of.collect_schema().names()))
+            guarded(str(file), partial(_try, file))
+            columns[table] = tuple(_asked(file, lambda of: of.collect_schema().names()))
         return FolderTables(columns, files)
 
     def read(self, table: str, columns: Mapping[str, Kind]) -> pl.DataFrame:
@@ -62,32 +65,51 @@ class FolderTables:
             return pl.DataFrame(schema=dict(columns))
         if self.count(table) > _MOST_ROWS:
             raise AiflameError(f"{self._files[table]} has more than {_MOST_ROWS:,} rows")
-        frame = _guarded(self._files[table], lambda of: of.select(there).collect())
-        return frame.select(
-            (pl.col(name).cast(kind, strict=False) if name in there else pl.lit(None, dtype=kind)).alias(name)
-            for name, kind in columns.items()
-        )
+        return with_columns(_asked(self._files[table], lambda of: of.select(there).collect()), columns)
 
     def read_many(self, tables: Mapping[str, Mapping[str, Kind]]) -> dict[str, pl.DataFrame]:
         return {name: self.read(name, columns) for name, columns in tables.items()}
 
     def count(self, table: str) -> int:
-        return int(_guarded(self._files[table], lambda of: of.select(pl.len()).collect()).item())
+        return int(_asked(self._files[table], lambda of: of.select(pl.len()).collect()).item())
 
 
-def _guarded(file: Path, ask: Callable[[pl.LazyFrame], Answer]) -> Answer:
-    """A reader of damaged Parquet may fail in any way."""
+def with_columns(frame: pl.DataFrame, columns: Mapping[str, Kind]) -> pl.DataFrame:
+    """Exactly these columns; those that the frame lacks are empty."""
+    return frame.select(
+        (pl.col(name).cast(kind, strict=False) if name in frame.columns else pl.lit(None, dtype=kind)).alias(name)
+        for name, kind in columns.items()
+    )
+
+
+def _asked(file: Path, ask: Callable[[pl.LazyFrame], Answer]) -> Answer:
+    return guarded(str(file), lambda: ask(_opened(file)))
+
+
+def guarded(file: str, ask: Callable[[], Answer]) -> Answer:
+    """A reader of damaged Parquet or Arrow may fail in any way."""
     try:
-        return ask(_opened(file))
+        return ask()
     except (OSError, ValueError, TypeError, pl.exceptions.PolarsError) as error:
         raise AiflameError(f"cannot read {file}: {(str(error) or type(error).__name__).splitlines()[0]}") from None
     except pl.exceptions.PanicException:
         raise AiflameError(f"cannot read {file}: it is damaged") from None
 
 
+def _try(file: Path) -> None:
+    if file.suffix == ".parquet":
+        try_parquet(file)
+    else:
+        try_arrow(str(file), _content(file))
+
+
 def _opened(file: Path) -> pl.LazyFrame:
     if file.suffix == ".parquet":
         return pl.scan_parquet(file)
-    with plain(file) as content:
-        data = content.read()
+    data = _content(file)
     return (pl.read_ipc(data) if data.startswith(_ARROW) else pl.read_ipc_stream(data)).lazy()
+
+
+def _content(file: Path) -> bytes:
+    with plain(file) as content:
+        return content.read()

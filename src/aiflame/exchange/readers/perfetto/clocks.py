@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from itertools import pairwise
 
 import numpy as np
 
 from aiflame.attribute.arrays.types import Whole
 from aiflame.exchange.readers.protobuf import fields, message, unsigned
+from aiflame.values import dataclass, field
 
 REALTIME, MONOTONIC, BOOTTIME = 1, 3, 6
 _OF_SEQUENCES = range(64, 128)

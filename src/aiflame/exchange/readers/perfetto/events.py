@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from dataclasses import dataclass, field
 
 import numpy as np
 import polars as pl
@@ -13,6 +12,7 @@ from aiflame.attribute.arrays.types import Whole
 from aiflame.exchange.readers.perfetto.interned import Texts
 from aiflame.exchange.readers.perfetto.many_messages import Fields, packed_numbers, split
 from aiflame.exchange.readers.perfetto.packets import Packets
+from aiflame.values import dataclass, field
 
 EVENT = 11
 BEGIN, END, INSTANT, COUNTER, STATE = 1, 2, 3, 4, 5
@@ -22,6 +22,7 @@ _CATEGORY_IID, _DELTA, _ABSOLUTE, _VALUE, _DOUBLE = 3, 1, 16, 30, 44
 _FLOWS, _ENDING, _CORRELATION = (47, 36), (48, 42), 3000
 _LEGACY_NUMBERS = {"legacy_name": 1, "phase": 2, "duration_us": 3, "unscoped": 6, "local": 10, "shared": 11, "pid": 18, "tid": 19}
 _LEGACY_SCOPE = 7
+_BIND_ID, _DIRECTION = 8, 13
 _USED = {1, 3, 4, 6, 9, 10, 11, 16, 22, 23, 30, 44, 36, 42, 47, 48, 3000}
 NAMES_OF_OTHERS = {
     2: "CPU time of slices",
@@ -126,6 +127,10 @@ class Events:
             for name, number in _LEGACY_NUMBERS.items():
                 columns[name][event] = inner.last(number, len(rows), NONE)
             columns["id_scope"][event] = self._texts(packets, inner, _LEGACY_SCOPE, len(rows), texts)
+            bound = np.flatnonzero(inner.has(_BIND_ID, len(rows)) & inner.has(_DIRECTION, len(rows)))
+            if len(bound):
+                flow = inner.last(_BIND_ID, len(rows))[bound].view(np.uint64)
+                self.flows.append(pl.DataFrame({"event": self.count + event[bound], "flow": flow, "ends": np.full(len(bound), False)}))
         return {**columns}
 
     def _add_links(self, packets: Packets, parsed: Fields) -> None:

@@ -6,14 +6,14 @@ A few messages with very many fields are read one by one in the end.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from aiflame.attribute.arrays.types import Whole
 from aiflame.exchange.readers.protobuf import BYTES, FIXED32, FIXED64, VARINT, DamagedError
+from aiflame.values import dataclass
 
 PADDING = 32
 """Bytes behind the last message of a batch: a field is read in words of 8 bytes."""
@@ -70,6 +70,14 @@ class Fields:
         column = np.zeros(count, dtype=np.bool_)
         column[self.message[self.number == number]] = True
         return column
+
+
+def split_all(messages: Sequence[bytes]) -> tuple[Batch, Fields]:
+    """The fields of separate messages."""
+    batch = Batch(b"".join(messages))
+    size = np.array([len(one) for one in messages], dtype=np.int64)
+    end = np.cumsum(size)
+    return batch, split(batch, end - size, end)
 
 
 def split(batch: Batch, begin: Whole, end: Whole) -> Fields:

@@ -12,17 +12,19 @@ from aiflame.exchange.readers.frames import NamedFrame
 from aiflame.exchange.readers.making import Making
 from aiflame.exchange.readers.perfetto.contents import Contents
 from aiflame.exchange.readers.perfetto.facts import Facts
+from aiflame.exchange.readers.perfetto.flows import ARROWS, FIRST_NUMBER, arrows, flows_of
 from aiflame.exchange.readers.perfetto.slices import Slices
 from aiflame.exchange.readers.perfetto.tracks import LANES, UNKNOWN, Place
 from aiflame.profile.schema.enums import CallBackend, CopyKind, GpuApi, RegionKind
 from aiflame.profile.schema.kinds import Kind
 
-_KERNELS = ("kernel", "kernel_dispatch", "gpu_kernel", "concurrent_kernel")
-_COPIES = ("memory_copy", "gpu_memcpy", "gpu_memset", "memcpy", "memset")
-_MARKED = ("marker_api",)
+_KERNELS = ("kernel", "kernel_dispatch", "gpu_kernel", "concurrent_kernel", "rocm_kernel_dispatch")
+_COPIES = ("memory_copy", "gpu_memcpy", "gpu_memset", "memcpy", "memset", "rocm_memory_copy")
+_EITHER = ("rocm_hip_stream",)
+_MARKED = ("marker_api", "rocm_marker_api")
 """Categories of regions that a program names itself."""
-_LINKED = (*_KERNELS, *_COPIES, "hip_api", "hsa_api", "hip_runtime_api", "hip_compiler_api")
-"""Categories of rocprofv3's slices, which have correlation ids."""
+_LINKED = (*_KERNELS, *_COPIES, "hip_api", "hsa_api", "hip_runtime_api", "hip_compiler_api", "rocm_hip_api", "rocm_hsa_api")
+"""Categories of the slices of rocprofv3 and ROCm Systems Profiler, which have correlation ids."""
 _RUNTIMES = (
     (re.compile(r"ze[A-Z]|ur[A-Z]"), CallBackend.LEVEL_ZERO, GpuApi.LEVEL_ZERO),
     (re.compile(r"hip[A-Z]|hsa_|__hip"), CallBackend.HIP, GpuApi.HIP),
@@ -39,6 +41,8 @@ _COPY_KINDS = (
     (CopyKind.DEVICE_TO_HOST, re.compile(r"DtoH|DeviceToHost|DEVICE_TO_HOST|D2M|D2H|EnqueueRead")),
     (CopyKind.PEER, re.compile(r"PtoP|PeerToPeer|P2P")),
 )
+_NUMBERED_DEVICE = re.compile(r"(?i)\b(?:GPU|device|agent)\b[^\d/]{0,24}(\d{1,3})")
+_NUMBERED_STREAM = re.compile(r"(?i)\b(?:stream|queue)\D{0,4}(\d{1,9})")
 _GRID = re.compile(r"(\d{1,10})\D+(\d{1,10})\D+(\d{1,10})")
 
 
@@ -54,6 +58,10 @@ class Meaning:
         self.counters: list[pl.DataFrame] = []
         self.names: dict[str, int] = {}
         """Of kernels."""
+        self._launching = pl.Series(dtype=pl.Int64)
+        """Events of calls that arrows lead from to work."""
+        self._launched = pl.DataFrame(schema={"launch": pl.Int64, "caller": pl.Int64, "number": pl.Int64})
+        """Those calls with their process and correlation id."""
         self.devices: dict[str, int] = {}
         self.apis: set[GpuApi] = set()
         self.chains: list[tuple[int, int, int]] = []
@@ -61,15 +69,18 @@ class Meaning:
 
     def add(self, slices: Slices) -> None:
         """The slices of traces of all sorts."""
-        rows = self.with_texts(slices.slices)
+        rows = self._with_arrows(self.with_texts(slices.slices))
         on_lane = pl.col("tid_of_lane") >= LANES
         devices = {uuid: place for uuid in rows["uuid"].unique().to_list() if (place := self.place(uuid)).device}
         of_iprof = pl.col("uuid").is_in(list(devices))
-        copy = of_iprof & pl.col("name_text").str.contains(_COPY.pattern)
-        work_kinds = [(on_lane & pl.col("category_text").is_in(_KERNELS)) | (of_iprof & ~copy)]
-        work_kinds.append((on_lane & pl.col("category_text").is_in(_COPIES)) | copy)
-        kernels, copies = (rows.filter(kind) for kind in work_kinds)
-        others = rows.filter(~work_kinds[0] & ~work_kinds[1])
+        of_kernels, of_copies, of_either = (pl.col("category_text").is_in(names) for names in (_KERNELS, _COPIES, _EITHER))
+        launched = pl.col("of_runtime") & (on_lane | of_kernels | of_copies)
+        is_work = of_iprof | launched | (on_lane & (of_kernels | of_copies | of_either))
+        is_copy = is_work & (of_copies | (~of_kernels & pl.col("name_text").str.contains(_COPY.pattern)))
+        kernels, copies = rows.filter(is_work & ~is_copy), rows.filter(is_copy)
+        others = rows.filter(~is_work)
+        self._launching = pl.concat([kernels["launch"], copies["launch"]]).drop_nulls().unique()
+        self._count_flows(pl.concat([kernels["flow"], copies["flow"]]))
         marked = pl.col("category_text").is_in(_MARKED)
         self.add_regions(others.filter(marked), RegionKind.NESTED)
         self._add_calls(others.filter(~marked))
@@ -78,9 +89,25 @@ class Meaning:
         self.add_regions(self.with_texts(slices.loose), RegionKind.FREE)
         self.add_regions(self.with_texts(slices.moments).rename({"time": "begin"}).with_columns(end="begin"), RegionKind.MARK)
         self.add_counters(slices.counters)
-        flows = len({flow for part in self.contents.events.flows for flow in part["flow"].to_list()})
-        if flows:
-            self.making.unused["flows between slices"] += flows
+
+    def _count_flows(self, used: pl.Series) -> None:
+        others = flows_of(self.contents.events)["flow"].n_unique() - used.drop_nulls().n_unique()
+        if others:
+            self.making.unused["flows between slices"] += others
+
+    def _with_arrows(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """With `launch`, the event of the call that an arrow comes from, and `of_runtime`, whether that is one of a GPU's runtime."""
+        flows = flows_of(self.contents.events)
+        used = pl.DataFrame(schema=ARROWS)
+        if len(flows):
+            runtimes = "|".join(f"(?:{pattern.pattern})" for pattern, _, api in _RUNTIMES if api is not None)
+            name = pl.col("name_text")
+            is_launch = name.str.contains(f"^(?:{runtimes})") & ~name.str.contains(_WAITS.pattern)
+            is_thread = pl.col("tid_of_lane") < LANES
+            is_work = pl.col("category_text").is_in([*_KERNELS, *_COPIES, *_EITHER])
+            slices = rows.select("event", "end_event", "begin", is_thread=is_thread & ~is_work, launches=is_thread & is_launch & ~is_work)
+            used = arrows(flows, slices)
+        return rows.join(used, on="event", how="left", maintain_order="left").with_columns(pl.col("of_runtime").fill_null(value=False))
 
     def place(self, uuid: int) -> Place:
         return self.contents.tracks.place(uuid & 0xFFFFFFFFFFFFFFFF)
@@ -128,7 +155,11 @@ class Meaning:
         kinds = rows.select("name_text", "category_text").unique(maintain_order=True)
         frames = pl.Series([self.call_frame(*pair) for pair in kinds.iter_rows()], dtype=pl.Int64)
         rows = rows.join(kinds.with_columns(frame=frames), on=["name_text", "category_text"], how="left", maintain_order="left")
-        self.calls.append(self._with_links(self.placed(rows)))
+        rows = self._with_links(self.placed(rows))
+        launching = pl.col("event").is_in(self._launching.implode())
+        rows = rows.with_columns(correlation=pl.coalesce("correlation", pl.when(launching).then(pl.col("event") + FIRST_NUMBER)))
+        self._launched = rows.filter(launching).select(launch="event", caller="pid", number="correlation")
+        self.calls.append(rows)
 
     def placed(self, rows: pl.DataFrame) -> pl.DataFrame:
         """With the process and thread that the slices are on."""
@@ -147,14 +178,19 @@ class Meaning:
 
     def _work(self, rows: pl.DataFrame) -> pl.DataFrame:
         """With the columns of work of devices."""
-        rows = self._with_links(self.placed(rows))
+        rows = self._with_links(self.placed(rows)).join(self._launched, on="launch", how="left", maintain_order="left")
+        rows = rows.with_columns(pid=pl.coalesce("caller", "pid"), correlation=pl.coalesce("number", "correlation"))
         devices, streams = [], []
         for uuid, event in rows.select("uuid", "event").iter_rows():
             place = self.place(uuid)
-            name = place.device or self.facts.text(event, "agent") or self.facts.text(event, "dst_agent") or "GPU"
+            path = " / ".join(place.path)
+            of = _NUMBERED_DEVICE.search(path)
+            agent = place.device or self.facts.text(event, "agent") or self.facts.text(event, "dst_agent")
+            name = agent or (f"GPU {of[1]}" if of else "GPU")
             devices.append(self.devices.setdefault(name, len(self.devices)))
-            queue = self.facts.number(event, "queue")
-            streams.append(place.stream if place.device else queue if queue is not None else place.tid - LANES + 1)
+            queue, stream = self.facts.number(event, "queue"), _NUMBERED_STREAM.search(path)
+            lane = int(stream[1]) if stream and not agent else place.tid - LANES + 1 if not place.is_thread else place.tid
+            streams.append(place.stream if place.device else queue if queue is not None else lane)
         return rows.with_columns(pl.Series("device", devices, dtype=pl.Int64), pl.Series("stream", streams, dtype=pl.Int64))
 
     def _add_kernels(self, rows: pl.DataFrame) -> None:

@@ -57,7 +57,11 @@ def is_own(contents: Contents) -> bool:
 
 def add(meaning: Meaning, slices: Slices) -> None:
     meaning.trace.timed = False  # time is that of samples, as in the recording
-    moments = slices.moments.rename({"time": "begin"}).with_columns(end="begin").select(slices.slices.columns)
+    moments = (
+        slices.moments.rename({"time": "begin"})
+        .with_columns(end="begin", end_event=pl.lit(-1, dtype=pl.Int64))
+        .select(slices.slices.columns)
+    )
     rows = meaning.with_texts(pl.concat([slices.slices, moments]))
     places = {uuid: meaning.place(uuid) for uuid in rows["uuid"].unique().to_list()}
     paths = pl.DataFrame(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +14,7 @@ from aiflame.exchange.readers.making import Making
 from aiflame.exchange.readers.perfetto.many_messages import Batch, Fields, each_field, split
 from aiflame.exchange.readers.protobuf import DamagedError
 from aiflame.exchange.readers.source import Source, most_unpacked
+from aiflame.values import dataclass
 
 _BATCH = 8 << 20
 _LARGEST = 256 << 20
@@ -37,7 +37,6 @@ OTHERS = {
     39: "Android log lines",
     45: "system information",
     51: "Chrome's metadata",
-    52: "counters of GPUs",
     57: "graphics frames",
     62: "Vulkan's memory events",
     65: "Vulkan's calls",

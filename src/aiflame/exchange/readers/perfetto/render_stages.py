@@ -9,7 +9,7 @@ from aiflame.attribute.arrays.types import Whole
 from aiflame.exchange.readers.perfetto.contents import RENDER_STAGE, Contents, Kept
 from aiflame.exchange.readers.perfetto.events import NONE
 from aiflame.exchange.readers.perfetto.interned import ARGUMENTS, CONTEXTS, KERNELS, NAMES, SPECIFICATIONS
-from aiflame.exchange.readers.perfetto.many_messages import Batch, Fields, split
+from aiflame.exchange.readers.perfetto.many_messages import Batch, Fields, split_all
 from aiflame.exchange.readers.perfetto.meaning import Meaning, copy_kind
 from aiflame.exchange.readers.protobuf import DamagedError, Value, fields, message, signed, text, unsigned
 from aiflame.profile.schema.enums import GpuApi
@@ -31,10 +31,7 @@ def add(meaning: Meaning) -> None:
     kept = meaning.contents.kept[RENDER_STAGE]
     if not kept:
         return
-    batch = Batch(b"".join(one.message for one in kept))
-    size = np.array([len(one.message) for one in kept], dtype=np.int64)
-    end = np.cumsum(size)
-    parsed = split(batch, end - size, end)
+    batch, parsed = split_all([one.message for one in kept])
     meaning.contents.damaged += parsed.damaged
     columns = {
         "event_id": parsed.last(_EVENT, len(kept)),

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import polars as pl
 
 from aiflame.attribute.arrays.types import Mask, Whole
 from aiflame.exchange.readers.perfetto.events import BEGIN, COUNTER, END, INSTANT, NONE
+from aiflame.values import dataclass
 
 _ASYNC_BEGINS, _ASYNC_ENDS = b"bS", b"eF"
 _PHASES = {
@@ -22,7 +21,7 @@ _COMPLETE = ord("X")
 @dataclass(frozen=True, slots=True)
 class Slices:
     slices: pl.DataFrame
-    """Columns of events for each slice, with `begin`, and `end` (null: it has none)."""
+    """Columns of events for each slice, with `begin`, `end` (null: it has none), and the number of the event that ends it (-1: none)."""
     loose: pl.DataFrame
     """The same for slices that do not nest on a track: they overlap others, or end on another thread."""
     moments: pl.DataFrame
@@ -43,17 +42,22 @@ def slices_of(events: pl.DataFrame) -> Slices:
     complete = old & (phase == _COMPLETE)
     loose_begin, loose_end = (old & np.isin(phase, list(phases)) for phases in (_ASYNC_BEGINS, _ASYNC_ENDS))
     time, lane = events["time"].to_numpy(), events["lane"].to_numpy()
-    begin, end, lost = paired(lane, time, (kind == BEGIN) & ~complete, kind == END)
+    begin, stop, lost = paired(lane, time, (kind == BEGIN) & ~complete, kind == END)
     rows = np.flatnonzero(complete)
     took = np.clip(np.where(events["duration_us"].to_numpy() == NONE, 0, events["duration_us"].to_numpy()), 0, 1 << 50)[rows] * 1000
-    slices = _of(events, np.concatenate([begin, rows]), np.concatenate([end, time[rows] + took]))
+    slices = _of(
+        events,
+        np.concatenate([begin, rows]),
+        np.concatenate([_times(time, stop), time[rows] + took]),
+        np.concatenate([stop, np.full(len(rows), -1)]),
+    )
     own = _ids(events, loose_begin | loose_end)
     loose, loose_stop, loose_lost = paired(own, time, loose_begin, loose_end)
     used = (kind > 0) | loose_begin | loose_end
     others = _others(events.filter(~used | (kind > COUNTER)))
     return Slices(
         slices,
-        _of(events, loose, loose_stop),
+        _of(events, loose, _times(time, loose_stop), loose_stop),
         events.filter(kind == INSTANT),
         events.filter((kind == COUNTER) & ~old),
         lost + loose_lost,
@@ -62,7 +66,7 @@ def slices_of(events: pl.DataFrame) -> Slices:
 
 
 def paired(lane: Whole, time: Whole, begins: Mask, ends: Mask) -> tuple[Whole, Whole, int]:
-    """The rows that begin something, the time when each ends (NONE: never), and the number of ends of something that did not begin. An end
+    """The rows that begin something, the row that ends each (-1: none), and the number of ends of something that did not begin. An end
     belongs to the last begin of its lane that is open."""
     rows = np.flatnonzero(begins | ends)
     rows = rows[np.lexsort((rows, time[rows], lane[rows]))]
@@ -89,13 +93,20 @@ def paired(lane: Whole, time: Whole, begins: Mask, ends: Mask) -> tuple[Whole, W
     following = order[np.minimum(after, len(order) - 1)]
     here = order[begin_at]
     there &= ~opens[following] & (which[following] == which[here]) & (depth[following] == depth[here])
-    stop = np.where(there, time[rows[following]], NONE)
-    return rows[here], stop, int(lost.sum())
+    return rows[here], np.where(there, rows[following], -1), int(lost.sum())
 
 
-def _of(events: pl.DataFrame, rows: Whole, end: Whole) -> pl.DataFrame:
+def _times(time: Whole, rows: Whole) -> Whole:
+    return np.where(rows >= 0, time[rows] if len(time) else rows, NONE)
+
+
+def _of(events: pl.DataFrame, rows: Whole, end: Whole, end_event: Whole) -> pl.DataFrame:
     ends = pl.Series("end", end, dtype=pl.Int64)
-    return events[rows].rename({"time": "begin"}).with_columns(end=pl.select(pl.when(ends != NONE).then(ends)).to_series())
+    return (
+        events[rows]
+        .rename({"time": "begin"})
+        .with_columns(end=pl.select(pl.when(ends != NONE).then(ends)).to_series(), end_event=pl.Series(end_event, dtype=pl.Int64))
+    )
 
 
 def _ids(events: pl.DataFrame, loose: Mask) -> Whole:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from aiflame.exchange.readers.devices.writing import write
 from aiflame.exchange.readers.making import Making
-from aiflame.exchange.readers.perfetto import callstacks, own, render_stages
+from aiflame.exchange.readers.perfetto import callstacks, gpu_counters, own, render_stages
 from aiflame.exchange.readers.perfetto.contents import Contents
 from aiflame.exchange.readers.perfetto.many_messages import Batch, each_field
 from aiflame.exchange.readers.perfetto.meaning import Meaning
@@ -54,10 +54,11 @@ def read(source: Source, making: Making, progress: Callable[[float], None]) -> N
         else:
             meaning.add(slices)
     render_stages.add(meaning)
+    gpu_counters.add(meaning)
     callstacks.add(meaning)
     if contents.damaged:
         making.note(f"{contents.damaged:,} messages of the trace are damaged, and missing here")
     progress(0.8)
     trace = meaning.finish()
-    making.lacks = ("stall reasons of kernels", "counters of devices")
+    making.lacks = ("stall reasons of kernels", *(() if trace.series else ("counters of devices",)))
     write(trace, making)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
 
 from aiflame.exchange.readers.protobuf import Value, fields, message, signed, text, unsigned
+from aiflame.values import dataclass, field
 
 LANES = 1 << 40
 """Tracks that are no threads are numbered from here on, where threads have their tid."""

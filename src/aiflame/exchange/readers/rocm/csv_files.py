@@ -17,7 +17,10 @@ from aiflame.exchange.readers.source import Source
 
 Progress = Callable[[float], None]
 
-_MOST = 1 << 31
+_MOST = 1 << 30
+_MOST_BYTES = 1_700_000_000
+_CELL_BYTES, _ROW_BYTES = 16, 250
+"""The memory that a cell and a row take until the profile is written, measured and rounded up; the text lies in memory twice."""
 _SUFFIX = re.compile(
     r"(?:(?P<prefix>.*)_)?"
     r"(?:(?:hip|hsa|marker|kernel|rccl|rocdecode|rocjpeg|scratch|(?<!scratch_)memory)(?:_[a-z]+)*_trace|agent_info|counter_collection)"
@@ -59,7 +62,7 @@ def sisters(path: Path) -> tuple[Path, ...]:
 def read(source: Source, making: Making, progress: Progress) -> None:
     gathered = Gathered()
     others = [path for path in sisters(source.path) if path != source.path]
-    _Process(gathered, making).read([source, *(Source.open(path) for path in others)])
+    _Process(gathered, making).read([source, *(Source.open(path) for path in others)], _Room())
     if others:
         making.note(f"read together with {', '.join(sorted(path.name for path in others))}")
     gathered.write(making)
@@ -71,9 +74,9 @@ def read_folder(folder: Path, making: Making, progress: Progress) -> None:
     for name in _names(folder):
         if (of := _set_of(name)) is not None:
             sets.setdefault(of, []).append(folder / name)
-    gathered = Gathered()
+    gathered, room = Gathered(), _Room()
     for number, paths in enumerate(sets.values()):
-        _Process(gathered, making, number).read([Source.open(path) for path in paths])
+        _Process(gathered, making, number).read([Source.open(path) for path in paths], room)
         progress(0.8 * (number + 1) / len(sets))
     gathered.write(making)
 
@@ -96,14 +99,31 @@ def _header(head: bytes) -> set[str]:
     return {name.strip().strip('"') for name in line.split(",")}
 
 
+class _Room:
+    """Memory for the files of a run: a line of a few bytes has a cell in each column."""
+
+    def __init__(self) -> None:
+        self._taken = 0
+
+    def take(self, source: Source, data: bytes) -> None:
+        rows = data.count(b"\n") + data.count(b"\r")
+        columns = data[: max(data.find(b"\n"), 0)].count(b",") + 1
+        self._taken += 2 * len(data) + rows * (columns * _CELL_BYTES + _ROW_BYTES)
+        if self._taken > _MOST_BYTES:
+            raise AiflameError(
+                f"{source.path} has {rows:,} lines, and to import all files takes more than 2 GB of memory: "
+                "record a shorter time, or write rocpd (`--output-format rocpd`)"
+            )
+
+
 class _Process:
     """The files of one process."""
 
     def __init__(self, gathered: Gathered, making: Making, number: int = 0) -> None:
         self._gathered, self._making, self._number = gathered, making, number
 
-    def read(self, sources: list[Source]) -> None:
-        tables = {source.name: _table(source) for source in sources}
+    def read(self, sources: list[Source], room: _Room) -> None:
+        tables = {source.name: _table(source, room) for source in sources}
         self._agents = dict(agent for rows in tables.values() if "Agent_Type" in rows.columns for agent in _agents(rows))
         pid = self._pid(tables)
         there = {name: rows for name, rows in tables.items() if {"Start_Timestamp", "End_Timestamp"} <= set(rows.columns)}
@@ -196,9 +216,10 @@ def _number(rows: pl.DataFrame, column: str) -> pl.Expr:
     return pl.col(column).cast(pl.Int64, strict=False) if column in rows.columns else pl.lit(None, dtype=pl.Int64)
 
 
-def _table(source: Source) -> pl.DataFrame:
+def _table(source: Source, room: _Room) -> pl.DataFrame:
     """All columns as text."""
     data = source.whole(_MOST)
+    room.take(source, data)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of lines that are no rows

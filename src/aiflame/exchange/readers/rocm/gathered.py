@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
 import polars as pl
 
@@ -14,6 +13,7 @@ from aiflame.exchange.readers.frames import NamedFrame
 from aiflame.exchange.readers.making import Making
 from aiflame.profile.schema.enums import CallBackend, CopyKind, GpuApi, RegionKind
 from aiflame.profile.schema.kinds import Kind
+from aiflame.values import dataclass, field
 
 OF_CALLS = {"pid": I64, "tid": I64, "begin": I64, "end": I64, "correlation": I64, "domain": TEXT, "name": TEXT}
 _OF_WORK = {"pid": I64, "correlation": I64, "begin": I64, "end": I64, "agent": TEXT, "stream": I64}

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from aiflame.errors import AiflameError
@@ -18,6 +17,7 @@ from aiflame.exchange.readers.making import Making
 from aiflame.exchange.readers.sampled.samples import CPU, DEEPEST, NO_TIME, WALL, Sampled, native_kind
 from aiflame.exchange.readers.source import Source
 from aiflame.profile.schema.kinds import Kind
+from aiflame.values import dataclass
 
 _MARKS = (b'"stackTable"', b'"preprocessedProfileVersion"', b'"sampleUnits"', b'"profilingLog"', b'"Recorded Performance Data"')
 _TO_NS = {"ns": 1, "µs": 10**3, "μs": 10**3, "us": 10**3, "ms": 10**6}

@@ -1,6 +1,6 @@
 """`perf.data`, as `perf record` writes it: stacks of addresses, each as an offset in a library.
 
-Names of functions are not in the file: `perf script` finds them on the machine that has the libraries.
+Names of functions are not in the file: they are those of the libraries on this machine that have the same build ids (`perf_names.py`).
 """
 
 from __future__ import annotations
@@ -8,17 +8,18 @@ from __future__ import annotations
 import struct
 from bisect import bisect_right
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import PurePath
 
 from aiflame.errors import AiflameError
-from aiflame.exchange.readers.frames import NamedFrame
+from aiflame.exchange.readers.frames import AnyFrame, NamedFrame
 from aiflame.exchange.readers.making import Making
+from aiflame.exchange.readers.sampled.perf_names import PerfNames
 from aiflame.exchange.readers.sampled.perf_records import MAGIC, SWAPPED, DamagedError, Fork, Mapping, Name, PerfFile, Sample
 from aiflame.exchange.readers.sampled.perf_rows import PerfRows, is_idle
-from aiflame.exchange.readers.sampled.samples import NO_TIME
+from aiflame.exchange.readers.sampled.samples import NO_TIME, native_kind
 from aiflame.exchange.readers.source import Source
 from aiflame.profile.schema.kinds import Kind
+from aiflame.values import replace
 
 _MOST = 512 << 20
 _KERNEL_PID = 0xFFFFFFFF
@@ -40,7 +41,7 @@ def read(source: Source, making: Making, progress: Callable[[float], None]) -> N
     try:
         file.read()
         progress(0.5)
-        reading = _Reading(file, making)
+        reading = _Reading(file, making, PerfNames(file, source.path))
         reading.read()
     except DamagedError as error:
         raise AiflameError(f"{source.path} is a damaged file of perf: {error}") from None
@@ -69,8 +70,8 @@ class _Maps:
 
 
 class _Reading:
-    def __init__(self, file: PerfFile, making: Making) -> None:
-        self.file, self.making = file, making
+    def __init__(self, file: PerfFile, making: Making, names: PerfNames) -> None:
+        self.file, self.making, self.names = file, making, names
         self.perf = PerfRows(making)
         self._maps: dict[int, _Maps] = {}
         self._names: dict[int, str] = {}
@@ -89,8 +90,9 @@ class _Reading:
                     self._forget(record.pid)
             else:
                 self._fork(record)
-        making.lacks = ("names of native functions",)
-        making.note("perf's file has addresses, and no names of functions: `perf script`, on the machine that recorded it, gives them")
+        making.lacks = ("names of native functions",) if not self.names.found else ()
+        if missing := self.names.missing():
+            making.note(f"perf's file has no names of functions, and {missing}: `perf script`, on the machine that recorded it, gives them")
         if file.user_stacks:
             making.note(
                 f"{file.user_stacks:,} samples have a copy of their stack and no callers (--call-graph dwarf): `perf script` finds them"
@@ -129,32 +131,38 @@ class _Reading:
         if not sample.tid:
             comm = "swapper"
         process, thread = self.perf.owner(comm, sample.pid, sample.tid)
-        call = self._call(process, self._of(sample.pid), sample.chain)
+        call = self._call(process, sample.pid, self._of(sample.pid), sample.chain)
         at = sample.time if 0 < sample.time < _MOST_TIME else NO_TIME
         self.perf.add(process, thread, call, sample.event.name, sample.period, at, idle=is_idle(comm, sample.tid))
 
-    def _call(self, process: int, maps: _Maps, chain: bytes) -> int:
+    def _call(self, process: int, pid: int, maps: _Maps, chain: bytes) -> int:
         key = process, maps.changes + self._of(_KERNEL_PID).changes, chain
         call = self._calls.get(key)
         if call is None:
-            frames = []
+            frames: list[AnyFrame] = []
             kernel: bool | None = None
             for (address,) in struct.iter_unpack("<Q", chain):
                 if address >= _LOWEST_CONTEXT:
                     kernel = address in (_KERNEL, _GUEST_KERNEL)
                 else:
-                    frames.append(self._frame(maps, address, address >= _HIGH if kernel is None else kernel))
+                    in_kernel = address >= _HIGH if kernel is None else kernel
+                    # All but the innermost are addresses behind a call.
+                    frames.append(self._frame(pid, maps, address, in_kernel, before=int(bool(frames))))
             call = -1
             for frame in reversed(frames):
                 call = self.perf.rows.call(process, call, frame)
             self._calls[key] = call
         return call
 
-    def _frame(self, maps: _Maps, address: int, kernel: bool) -> NamedFrame:
+    def _frame(self, pid: int, maps: _Maps, address: int, kernel: bool, before: int) -> AnyFrame:
         mapping = (self._of(_KERNEL_PID) if kernel else maps).at(address)
         file = PurePath(mapping.file).name if mapping is not None else ""
         if kernel:
-            return NamedFrame(f"0x{address:x}", Kind.OS_KERNEL, "[kernel]" if not file or file.startswith("[kernel") else file)
-        if mapping is None or file in ("", "anon"):
-            return NamedFrame(f"0x{address:x}", Kind.C, "[no file]")
-        return NamedFrame(f"{file}+0x{address - mapping.begin + mapping.offset:x}", Kind.C, file)
+            name = self.names.of_kernel(mapping, max(address - before, 0)) if mapping is not None else ""
+            module = "[kernel]" if not file or file.startswith("[kernel") else file
+            return NamedFrame(name or f"0x{address:x}", Kind.OS_KERNEL, module)
+        if mapping is None or file in ("", "anon") or file.startswith("[anon"):
+            return self.names.of_map(pid, max(address - before, 0)) or NamedFrame(f"0x{address:x}", Kind.C, "[no file]")
+        offset = address - mapping.begin + mapping.offset
+        name = self.names.of_file(mapping, offset - before)
+        return NamedFrame(name, native_kind(name), file) if name else NamedFrame(f"{file}+0x{offset:x}", Kind.C, file)

@@ -9,25 +9,26 @@ from __future__ import annotations
 import io
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 
 from aiflame.errors import AiflameError
+from aiflame.values import dataclass, field
 
 MAGIC, SWAPPED = b"PERFILE2", b"2ELIFREP"
 _PIPE_HEADER = 16
 _MOST_UNPACKED = 512 << 20
 _MOST_EVENTS = 4096
 _MMAP, _COMM, _FORK, _SAMPLE, _MMAP2 = 1, 3, 7, 9, 10
-_ATTR, _AUXTRACE, _EVENT_UPDATE, _FEATURE, _COMPRESSED, _COMPRESSED2 = 64, 71, 78, 80, 81, 83
+_ATTR, _BUILD_ID, _AUXTRACE, _EVENT_UPDATE, _FEATURE, _COMPRESSED, _COMPRESSED2 = 64, 67, 71, 78, 80, 81, 83
 _FIRST_OF_TOOL = 64
 _UPDATE_NAME = 2
 _IP, _TID, _TIME, _ADDR, _READ, _CALLCHAIN, _ID, _CPU, _PERIOD, _STREAM_ID, _STACK_USER, _IDENTIFIER = (
     1 << bit for bit in (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 13, 16)
 )
 _ID_ALL, _FREQUENCY = 1 << 18, 1 << 10
-_HOSTNAME, _RELEASE, _CPUS, _CPU_NAME, _COMMAND, _EVENTS, _CLOCK = 3, 4, 7, 8, 11, 12, 29
-_EXEC, _DATA = 1 << 13, 1 << 13
-"""Bits of `misc`, of a name and of a mapping."""
+_BUILD_IDS, _HOSTNAME, _RELEASE, _CPUS, _CPU_NAME, _COMMAND, _EVENTS, _CLOCK = 2, 3, 4, 7, 8, 11, 12, 29
+_EXEC, _DATA, _HAS_BUILD_ID, _HAS_SIZE = 1 << 13, 1 << 13, 1 << 14, 1 << 15
+"""Bits of `misc`: of a name, of a mapping (two), and of a build id."""
+_ID_BYTES = 20
 _NAMES = {
     0: ("cycles", "instructions", "cache-references", "cache-misses", "branches", "branch-misses", "bus-cycles"),
     1: ("cpu-clock", "task-clock", "page-faults", "context-switches", "cpu-migrations", "minor-faults", "major-faults"),
@@ -78,6 +79,8 @@ class Mapping:
     end: int
     offset: int
     file: str
+    build_id: bytes = b""
+    """empty: not said here"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +113,8 @@ class PerfFile:
     command: tuple[str, ...] = ()
     realtime_ns: int = 0
     """time since 1970 at time 0 of samples; 0: not known"""
+    build_ids: dict[str, bytes] = field(default_factory=dict)
+    """by the path of a file"""
     skipped: int = 0
     """records of the kernel that say nothing about stacks"""
     user_stacks: int = 0
@@ -184,7 +189,8 @@ class PerfFile:
                 pid, _, begin, size, offset = struct.unpack_from("<IIQQQ", body)
                 if kind == _MMAP2 or not misc & _DATA:
                     name = _text(body[32 + (32 if kind == _MMAP2 else 0) :])
-                    self.records.append(Mapping(self._time(body), pid, begin, begin + size, offset, name))
+                    build_id = body[36 : 36 + min(body[32], _ID_BYTES)] if kind == _MMAP2 and misc & _HAS_BUILD_ID else b""
+                    self.records.append(Mapping(self._time(body), pid, begin, begin + size, offset, name, build_id))
             elif kind == _COMM:
                 pid, tid = struct.unpack_from("<II", body)
                 self.records.append(Name(self._time(body), pid, tid, _text(body[8:]), bool(misc & _EXEC)))
@@ -198,6 +204,8 @@ class PerfFile:
                 size = struct.unpack_from("<I", body, 4)[0]
                 ids = body[size:]
                 self._add_event(Event.of(body[:size]), struct.unpack(f"<{len(ids) // 8}Q", ids[: len(ids) // 8 * 8]))
+            elif kind == _BUILD_ID:
+                self._add_build_id(misc, body)
             elif kind == _EVENT_UPDATE:
                 what, identity = struct.unpack_from("<QQ", body)
                 if what == _UPDATE_NAME and identity in self._by_id:
@@ -261,6 +269,8 @@ class PerfFile:
         try:
             if feature in (_HOSTNAME, _RELEASE, _CPU_NAME):
                 self.facts[{_HOSTNAME: "host", _RELEASE: "kernel", _CPU_NAME: "cpu"}[feature]] = _string(body, 0)[0]
+            elif feature == _BUILD_IDS:
+                self._read_build_ids(body)
             elif feature == _CPUS:
                 self.facts["cores"] = str(struct.unpack_from("<I", body, 4)[0])
             elif feature == _COMMAND:
@@ -272,6 +282,20 @@ class PerfFile:
                 self.realtime_ns = wall - clock
         except struct.error:
             self.cut = True
+
+    def _add_build_id(self, misc: int, body: bytes) -> None:
+        """Behind the number of a process 20 bytes, and in newer files how many of them count; then the path."""
+        size = min(body[24], _ID_BYTES) if misc & _HAS_SIZE and len(body) > 24 else _ID_BYTES
+        self.build_ids[_text(body[28:])] = body[4 : 4 + size]
+
+    def _read_build_ids(self, body: bytes) -> None:
+        at = 0
+        while at + 8 <= len(body):
+            _, misc, size = struct.unpack_from("<IHH", body, at)
+            if size < 8:
+                return
+            self._add_build_id(misc, body[at + 8 : at + size])
+            at += size
 
     def _name_events(self, body: bytes) -> None:
         count, attr_size = struct.unpack_from("<II", body)

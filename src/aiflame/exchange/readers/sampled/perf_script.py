@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import replace
 from functools import lru_cache
 from itertools import islice
 from pathlib import PurePath
@@ -23,6 +22,7 @@ from aiflame.exchange.readers.sampled.samples import DEEPEST, NO_TIME, native_ki
 from aiflame.exchange.readers.sampled.text_lines import as_utf8, lines
 from aiflame.exchange.readers.source import Source
 from aiflame.profile.schema.kinds import Kind
+from aiflame.values import replace
 
 _OWNER = rb"^[ \t]*(?P<comm>\S.*?)\s+(?P<pid>-?\d{1,10})(?:/(?P<tid>-?\d{1,10}))?\s+(?:\[(?P<cpu>\d{1,6})\]\s+)?"
 _EVENT = rb"(?:(?P<period>\d{1,19})\s+)?(?P<event>[^\s\d]\S*):(?:\s+(?P<rest>\S.*))?\s*$"
@@ -178,8 +178,8 @@ class _Reading:
 @lru_cache(1 << 18)
 def _frames(line: bytes) -> tuple[AnyFrame, ...]:
     """The frames of a line, outermost first: Java's maps have inlined functions behind their callers, `outer->inner`."""
-    text, _, place = line.decode("utf-8", "replace").partition("\0")
-    address, symbol = text.split(None, 1)
+    address, symbol = (part.decode("utf-8", "replace") for part in line.split(None, 1))
+    symbol, _, place = symbol.partition("\0")
     symbol, file = _file_of(symbol.strip())
     symbol = _OFFSET.sub("", symbol)
     if symbol.startswith("("):
@@ -192,14 +192,20 @@ def _frames(line: bytes) -> tuple[AnyFrame, ...]:
     if symbol == "[unknown]":
         name = symbol if not module else module if module.startswith("[") else f"[{module}]"
         return (NamedFrame(name, Kind.OS_KERNEL if kernel or (high and not module) else Kind.C, module),)
-    if (python := _PYTHON.match(symbol)) is not None:
-        return (PythonFrame(python["function"], python["file"], 0),)
+    if (python := python_frame(symbol)) is not None:
+        return (python,)
     source, _, number = place.partition(" (discriminator")[0].rpartition(":")
     names = [_JAVA.sub(r"\1\2", name) for name in symbol.split("->") if name] if jit else [symbol]
     return tuple(
         NamedFrame(name, Kind.OS_KERNEL if kernel else native_kind(name), module, source, int(number) if number.isdecimal() else 0)
         for name in names
     )
+
+
+def python_frame(symbol: str) -> PythonFrame | None:
+    """The function of Python that a symbol of its perf map names, `py::function:file`."""
+    python = _PYTHON.match(symbol)
+    return PythonFrame(python["function"], python["file"], 0) if python is not None else None
 
 
 def _file_of(text: str) -> tuple[str, str]:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
 from pathlib import PurePath
+
+import polars as pl
 
 from aiflame.errors import AiflameError
 from aiflame.exchange.readers.frames import AnyFrame, NamedFrame, PythonFrame
@@ -18,7 +19,9 @@ from aiflame.exchange.readers.protobuf import DamagedError, Value, fields, messa
 from aiflame.exchange.readers.sampled.layer_labels import LayerLabels
 from aiflame.exchange.readers.sampled.samples import CPU, DEEPEST, WALL, Sampled, native_kind
 from aiflame.exchange.readers.source import Source
+from aiflame.profile.ranks.job import MOST_RANKS
 from aiflame.profile.schema.kinds import Kind
+from aiflame.values import dataclass, field
 
 _MOST = 1 << 30
 """Bytes of an unpacked profile."""
@@ -32,7 +35,9 @@ _CLOCKS = {"cpu": CPU, "cpu time": CPU, "wall": WALL, "wall time": WALL}
 _OWNERS = {"process": "process", "process id": "process", "pid": "process", "thread": "thread", "thread id": "thread", "tid": "thread"}
 """Labels that name the process or thread of a sample."""
 _OF_MODELS = ("layer", "op")
+_RANK = "rank"
 """Labels that aiflame writes, and reads again; those of other tools may mean something else."""
+_NOT_KNOWN = 0xFFFFFFFF
 _YEAR_2001_NS = 10**18
 _PYTHON = (".py", ".pyx", ".pyw")
 _UNKNOWN = NamedFrame("[unknown]")
@@ -123,6 +128,8 @@ class _Reading:
         self._layers = LayerLabels()
         self._ours = any(file.text(one).startswith("aiflame ") for one in file.comments)
         self._unknown = 0
+        self._ranks: dict[int, int] = {}
+        """Of processes."""
 
     def read(self, progress: Callable[[float], None]) -> None:
         try:
@@ -134,6 +141,9 @@ class _Reading:
         began, took = self.file.numbers.get(9, 0), self.file.numbers.get(10, 0)
         self.making.realtime_ns = began if began > _YEAR_2001_NS else 0
         self._layers.add(self.making, max(self.rows.processes, 1))
+        if self._ranks:
+            columns = {"process": list(self._ranks), "rank": list(self._ranks.values())}
+            self.making.add("ranks", pl.DataFrame(columns).with_columns(local_rank=pl.lit(_NOT_KNOWN)))
         self.rows.finish()
         if 0 < took < 1 << 59:
             self.making.last_ns = FIRST_NS + took
@@ -172,8 +182,12 @@ class _Reading:
     def _owner(self, keys: list[Mapping[int, Value]], labels: Counter[str]) -> tuple[int, int, str, str]:
         """Process, thread, layer and op; other labels are counted."""
         named = {"process": (0, self.main), "thread": (0, "")} | dict.fromkeys(_OF_MODELS, (0, ""))
+        rank = -1
         for label in keys:
             key = self.file.text(label.get(1, 0))
+            if key == _RANK and self._ours:
+                rank = signed(label.get(3, 0))
+                continue
             of = _OWNERS.get(_plain(key)) or (key if self._ours and key in _OF_MODELS else None)
             if of is None:
                 labels[key] += 1
@@ -183,7 +197,10 @@ class _Reading:
                 if of not in _OF_MODELS and own and written[:-1].isdecimal() and len(written) < 11:
                     number, name = int(written[:-1]), own
                 named[of] = number or named[of][0], name or named[of][1]
-        process = self.rows.process(*named["process"])
+        pid, name = named["process"]
+        process = self.rows.process(pid, name.removeprefix(f"rank {rank}: "))
+        if 0 <= rank < MOST_RANKS:
+            self._ranks[process] = rank
         return process, self.rows.thread(process, *named["thread"]), named["layer"][1], named["op"][1]
 
     def _call(self, process: int, places: tuple[int, ...], layer: str, op: str) -> int:

@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 
 from aiflame.attribute.arrays.types import Ints
-from aiflame.attribute.own_metrics import MOST
+from aiflame.attribute.metrics import MOST_OWN
 from aiflame.errors import AiflameError
 from aiflame.exchange.readers.frames import AnyFrame, Frames
 from aiflame.exchange.readers.making import FIRST_NS, Making
@@ -28,7 +28,17 @@ _MOST_CALLS = 8_000_000
 """Distinct places of all stacks: more do not fit into 2 GB."""
 _MOST_ROWS = 20_000_000
 _LONGEST = 1 << 59
+_FARTHEST = 1 << 62
+"""Moments lie this far from the begin of their clock at most; since 1970 it has been 2^61 ns nearly."""
 _MOST_NUMBER = 1 << 32
+_TIMES = 6
+"""The numbers of a row of times: owner (thread and process), call, clock, ns, moment, state."""
+_VALUES = 5
+"""The numbers of a row of values: owner, call, kind, value, moment."""
+_BLOCKS = 6
+"""The numbers of a row of blocks: owner, call, memory, bytes, begin, end."""
+_REFUSALS = 6
+"""The numbers of a row of refusals: owner, call, memory, bytes, free bytes, moment."""
 
 
 class Sampled:
@@ -44,17 +54,18 @@ class Sampled:
         self._kinds: dict[tuple[str, str], tuple[int, str]] = {}
         self._calls: dict[tuple[int, int, int], int] = {}
         self._call_process, self._call_parent, self._call_frame = array("q"), array("q"), array("q")
-        self._times = [array("q") for _ in range(6)]
-        self._values = [array("q") for _ in range(5)]
+        self._memories: dict[str, int] = {}
+        # Row by row, see _TIMES, _VALUES, _BLOCKS and _REFUSALS.
+        self._times, self._values, self._blocks, self._refusals = (array("q") for _ in range(4))
 
     @property
     def processes(self) -> int:
         """The number of processes so far."""
         return len(self._owners)
 
-    def process(self, pid: int = 0, name: str = "") -> int:
-        """A process, by its number, else by its name; the latest name counts. Neither known: it has no frame in trees."""
-        number = self._processes.setdefault(pid or name, len(self._processes))
+    def process(self, pid: int = 0, name: str = "", key: str = "") -> int:
+        """A process, by its key, else by its number, else by its name; the latest name counts. None known: it has no frame in trees."""
+        number = self._processes.setdefault(key or pid or name, len(self._processes))
         if number == len(self._owners):
             self._owners.append((pid, name))
             self._threads_of.append(0)
@@ -94,24 +105,31 @@ class Sampled:
     def kind(self, name: str, unit: str, label: str = "") -> int:
         """A kind of values; the first one that is asked for is the one that the profile means most."""
         if (name, unit) not in self._kinds:
-            if len(self._kinds) == MOST:
-                raise AiflameError(f"the file has more than {MOST} kinds of values: no profiler writes so many")
+            if len(self._kinds) == MOST_OWN:
+                raise AiflameError(f"the file has more than {MOST_OWN} kinds of values: no profiler writes so many")
             self._kinds[name, unit] = len(self._kinds), label
         return self._kinds[name, unit][0]
 
     def value(self, process: int, thread: int, call: int, kind: int, value: int, at: int = NO_TIME) -> None:
         """A value of a stack, by its innermost call (-1: no stack)."""
-        for column, one in zip(
-            self._values, (thread | process << 32, call, kind, max(-_LONGEST, min(value, _LONGEST)), _moment(at)), strict=True
-        ):
-            column.append(one)
+        self._values.extend((thread | process << 32, call, kind, max(-_LONGEST, min(value, _LONGEST)), _moment(at)))
 
     def time(self, process: int, thread: int, call: int, clock: int, ns: int, at: int = NO_TIME, *, waits: bool = False) -> None:
         """Time of a thread with a stack. `at`: its end."""
         if ns > 0:
             state = int(SampleState.WAITING if waits else SampleState.ON_CPU)
-            for column, one in zip(self._times, (thread | process << 32, call, clock, min(ns, _LONGEST), _moment(at), state), strict=True):
-                column.append(one)
+            self._times.extend((thread | process << 32, call, clock, min(ns, _LONGEST), _moment(at), state))
+
+    def block(self, process: int, call: int, memory: str, size: int, begin: int = NO_TIME, end: int = NO_TIME) -> None:
+        """A block of memory with the stack that allocated it. Without `begin` it was there before the file's first moment, without `end` it
+        is live at the last."""
+        number = self._memories.setdefault(memory, len(self._memories))
+        self._blocks.extend((process << 32, call, number, min(size, _LONGEST), _moment(begin), _moment(end)))
+
+    def refusal(self, process: int, call: int, memory: str, size: int, free: int, at: int) -> None:
+        """An allocation that failed, because no more than `free` bytes were there."""
+        number = self._memories.setdefault(memory, len(self._memories))
+        self._refusals.extend((process << 32, call, number, min(size, _LONGEST), min(free, _LONGEST), _moment(at)))
 
     def finish(self) -> None:
         """Writes everything."""
@@ -122,12 +140,16 @@ class Sampled:
             making, *(np.array(column, dtype=np.int64) for column in (self._call_process, self._call_parent, self._call_frame))
         )
         stack = np.append(of_calls.astype(np.int64), 0)  # call -1
-        times, values = ([np.array(column, dtype=np.int64) for column in columns] for columns in (self._times, self._values))
-        first = self._shift(times[4], values[4])
+        times, values = _columns(self._times, _TIMES), _columns(self._values, _VALUES)
+        blocks, refusals = _columns(self._blocks, _BLOCKS), _columns(self._refusals, _REFUSALS)
+        moments = times[4], values[4], *blocks[4:], refusals[5]
+        first = self._shift(*moments)
         self._add_owners()
         self._add_times(times, stack)
         self._add_values(values, stack)
-        moments = [column[column != 0] for column in (times[4], values[4])]
+        self._add_memory("memory_blocks", ("bytes", "begin_ns", "end_ns"), blocks, stack)
+        self._add_memory("memory_refusals", ("bytes", "free_bytes", "time_ns"), refusals, stack)
+        moments = tuple(column[column != 0] for column in moments)
         making.last_ns = max([first, *(int(column.max()) for column in moments if len(column))])
 
     def _shift(self, *moments: Ints) -> int:
@@ -189,9 +211,19 @@ class Sampled:
         }
         self.making.add("stack_values", pl.DataFrame(table))
 
+    def _add_memory(self, table: str, names: tuple[str, ...], columns: list[Ints], stack: Ints) -> None:
+        owner, call, memory, *numbers = columns
+        rows = {"process": owner >> 32, "stack": stack[call], **dict(zip(names, numbers, strict=True))}
+        named = pl.Series([*self._memories], dtype=pl.String).gather(memory)
+        self.making.add(table, pl.DataFrame(rows).with_columns(memory=named))
+
+
+def _columns(rows: array[int], many: int) -> list[Ints]:
+    return list(np.array(rows, dtype=np.int64).reshape(-1, many).T.copy())
+
 
 def _moment(at: int) -> int:
-    return at if at == NO_TIME else max(-_LONGEST, min(at, _LONGEST))
+    return at if at == NO_TIME else max(-_FARTHEST, min(at, _FARTHEST))
 
 
 def _number(given: int) -> int:

@@ -43,6 +43,7 @@ def add_host(trace: DeviceTrace, making: Making, plane: Plane, ops: OpNames, pat
     rows = np.flatnonzero(~empty & ~plane.aggregated)
     own = np.array([_frame(trace, named.name) for named in plane.named], dtype=np.int64)
     repeats = ops.depth()[paths[rows]] + 1
+    plane.check_rows(int(repeats.sum()))
     last = np.cumsum(repeats) - 1
     row = np.repeat(rows, repeats)
     level = np.arange(len(row)) - np.repeat(last + 1 - repeats, repeats)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
@@ -13,6 +12,7 @@ from aiflame.exchange.readers.devices.trace import CALLS, CHAINS, DeviceTrace, s
 from aiflame.exchange.readers.spans import Spans
 from aiflame.exchange.readers.xla.ops import OpNames
 from aiflame.exchange.readers.xla.space import Plane
+from aiflame.values import dataclass
 
 _PATH = "path"
 """While a trace is read, its calls and work have the path of their op, as `OpNames` numbers it."""

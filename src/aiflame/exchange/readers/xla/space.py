@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
-from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -15,11 +14,14 @@ from aiflame.attribute.arrays.types import Mask, Whole
 from aiflame.errors import AiflameError
 from aiflame.exchange.readers.protobuf import BYTES, DamagedError, Value, double, fields, message, signed, text, unsigned
 from aiflame.exchange.readers.xla.wire import Bytes, Unsigned, bounds, places, walk
+from aiflame.values import dataclass, field
 
 Stat = str | int | float | memoryview
 
-_MOST_PLANES, _MOST_LINES, _MOST_EVENTS = 4096, 1 << 18, 1 << 23
-_MOST_STATS = 1 << 25
+_MOST_PLANES, _MOST_LINES = 4096, 1 << 18
+_MOST_BYTES = 1_750_000_000
+_EVENT_BYTES, _STAT_BYTES = 250, 50
+"""The memory that an event and a stat take until the profile is written, measured and rounded up; the file lies in memory, too."""
 _LATEST = 1 << 61
 _EVENTS_TAG = 4 << 3 | BYTES
 _DOUBLE, _UINT, _INT, _TEXT, _BLOB, _REF = range(2, 8)
@@ -68,6 +70,10 @@ class Plane:
 
     def __len__(self) -> int:
         return len(self.line)
+
+    def check_rows(self, rows: int) -> None:
+        """Before the events become so many rows."""
+        check_size(len(self._data), rows, len(self._key))
 
     def stat_counts(self) -> Counter[str]:
         keys, counts = np.unique(self._key, return_counts=True)
@@ -134,6 +140,12 @@ class _Draft:
     """Events of each line."""
 
 
+def check_size(data: int, events: int, stats: int = 0) -> None:
+    if data + events * _EVENT_BYTES + stats * _STAT_BYTES > _MOST_BYTES:
+        much = f"{events:,} events{f' with {stats:,} stats' if stats else ''}"
+        raise AiflameError(f"the trace has {much} or more, whose import takes more than 2 GB of memory: record a shorter time")
+
+
 def read_space(data: bytes) -> Space:
     drafts: list[_Draft] = []
     hosts, remarks = [], []
@@ -182,8 +194,7 @@ def _plane(data: bytes, at: int, until: int, begins: array[int], ends: array[int
         events = bounds(data, begin, end, _EVENTS_TAG, parts)
         begins += events[0]
         ends += events[1]
-        if len(begins) > _MOST_EVENTS:
-            raise AiflameError(f"the trace has more than {_MOST_EVENTS:,} events: record a shorter time")
+        check_size(len(data), len(begins))
         draft.counts.append(len(events[0]))
         draft.lines.append(_line(view, parts))
     return draft
@@ -275,8 +286,7 @@ def _with_events(data: bytes, drafts: list[_Draft], begins: Whole, ends: Whole) 
         which = (step.number == 4) & (step.wire == BYTES)
         stats.append((step.row[which], step.value[which].astype(np.int64), step.end[which]))
         many += int(which.sum())
-        if many > _MOST_STATS:
-            raise AiflameError(f"the events of the trace have more than {_MOST_STATS:,} stats: record a shorter time")
+        check_size(len(data), count, many)
     event, stat_begin, stat_end = _joined(stats)
     del stats
     order = np.argsort(event, kind="stable")

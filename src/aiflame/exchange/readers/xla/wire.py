@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from aiflame.attribute.arrays.types import Whole
 from aiflame.exchange.readers.protobuf import BYTES, FIXED32, FIXED64, VARINT, DamagedError
+from aiflame.values import dataclass
 
 Bytes = NDArray[np.uint8]
 Unsigned = NDArray[np.uint64]

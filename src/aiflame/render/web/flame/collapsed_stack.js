@@ -1,6 +1,7 @@
 // A frame's stack as a line of collapsed stacks, as exchange/writers/collapsed.py writes them: `outer;inner;innermost 42`.
 
 import { COLLAPSED_MARKS, KIND } from "../kinds.js";
+import { plainText } from "../plain_text.js";
 
 /**
  * @param {import("./model.js").Model} model
@@ -16,6 +17,6 @@ export function collapsed(model, node) {
  */
 function written(model, node) {
   const kind = model.kind(node);
-  const name = model.name(node).replace(/;/g, ":").replace(/[\r\n\0]/g, " ");
+  const name = plainText(model.name(node).replace(/;/g, ":")) || "[unknown]";
   return `${kind === KIND.PYTHON ? "py::" : ""}${name}${COLLAPSED_MARKS[/** @type {keyof typeof COLLAPSED_MARKS} */ (kind)] ?? ""}`;
 }

@@ -1,6 +1,8 @@
-// Comma-separated values as RFC 4180 has them, safe to open in a spreadsheet.
+// Comma-separated values as RFC 4180 has them, safe to open in a spreadsheet: as exchange/writers/csv.py writes them.
 
-const ACTIVE = /^[=+\-@\t\r]/; // a spreadsheet would run such a text as a formula
+import { plainText } from "../../plain_text.js";
+
+const FORMULA = /^[\s\ufeff]*[=+\-@\uff1d\uff0b\uff0d\uff20]/; // a spreadsheet would run such a text
 
 export function csvOf(head, rows) {
   const lines = [head.map(field).join(",")];
@@ -11,6 +13,7 @@ export function csvOf(head, rows) {
 function field(value) {
   if (value === null) return "";
   if (typeof value === "number") return String(value);
-  const text = ACTIVE.test(value) ? `'${value}` : value;
-  return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+  const plain = plainText(value);
+  const text = FORMULA.test(plain) ? `'${plain}` : plain;
+  return /[",]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
 }

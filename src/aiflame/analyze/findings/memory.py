@@ -1,0 +1,123 @@
+"""Memory that grows step by step, and the line that holds the most of it at the peak."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import polars as pl
+
+from aiflame.analyze.amounts import amount
+from aiflame.analyze.finding import Evidence, Finding
+from aiflame.analyze.layer_groups import escaped
+from aiflame.analyze.memory.growth import Growth, growth
+from aiflame.analyze.memory.holders import holders, with_places
+from aiflame.analyze.memory.what_if import checkpoints
+from aiflame.analyze.places import short_place
+from aiflame.analyze.scope import steady_scope
+from aiflame.analyze.top import top
+from aiflame.attribute.analysis import Analysis
+from aiflame.attribute.groupings import CATEGORY
+from aiflame.attribute.meaning.memory_categories import NAMES, Category
+from aiflame.attribute.memory.blocks import HOST
+from aiflame.attribute.memory.metrics import AT_A_MOMENT, GPU_BYTES, HOST_BYTES, memory_metrics
+from aiflame.attribute.memory.moments import OUT_OF_MEMORY, Moment
+from aiflame.attribute.transforms.filters import focus
+from aiflame.attribute.trees.build import tree
+from aiflame.profile.schema.kinds import Kind
+
+LEAST_ACTIVATIONS = 0.25
+"""Of the peak."""
+WORTH_IT = 0.95
+"""Of the peak: an estimate above that is not worth a sentence."""
+LEAST_PART = 0.1
+"""Of the peak: the line that holds the most of it is a finding from here on."""
+_MOST = 3
+"""Places that grow."""
+
+
+def memory_findings(profile: Analysis) -> Iterator[Finding]:
+    if not memory_metrics(profile):
+        return
+    whole = steady_scope(profile) is not None
+    yield from _refused(profile, whole=whole)
+    growing = sorted(growth(profile), key=lambda one: (-one.grown, one.place, one.function))
+    for one in growing[:_MOST]:
+        shown = _view(one.memory, one.function, one.place)
+        yield Finding(_grows(one), one.share, shown, "memory-grows", recoverable=one.share, of_whole_run=whole)
+    for metric in (name for name in AT_A_MOMENT if name in memory_metrics(profile)):
+        yield from _activations(profile, metric, whole=whole)
+    grown = {(one.memory, one.place) for one in growing}
+    for (_, memory), rows in holders(profile, Moment()).partition_by("process", "memory", as_dict=True, maintain_order=True).items():
+        peak = int(rows["bytes"].sum())
+        own = rows.filter(~pl.col("importing"))
+        if own.is_empty():
+            continue
+        file, line, function, held = own.select("file", "line", "function", "bytes").row(0)
+        place = f"{file}:{line}" if file else ""
+        share = held / peak if peak else 0.0
+        if share >= LEAST_PART and (memory, place) not in grown and not function.startswith("["):
+            sentence = f"{share:.0%} of {_name(str(memory))} at its peak of {amount(peak, 'bytes')} come from {function}(){_at(place)}"
+            yield Finding(sentence, share, _view(str(memory), function, place), "memory-peak", of_whole_run=whole)
+
+
+def _refused(profile: Analysis, *, whole: bool) -> Iterator[Finding]:
+    """The first allocation of each memory that failed, and the line that held the most then."""
+    first = profile.table("memory_refusals").sort("time_ns").unique(["process", "memory"], keep="first", maintain_order=True)
+    if first.is_empty():
+        return
+    held = holders(profile, Moment(OUT_OF_MEMORY))
+    for row in with_places(profile, first).iter_rows(named=True):
+        here = held.filter((pl.col("process") == row["process"]) & (pl.col("memory") == row["memory"]))
+        live_bytes = int(here["bytes"].sum())
+        asked, free = (amount(min(row[name], 1 << 50), "bytes") for name in ("bytes", "free_bytes"))
+        place = f"{row['file']}:{row['line']}" if row["file"] else ""
+        sentence = (
+            f"{row['memory']} had no {asked} for {row['function']}(){_at(place)}: {free} were free, and {amount(live_bytes, 'bytes')} "
+            "were live"
+        )
+        if live_bytes:
+            file, line, function, most = here.select("file", "line", "function", "bytes").row(0)
+            sentence += f", {most / live_bytes:.0%} of them from {function}(){_at(f'{file}:{line}' if file else '')}"
+        yield Finding(sentence, 1.0, _view(row["memory"], "", place), "memory-refused", recoverable=1.0, of_whole_run=whole)
+
+
+def _at(place: str) -> str:
+    return f" ({short_place(place)})" if place else ""
+
+
+def _activations(profile: Analysis, metric: str, *, whole: bool) -> Iterator[Finding]:
+    """Activations that fill a good part of the peak, and the layers that saved most of them."""
+    drawn = tree(profile, metric, CATEGORY)
+    saved = focus(drawn, f"^{escaped(NAMES[Category.ACTIVATIONS])}$")
+    peak, held = drawn.total(metric), saved.total(metric) if len(saved.frames) else 0
+    share = held / peak if peak else 0.0
+    if share < LEAST_ACTIVATIONS:
+        return
+    of_layers = top(saved, "layer", metric, alike=True) if np.isin(saved.kinds(), (Kind.LAYER,)).any() else top(saved, CATEGORY, metric)[:0]
+    of_layers = of_layers.filter(pl.col("kind") == int(Kind.LAYER))
+    by = f", {of_layers['self'][0] / held:.0%} of them by {of_layers['name'][0]}" if len(of_layers) else ""
+    memory = "the host's memory" if metric == HOST_BYTES else "GPU memory"
+    sentence = f"{share:.0%} of {memory} at the peak ({amount(peak, 'bytes')}) are activations saved for backward{by}"
+    estimate = checkpoints(profile, metric)
+    of_all = estimate is not None and abs(estimate.peak - peak) < (1 - WORTH_IT) * peak  # it is that of one process
+    if estimate is not None and of_all and estimate.then < WORTH_IT * estimate.peak:
+        sentence += f"; checkpoints around {estimate.group} would lower the peak to about {amount(estimate.then, 'bytes')}"
+    view = Evidence("flame", metric, CATEGORY, f"^{escaped(NAMES[Category.ACTIVATIONS])}$")
+    yield Finding(sentence, share, view, "memory-activations", of_whole_run=whole)
+
+
+def _grows(one: Growth) -> str:
+    pace = f" by {amount(round(one.pace), 'bytes')} a {'step' if one.of_steps else 'second'}" if one.pace else ""
+    end = f"{amount(one.grown, 'bytes')} at the end of the run, {one.share:.0%} of the live bytes"
+    name = _name(one.memory)
+    return f"{name[0].upper()}{name[1:]} grows{pace}: memory from {one.function}(){_at(one.place)} is never freed, {end}"
+
+
+def _name(memory: str) -> str:
+    return "the host's memory" if memory == HOST else f"{memory}'s memory"
+
+
+def _view(memory: str, function: str, place: str) -> Evidence:
+    metric = HOST_BYTES if memory == HOST else GPU_BYTES
+    return Evidence("flame", metric, "code", f"^{escaped(function)}$" if function else "", place=place)

@@ -1,0 +1,1 @@
+"""Questions about memory: its holders at a moment, and its growth."""

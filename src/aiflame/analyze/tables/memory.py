@@ -1,0 +1,53 @@
+"""Lines and functions by the memory that they allocated: at the peak, in all, and how long it lived (to the end of the
+recording, where nothing freed it)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import polars as pl
+
+from aiflame.analyze.memory.holders import with_places
+from aiflame.analyze.tables.table import TableOf, number, place, share, table_of, text
+from aiflame.attribute.analysis import Analysis
+from aiflame.attribute.memory.blocks import NEVER, blocks
+from aiflame.attribute.memory.live import live
+from aiflame.attribute.memory.moments import Moment
+
+MOST_ROWS = 2000
+_STACK = ["process", "stack", "memory"]
+_PLACE = ["memory", "file", "line", "function"]
+
+
+def memory_tables(profile: Analysis) -> Iterator[TableOf]:
+    every = blocks(profile)
+    if every.is_empty():
+        return
+    here = (pl.col("begin_ns") > 0) & (pl.col("count") > 0)
+    last = max(every["begin_ns"].to_numpy().max(), every.filter(pl.col("end_ns") < NEVER)["end_ns"].to_numpy().max(initial=0))
+    life = (pl.min_horizontal("end_ns", pl.lit(last)) - pl.col("begin_ns")).cast(pl.Float64) * pl.col("count")
+    sums = every.group_by(_STACK).agg(
+        allocated=pl.col("bytes").filter(here).sum(),
+        allocations=pl.col("count").filter(here).sum(),
+        lived=life.filter(here).sum(),
+    )
+    at_peak = live(profile, Moment()).group_by(_STACK).agg(peak=pl.col("bytes").sum())
+    placed = with_places(profile, sums.join(at_peak, on=_STACK, how="left").with_columns(pl.col("peak").fill_null(0)))
+    names = ("peak", "allocated", "allocations", "lived")
+    rows = placed.group_by(_PLACE).agg(pl.col(name).sum() for name in names).sort(-pl.col("peak"), -pl.col("allocated"), *_PLACE)
+    columns = (
+        text("memory", "Memory"),
+        text("function", "Function"),
+        number("peak", "At the peak", "bytes"),
+        share("share", "% of the peak"),
+        number("allocated", "Allocated", "bytes"),
+        number("allocations", "Allocations"),
+        number("life", "Mean life", "ns"),
+        place("place", "Where"),
+    )
+    rows = rows.with_columns(
+        share=pl.col("peak") / pl.col("peak").sum().over("memory").clip(1),
+        life=(pl.col("lived") / pl.col("allocations").clip(1)).round().cast(pl.Int64),
+        place=pl.when(pl.col("file") != "").then(pl.format("{}:{}", "file", "line")).otherwise(pl.lit("")),
+    )
+    yield table_of("memory", "Memory by line", columns, rows.head(MOST_ROWS))

@@ -1,0 +1,97 @@
+"""One process that is being recorded: the collector is brought in, its busy threads get stacks for ticks, and it is taken out again."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from aiflame.errors import AiflameError
+from aiflame.recorder.attach.injector import Injector, NotNowError
+from aiflame.recorder.attach.ptrace import LostError
+from aiflame.recorder.attach.settling import Settler
+from aiflame.recorder.attach.target import check_paths, target
+from aiflame.recorder.looks.memory import UnreadableError
+
+_BEGAN, _RECORDED_ALREADY = 1, 2
+_PATIENCE_S = 30.0
+"""For the collector to begin, or to end: CUPTI is loaded, and waits for launches, in that time."""
+
+
+class RecordedAlreadyError(AiflameError):
+    """The collector is at work in this process."""
+
+
+class Member:
+    def __init__(self, pid: int, library: Path) -> None:
+        """AiflameError, in one line, if the program cannot take the collector in."""
+        self.pid, self._library, self._began = pid, library, False
+        with _in_words(pid), contextlib.ExitStack() as opened:
+            self.process = target(pid)
+            opened.callback(os.close, self.process.pidfd)
+            check_paths(pid, library)
+            try:
+                self._injector = Injector(pid)
+            except PermissionError:
+                raise AiflameError(f"the system does not let us trace process {pid}: attach as its user or as root") from None
+            opened.pop_all()
+        self._settler = Settler(pid, self._injector)
+
+    @property
+    def longest_s(self) -> float:
+        """The longest stop of one of its threads."""
+        return self._injector.longest_s
+
+    def begin(self, profile: Path, patience_s: float = _PATIENCE_S, gives_up: Callable[[], bool] = lambda: False) -> None:
+        with _in_words(self.pid):
+            check_paths(self.pid, profile)
+            if not self.process.lives():
+                raise AiflameError(f"there is no process {self.pid}: it has just ended")
+            result = self._injector.call(self._library, "aiflame_attach", os.fsencode(profile), patience_s, gives_up)
+        if result.problem:
+            raise AiflameError(f"process {self.pid} cannot load the collector: {result.problem}")
+        if result.value == _RECORDED_ALREADY:
+            raise RecordedAlreadyError(f"process {self.pid} is recorded already: end that recording first")
+        if result.value != _BEGAN:
+            raise AiflameError(f"process {self.pid} cannot record into {profile}: it may be in a sandbox, or not see that folder")
+        self._began = True
+
+    def look(self) -> None:
+        with contextlib.suppress(AiflameError), _in_words(self.pid):  # it has just ended, or started another program
+            self._settler.look()
+
+    def lives(self) -> bool:
+        ended = select.poll()
+        ended.register(self.process.pidfd, select.POLLIN)
+        return not ended.poll(0)
+
+    def is_recorded(self) -> bool:
+        """False when the process has ended or has started another program."""
+        return self._began and self.lives() and self._injector.is_same_program()
+
+    def leave(self) -> list[str]:
+        """Takes the collector's timers and handlers out of the program; a note if that was not possible."""
+        try:
+            with _in_words(self.pid):
+                problem = self._injector.call(self._library, "aiflame_detach", b"", _PATIENCE_S).problem
+                self._settler.finish()
+        except AiflameError as error:
+            problem = str(error)
+        if not problem or not self.lives() or not self._injector.is_same_program():
+            return []
+        return [f"the collector stays in process {self.pid}, and does nothing there: {problem}"]
+
+    def close(self) -> None:
+        self._injector.close()
+        os.close(self.process.pidfd)
+
+
+@contextlib.contextmanager
+def _in_words(pid: int) -> Iterator[None]:
+    """A process may end, or start another program, at each step."""
+    try:
+        yield
+    except (OSError, UnreadableError, LostError, NotNowError) as error:
+        raise AiflameError(f"process {pid} has just ended, or cannot be read: {error}") from error

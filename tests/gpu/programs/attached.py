@@ -1,0 +1,131 @@
+"""A torch program that knows nothing of aiflame: `attached.py train|decode|launch [SECONDS]`, for that time or until its input says `end`.
+
+Without a time it prints `begun` after its first turns. Each line of its input gets a line of JSON: the number of turns, and in `launch`
+the times of a launch since the last answer.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import sys
+import threading
+import time
+from collections.abc import Callable
+
+import torch
+from torch import nn
+
+CUDA = torch.device("cuda")
+LAUNCHES, WINDOW_S = 2_000, 0.2
+ANY_TRACER = ctypes.c_ulong(-1)
+
+turns = 0
+ns_a_launch: list[float] = []
+ends = threading.Event()
+
+
+class Block(nn.Module):
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + self.second(nn.functional.gelu(self.first(x)))
+
+
+class Model(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.narrow, self.joint, self.wide = Block(1024), nn.Linear(1024, 2048), Block(2048)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.wide(self.joint(self.narrow(x)))  # type: ignore[no-any-return]
+
+
+def train() -> Callable[[], None]:
+    """Steps of training; the device is busy nearly all the time."""
+    model = Model().to(CUDA, torch.bfloat16)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
+    batch = torch.randn(65536, 1024, device=CUDA, dtype=torch.bfloat16)
+
+    def step() -> None:
+        optimizer.zero_grad()
+        model(batch).float().square().mean().backward()
+        optimizer.step()
+        torch.cuda.current_stream().synchronize()
+
+    return step
+
+
+def decode() -> Callable[[], None]:
+    """A graph of a model's forward pass, captured at the start, is replayed for each token."""
+    model = Model().to(CUDA, torch.bfloat16)
+    token = torch.randn(64, 1024, device=CUDA, dtype=torch.bfloat16)
+    with torch.no_grad():
+        side = torch.cuda.Stream()
+        with torch.cuda.stream(side):
+            for _ in range(3):
+                model(token)
+        torch.cuda.current_stream().wait_stream(side)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            out = model(token)
+
+    def replayed_here() -> None:
+        graph.replay()
+
+    def step() -> None:
+        replayed_here()
+        int(out[0].argmax())
+
+    return step
+
+
+def launch() -> Callable[[], None]:
+    """The smallest kernels, one after the other: the device waits for launches. Keeps the time of a launch in each window."""
+    numbers = torch.zeros(32, device=CUDA)
+
+    def window() -> None:
+        torch.cuda.current_stream().synchronize()
+        begin, launched = time.perf_counter_ns(), 0
+        while time.perf_counter_ns() - begin < WINDOW_S * 1e9:
+            for _ in range(LAUNCHES):
+                numbers.add_(1.0)
+            launched += LAUNCHES
+        ns_a_launch.append((time.perf_counter_ns() - begin) / launched)
+
+    return window
+
+
+def answer() -> None:
+    for line in sys.stdin:
+        fresh = {"turns": turns, "ns_a_launch": list(ns_a_launch)}
+        ns_a_launch.clear()
+        print(json.dumps(fresh), flush=True)
+        if line == "end\n":
+            ends.set()
+
+
+def main() -> None:
+    global turns
+    turn = globals()[sys.argv[1]]()
+    for _ in range(5):
+        turn()
+    torch.cuda.synchronize()
+    if len(sys.argv) > 2:
+        threading.Timer(float(sys.argv[2]), ends.set).start()
+    else:
+        allow = 0x59616D61  # PR_SET_PTRACER: where Yama restricts tracing, too
+        ctypes.CDLL(None).prctl(allow, ANY_TRACER, 0, 0, 0)
+        threading.Thread(target=answer, daemon=True).start()
+        print("begun", flush=True)
+    while not ends.is_set():
+        turn()
+        turns += 1
+    torch.cuda.synchronize()
+    print("ended")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,175 @@
+"""`aiflame attach` of programs that use a GPU: it records the same as a recording from the start, and afterwards nothing grows.
+
+Figures are written beside the outcomes (AIFLAME_GPU_RESULTS)."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from attaching import Program, attach, attached, device_notes
+from gpu_runs import PROGRAMS, Recorder
+from recording import kernels, under
+from torch_programs import needs_torch
+
+import aiflame
+from aiflame.api import Profile
+from aiflame.attribute.tree import Tree
+
+pytestmark = needs_torch
+
+SECONDS = 4.0
+PLACES = ("narrow", "joint", "wide", "Forward", "Backward", "Optimizer")
+
+Start = Callable[[str], Program]
+Keep = Callable[[str, object], None]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    started: list[Program] = []
+
+    def begin(what: str) -> Program:
+        started.append(Program([PROGRAMS / "attached.py", what], cwd=tmp_path))
+        may_attach(started[-1], tmp_path)
+        return started[-1]
+
+    yield begin
+    for program in started:
+        program.kill()
+
+
+def may_attach(program: Program, folder: Path) -> None:
+    """A machine that lets nobody trace a program is no failure of ours."""
+    path = Path(f"/proc/{program.pid}/mem")
+    try:
+        path.open("rb").close()
+    except PermissionError:
+        program.kill()
+        pytest.skip("this machine lets nobody trace a program")
+
+
+def device_time(tree: Tree) -> int:
+    """Without the time in which the device was idle."""
+    return tree.total("gpu-time") - int(tree.values["gpu-time"][under(tree, "[GPU idle]")].sum())
+
+
+def shares(profile: Profile) -> dict[str, float]:
+    """Shares of the device's time by layers and phases."""
+    tree = profile.tree("gpu-time", by="step")
+    return {name: float(tree.values["gpu-time"][under(tree, name)].sum()) / device_time(tree) for name in PLACES}
+
+
+def kernel_shares(profile: Profile) -> dict[str, float]:
+    took = {name: facts["took"] for name, facts in kernels(profile).items()}
+    return {name: value / sum(took.values()) for name, value in took.items()}
+
+
+def unattributed(profile: Profile) -> float:
+    tree = profile.tree("gpu-time")
+    names = tree.frames["name"].to_list()
+    lost = np.array([name == "[unattributed: no launch]" for name in names])[tree.frame]
+    return float(tree.values["gpu-time"][lost].sum()) / device_time(tree)
+
+
+def test_a_training_loop_is_recorded_as_from_the_start(start: Start, record: Recorder, tmp_path: Path, record_property: Keep) -> None:
+    program = start("train")
+    attached_to = attached(program, tmp_path / "first.aiflame", SECONDS)
+    again = attached(program, tmp_path / "second.aiflame", SECONDS)
+    turns = program.end()["turns"]
+    whole = record("attached.py", "train", str(SECONDS))
+    assert whole.result.status == 0, whole.run.stderr
+    expected = shares(whole.profile)
+    figures = {
+        "turns": turns,
+        "expected": expected,
+        "attached": shares(attached_to),
+        "again": shares(again),
+        "kernels": [attached_to.table("kernels").height, again.table("kernels").height],
+        "samples": [int(one.table("gpu_samples")["count"].sum()) for one in (attached_to, again)],
+        "counters": [one.table("gpu_counters").height for one in (attached_to, again)],
+        "no launch": [unattributed(attached_to), unattributed(again)],
+        "notes": [device_notes(attached_to), device_notes(again)],
+    }
+    record_property("figures", figures)
+    assert min(expected[name] for name in ("narrow", "wide", "Forward", "Backward")) > 0.03, figures
+    for one in (attached_to, again):
+        assert shares(one) == pytest.approx(expected, abs=0.03), figures
+        assert unattributed(one) < 0.01, figures
+    assert attached_to.table("gpu_samples").height > 0, figures
+    assert not device_notes(attached_to), figures
+    assert again.table("gpu_windows").is_empty(), figures
+    (note,) = device_notes(again)
+    assert note.startswith("GPU stalls are not recorded any more"), figures
+
+
+def test_a_graph_that_was_captured_before_is_under_its_replay(
+    start: Start, record: Recorder, tmp_path: Path, record_property: Keep
+) -> None:
+    program = start("decode")
+    attached_to = attached(program, tmp_path / "p.aiflame", SECONDS)
+    program.end()
+    whole = record("attached.py", "decode", str(SECONDS))
+    assert whole.result.status == 0, whole.run.stderr
+    expected, shown = kernel_shares(whole.profile), kernel_shares(attached_to)
+    tree = attached_to.tree("gpu-time")
+    names = ("replayed_here", "[graph replay]", "[unattributed: graph node captured before recording]")
+    inside = np.logical_and.reduce([under(tree, name) for name in names])
+    replayed = float(tree.values["gpu-time"][inside].sum()) / device_time(tree)
+    figures = {
+        "expected": expected,
+        "attached": shown,
+        "replayed": replayed,
+        "no launch": unattributed(attached_to),
+        "samples": int(attached_to.table("gpu_samples")["count"].sum()),
+        "counters": attached_to.table("gpu_counters").height,
+        "notes": device_notes(attached_to),
+    }
+    record_property("figures", figures)
+    assert replayed > 0.5, figures
+    for name in expected:
+        assert shown.get(name, 0) == pytest.approx(expected[name], abs=0.03), (name, figures)
+    assert unattributed(attached_to) < 0.01, figures
+    assert not device_notes(attached_to), figures
+
+
+def median_of(program: Program, seconds: float) -> float:
+    """ns of a launch, from fresh windows."""
+    program.ask()
+    time.sleep(seconds)
+    windows = program.ask()["ns_a_launch"]
+    assert len(windows) >= 10
+    return statistics.median(windows[1:])
+
+
+def test_most_of_its_cost_goes_and_nothing_grows(start: Start, tmp_path: Path, record_property: Keep) -> None:
+    program = start("launch")
+    time.sleep(2)
+    before, held = median_of(program, 5), [program.facts()]
+    after, meanwhile = [], []
+    for number in range(4):
+        seconds = SECONDS if number == 0 else 1.0
+        program.ask()
+        result = attach(program.pid, tmp_path / f"{number}.aiflame", seconds)
+        assert result.returncode == 0, (result.stderr, program.kill())
+        meanwhile.append(statistics.median(program.ask()["ns_a_launch"]))
+        after.append(median_of(program, 4))
+        held.append(program.facts())
+    figures = {"ns a launch before": before, "attached": meanwhile, "after": after, "held": held}
+    record_property("figures", figures)
+    program.end()
+    profile = aiflame.open(tmp_path / "0.aiflame")
+    figures |= {"notes": device_notes(profile), "kernels": profile.table("kernels").height}
+    record_property("figures", figures)
+    # CUPTI leaves a cost of 5 to 10% of the smallest launches on an H200.
+    assert statistics.median(after) < 1.12 * before, figures
+    first, last = held[1], held[-1]
+    assert last["threads"] <= first["threads"], figures
+    assert last["files"] == first["files"], figures
+    assert last["resident_kb"] - first["resident_kb"] < 4096, figures
+    assert last["size_kb"] - first["size_kb"] < 4096, figures
+    assert profile.table("kernels").height > 10_000, figures
