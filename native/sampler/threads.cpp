@@ -321,7 +321,10 @@ void retire_all() noexcept {
 
 void pause_all() noexcept {
   paused.store(true);
-  each_claimed([](Thread& thread) { timers::disarm(thread); });
+  each_claimed([](Thread& thread) {
+    timers::disarm(thread);
+    thread.cpu_due_ns = 0;
+  });
 }
 
 void resume_all() noexcept {

@@ -90,7 +90,7 @@ struct Thread {
   uint64_t wait_low, wait_high;                // … whenever its pc is here: code elsewhere (a task) is work
   std::atomic<int32_t> cpu_timer, wall_timer;  // kernel timer ids, -1: none
   uint64_t cpu_start_ns;                       // its CPU clock when recording began
-  uint64_t cpu_due_ns;                         // its CPU clock at its first tick on that clock; 0: there was one, or there will be none
+  uint64_t cpu_due_ns;                         // its CPU clock at its next tick on that clock; 0: there will be none
   uint64_t routine;                            // its start routine, 0: unknown
   uint64_t cpu_seen_ns;                        // its CPU clock at the last wall-clock tick
   std::atomic<uint64_t> turn_ns;               // its first CPU tick since it last waited for events, 0: none; see loop_turns

@@ -14,8 +14,9 @@ void disarm(Thread& thread) noexcept;
 // True if the thread for which a timer of this one was made has ended.
 bool orphaned(const Thread& thread) noexcept;
 
-// The kernel checks timers of CPU clocks when it interrupts a processor, say every 4 ms: a thread that ended before that got none of its ticks. They
-// are recorded now, without a stack; otherwise a program of short threads would have no samples. `cpu_ns`: its CPU clock at the end.
+// The kernel checks timers of CPU clocks when it interrupts a processor, say every 4 ms: a thread that ended before that lacks its last ticks, or has
+// none at all. They are recorded now, without a stack; otherwise a program of short threads would have too few samples. `cpu_ns`: its CPU clock at
+// the end.
 void make_up(Thread& thread, uint32_t row, uint64_t cpu_ns, uint64_t end_ns) noexcept;
 
 // The work of a tick: one sample of the calling thread.

@@ -26,17 +26,19 @@ driver.cuCtxCreate_v2(byref(context), 0, 0)
 sampling[2] = context.value
 
 def launch_all_the_time():
-    import threading, time
+    import threading
     sys.path.insert(0, PROGRAMS)
     from fake_gpu_driver import Gpu
     gpu = Gpu()
     kernel = gpu.kernel("spin", 1000)
+    begun = threading.Event()
     def launch():
         gpu.call("cuCtxSetCurrent", context)
         for _ in range(1_000_000):
             gpu.launch(kernel)
+            begun.set()
     threading.Thread(target=launch, daemon=True).start()
-    time.sleep(0.1)
+    begun.wait()
 """
 
 MISTAKES = {
@@ -55,7 +57,8 @@ MISTAKES = {
         "cuptiPCSamplingEnable: another context of this device is sampled",
     ),
     "sampling ended beside a launch": (
-        "cupti.cuptiPCSamplingEnable(sampling); launch_all_the_time(); cupti.cuptiPCSamplingDisable(sampling)",
+        "cupti.cuptiPCSamplingEnable(sampling); launch_all_the_time(); os.environ['FAKE_CUPTI_CHANGE_MS'] = '1000'; "
+        "cupti.cuptiPCSamplingDisable(sampling)",
         "cuptiPCSamplingDisable: hangs beside threads that launch kernels",
     ),
     "a fetch after one at which it ended itself": (
