@@ -124,6 +124,7 @@ def test_a_graph_that_was_captured_before_is_under_its_replay(
         "expected": expected,
         "attached": shown,
         "replayed": replayed,
+        "under": {name: float(tree.values["gpu-time"][under(tree, name)].sum()) / device_time(tree) for name in names},
         "no launch": unattributed(attached_to),
         "samples": int(attached_to.table("gpu_samples")["count"].sum()),
         "counters": attached_to.table("gpu_counters").height,
@@ -171,5 +172,6 @@ def test_most_of_its_cost_goes_and_nothing_grows(start: Start, tmp_path: Path, r
     assert last["threads"] <= first["threads"], figures
     assert last["files"] == first["files"], figures
     assert last["resident_kb"] - first["resident_kb"] < 4096, figures
-    assert last["size_kb"] - first["size_kb"] < 4096, figures
+    # glibc reserves the address space of a thread's heap at once: 64 MiB.
+    assert last["size_kb"] - first["size_kb"] < 64 << 10, figures
     assert profile.table("kernels").height > 10_000, figures

@@ -3,6 +3,7 @@
 #include "base/large.hpp"
 #include "hooks/python/values.hpp"
 #include "hooks/torch/comm.hpp"
+#include "hooks/torch/device_memory.hpp"
 #include "hooks/torch/model_calls.hpp"
 #include "hooks/torch/nodes.hpp"
 #include "hooks/torch/sums.hpp"
@@ -27,6 +28,7 @@ Object calibrate_autograd(Object, const Object* given, intptr_t count, Object ke
     torch_nodes::listen(library);
     torch_sums::listen(library);
     torch_models::listen(library);
+    torch_memory::listen(library);
   }
   py.hold(py.none);
   return py.none;

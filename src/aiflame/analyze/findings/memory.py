@@ -19,7 +19,8 @@ from aiflame.analyze.top import top
 from aiflame.attribute.analysis import Analysis
 from aiflame.attribute.groupings import CATEGORY
 from aiflame.attribute.meaning.memory_categories import NAMES, Category
-from aiflame.attribute.memory.blocks import HOST
+from aiflame.attribute.memory.blocks import HOST, BlockKind
+from aiflame.attribute.memory.live import live
 from aiflame.attribute.memory.metrics import AT_A_MOMENT, GPU_BYTES, HOST_BYTES, memory_metrics
 from aiflame.attribute.memory.moments import OUT_OF_MEMORY, Moment
 from aiflame.attribute.transforms.filters import focus
@@ -67,15 +68,17 @@ def _refused(profile: Analysis, *, whole: bool) -> Iterator[Finding]:
     if first.is_empty():
         return
     held = holders(profile, Moment(OUT_OF_MEMORY))
+    pools = live(profile, Moment(OUT_OF_MEMORY)).filter(pl.col("kind") == int(BlockKind.UNUSED))
     for row in with_places(profile, first).iter_rows(named=True):
         here = held.filter((pl.col("process") == row["process"]) & (pl.col("memory") == row["memory"]))
         live_bytes = int(here["bytes"].sum())
         asked, free = (amount(min(row[name], 1 << 50), "bytes") for name in ("bytes", "free_bytes"))
         place = f"{row['file']}:{row['line']}" if row["file"] else ""
-        sentence = (
-            f"{row['memory']} had no {asked} for {row['function']}(){_at(place)}: {free} were free, and {amount(live_bytes, 'bytes')} "
-            "were live"
-        )
+        unused = int(pools.filter((pl.col("process") == row["process"]) & (pl.col("memory") == row["memory"]))["bytes"].sum())
+        facts = [f"{free} were free"] if row["free_bytes"] else []
+        facts += [f"torch's allocator held {amount(unused, 'bytes')} in pieces that were too small"] if unused else []
+        facts += [f"{amount(live_bytes, 'bytes')} were live"]
+        sentence = f"{row['memory']} had no {asked} for {row['function']}(){_at(place)}: {', and '.join(facts)}"
         if live_bytes:
             file, line, function, most = here.select("file", "line", "function", "bytes").row(0)
             sentence += f", {most / live_bytes:.0%} of them from {function}(){_at(f'{file}:{line}' if file else '')}"

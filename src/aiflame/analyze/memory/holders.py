@@ -6,6 +6,7 @@ import polars as pl
 
 from aiflame.analyze.places import places
 from aiflame.attribute.analysis import Analysis
+from aiflame.attribute.memory.blocks import BlockKind
 from aiflame.attribute.memory.live import live
 from aiflame.attribute.memory.moments import Moment
 from aiflame.attribute.stacks.functions import functions
@@ -25,8 +26,8 @@ def with_places(profile: Analysis, rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def holders(profile: Analysis, moment: Moment) -> pl.DataFrame:
-    """process, memory, file, line, function, importing, bytes: the most bytes first."""
-    held = with_places(profile, live(profile, moment))
+    """process, memory, file, line, function, importing, bytes: the most bytes first; without the unused memory of pools."""
+    held = with_places(profile, live(profile, moment).filter(pl.col("kind") != int(BlockKind.UNUSED)))
     keys = ["process", "memory", "file", "line", "function", "importing"]
     summed = held.group_by(keys).agg(pl.col("bytes").sum(), pl.col("at_ns").first())
     return summed.sort("process", "memory", -pl.col("bytes"), "file", "line", "function")

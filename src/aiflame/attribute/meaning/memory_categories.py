@@ -15,6 +15,7 @@ from aiflame.attribute.forest import Forest
 from aiflame.attribute.groupings import CATEGORY
 from aiflame.attribute.meaning.context import of_devices, of_samples, profile_steps
 from aiflame.attribute.meaning.phases import Phase
+from aiflame.attribute.memory.blocks import BlockKind
 from aiflame.attribute.memory.metrics import GPU_ALLOCATED, HOST_ALLOCATED, memory_metrics, memory_values
 from aiflame.attribute.stacks.functions import functions
 from aiflame.attribute.stacks.own_metrics import clocks
@@ -35,6 +36,8 @@ class Category(IntEnum):
     BEFORE = 10
     IMPORTS = 11
     OTHER = 12
+    UNUSED = 13
+    LIBRARIES = 14
 
 
 NAMES: Mapping[Category, str] = {
@@ -50,6 +53,8 @@ NAMES: Mapping[Category, str] = {
     Category.BEFORE: "from before the steps",
     Category.IMPORTS: "imports",
     Category.OTHER: "other",
+    Category.UNUSED: "held by the allocator, unused",
+    Category.LIBRARIES: "outside of the allocator: code, libraries",
 }
 _FAR = (1 << 63) - 1
 _PYTHON = pl.col("kind") == int(Kind.PYTHON)
@@ -65,12 +70,13 @@ def category_forest() -> Forest:
 
 def with_category(profile: Analysis, rows: pl.DataFrame, clock: int) -> pl.DataFrame:
     """Blocks of a metric of memory with their context (`of_samples`), and with CATEGORY, a node of `category_forest`."""
-    ends = memory_values(profile, clock).select(pl.col("id").cast(rows.schema["id"]), "end_ns").collect()
-    end_ns = rows.select("id").join(ends, on="id", how="left", maintain_order="left")["end_ns"].to_numpy()
-    return rows.with_columns(pl.Series(CATEGORY, _categories(profile, rows, end_ns)))
+    of_blocks = memory_values(profile, clock).select(pl.col("id").cast(rows.schema["id"]), "end_ns", "kind").collect()
+    facts = rows.select("id").join(of_blocks, on="id", how="left", maintain_order="left")
+    categories = _categories(profile, rows, facts["end_ns"].to_numpy(), facts["kind"].to_numpy())
+    return rows.with_columns(pl.Series(CATEGORY, categories))
 
 
-def _categories(profile: Analysis, rows: pl.DataFrame, end_ns: Ints) -> Ints:
+def _categories(profile: Analysis, rows: pl.DataFrame, end_ns: Ints, kind: Ints) -> Ints:
     process, stack, step, phase, begin = (rows[name].cast(pl.Int64).to_numpy() for name in ("process", "stack", "step", "phase", "time_ns"))
     at = rows.select(pl.col("process", "step").cast(pl.Int64)).join(
         _turns(profile), on=["process", "step"], how="left", maintain_order="left"
@@ -81,6 +87,8 @@ def _categories(profile: Analysis, rows: pl.DataFrame, end_ns: Ints) -> Ints:
     in_step, past_step = step >= 0, end_ns > end
     forward = np.isin(phase, (Phase.FORWARD, Phase.PREFILL, Phase.DECODE))
     rules: list[tuple[Mask, Category]] = [
+        (kind == int(BlockKind.UNUSED), Category.UNUSED),
+        (kind == int(BlockKind.BESIDE_POOL), Category.LIBRARIES),
         (_under(profile, _CACHE, process, stack), Category.KV_CACHE),
         (~in_step & _under(profile, _IMPORTS, process, stack), Category.IMPORTS),
         (~in_step & _under(profile, _PARAMETERS, process, stack), Category.PARAMETERS),

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from enum import IntEnum
 
+import numpy as np
 import polars as pl
 
 from aiflame.attribute.analysis import Analysis, once
@@ -15,10 +17,25 @@ HOST = "host"
 """The memory of the machine, beside the devices' by their names."""
 NEVER = (1 << 63) - 1
 """The end of a block that is live at the last moment."""
+
+
+class BlockKind(IntEnum):
+    BLOCK = 0
+    OF_POOL = 1
+    """given to the program by the pool of a library, such as torch's caching allocator"""
+    UNUSED = 2
+    """held by a pool, and given to nobody"""
+    BESIDE_POOL = 3
+    """taken from the driver in a process with a pool, but not by the pool: code of kernels, workspaces of libraries"""
+
+
 BLOCKS = {
     "process": pl.UInt32,
+    "kind": pl.UInt8,
     "thread": pl.UInt32,
     "stack": pl.UInt32,
+    "autograd": pl.UInt16,
+    "sequence": pl.UInt32,
     "memory": pl.String,
     "bytes": pl.Int64,
     "count": pl.Int64,
@@ -26,15 +43,17 @@ BLOCKS = {
     "end_ns": pl.Int64,
 }
 """The columns of `blocks`. A sampled block stands for `count` blocks of its stack, with `bytes` in all; count 0: it is the rest of
-another one, and was not allocated anew. `begin_ns` 0: it is older than the recording."""
+another one, and was not allocated anew. `begin_ns` 0: it is older than the recording. `autograd` and `sequence` are as in the table
+`launches`."""
 _MOST = 1 << 61
+_PLACE = ("process", "memory", "address")
+_CONTEXT = ("stack", "autograd", "sequence")
 
 
 @once
 def blocks(profile: Analysis) -> pl.DataFrame:
     """A row for each block: BLOCKS, in no order."""
-    sources = (_imported(profile), _of_gpus(profile), _of_host(profile))
-    rows = pl.concat([one.select(pl.col(name).cast(kind) for name, kind in BLOCKS.items()) for one in sources])
+    rows = pl.concat([_complete(one) for one in (_imported(profile), _of_drivers(profile), _of_pools(profile), _of_host(profile))])
     rows = rows.with_columns(end_ns=pl.max_horizontal("begin_ns", "end_ns"))
     if float(rows["bytes"].cast(pl.Float64).sum()) > _MOST:
         raise AiflameError("the blocks of memory add up to more bytes than any machine has: the profile is damaged")
@@ -45,7 +64,8 @@ def blocks(profile: Analysis) -> pl.DataFrame:
 def memories(profile: Analysis) -> list[str]:
     """The memories that have blocks."""
     of_host = {HOST} if profile.has("host_allocations") else set()
-    return sorted(_distinct(profile, "memory_blocks", "memory") | _distinct(profile, "allocations", "device") | of_host)
+    named = (("memory_blocks", "memory"), ("allocations", "device"), ("pool_blocks", "device"))
+    return sorted(of_host.union(*(_distinct(profile, table, column) for table, column in named)))
 
 
 def _distinct(profile: Tables, table: str, column: str) -> set[str]:
@@ -54,6 +74,11 @@ def _distinct(profile: Tables, table: str, column: str) -> set[str]:
         return set(profile.scan(table).select(pl.col(column).unique()).collect()[column])
     except AiflameError:
         return {HOST, "GPU"}
+
+
+def _complete(rows: pl.DataFrame) -> pl.DataFrame:
+    """With the columns of BLOCKS; those that are missing are 0."""
+    return rows.select((pl.col(name) if name in rows.columns else pl.lit(0)).cast(kind).alias(name) for name, kind in BLOCKS.items())
 
 
 def _moment(column: str) -> pl.Expr:
@@ -71,15 +96,60 @@ def _imported(profile: Tables) -> pl.DataFrame:
     )
 
 
-def _of_gpus(profile: Tables) -> pl.DataFrame:
-    """Allocations that the driver made, with the stacks of their calls."""
+def _of_drivers(profile: Analysis) -> pl.DataFrame:
+    """Allocations that the driver made, with the stacks of their calls, but not those out of which a pool gives blocks to the program."""
     rows = profile.table("allocations").rename({"device": "memory"}).with_columns(begin_ns=_moment("time_ns"))
-    rows = with_ends(rows, ("process", "memory", "address"), begins=pl.col("kind") == int(AllocationKind.TAKE))
+    rows = with_ends(rows, _PLACE, begins=pl.col("kind") == int(AllocationKind.TAKE))
+    pools = profile.table("pool_blocks")
+    rows = rows.filter(~_of_a_pool(rows, pools))
     call = ["process", "api", "correlation"]
-    calls = profile.scan("launches").select(*call[:1], pl.col("api").cast(rows.schema["api"]), call[2], "thread", "stack")
+    calls = profile.scan("launches").select("process", pl.col("api").cast(rows.schema["api"]), "correlation", "thread", *_CONTEXT)
     calls = calls.join(rows.lazy(), on=call, how="semi").unique(call, keep="first", maintain_order=True)
-    rows = rows.join(calls.collect(), on=call, how="left").with_columns(pl.col("thread", "stack").fill_null(0))
-    return rows.with_columns(count=pl.lit(1), bytes=pl.col("bytes").clip(0, _MOST))
+    rows = rows.join(calls.collect(), on=call, how="left")
+    beside = pools.select("process", memory="device", kind=pl.lit(int(BlockKind.BESIDE_POOL))).unique()
+    rows = rows.drop("kind").join(beside, on=["process", "memory"], how="left").with_columns(pl.col("kind").fill_null(int(BlockKind.BLOCK)))
+    return rows.with_columns(pl.col("thread", *_CONTEXT).fill_null(0), count=pl.lit(1), bytes=pl.col("bytes").clip(0, _MOST))
+
+
+def _of_a_pool(rows: pl.DataFrame, given: pl.DataFrame) -> pl.Series:
+    """Whether a block of a pool lies in an allocation of the driver's. Addresses are used again: one that was the pool's once counts as
+    the pool's."""
+    of_pool = np.zeros(len(rows), bool)
+    taken = {key: part["address"] for key, part in given.partition_by("process", "device", as_dict=True).items()}
+    numbered = rows.with_row_index("row").partition_by("process", "memory", as_dict=True)
+    for key, own in numbered.items():
+        if key not in taken:
+            continue
+        inside = np.unique(taken[key].to_numpy())
+        first, size = own["address"].to_numpy(), own["bytes"].to_numpy()
+        end = first + np.minimum(size, ~first)
+        of_pool[own["row"].to_numpy()] = np.searchsorted(inside, end) > np.searchsorted(inside, first)
+    return pl.Series(of_pool)
+
+
+def _of_pools(profile: Analysis) -> pl.DataFrame:
+    """Blocks that torch's caching allocator gave to the program. One that only comes back is older than the recording."""
+    rows = profile.table("pool_blocks").rename({"device": "memory"}).with_columns(begin_ns=_moment("time_ns"))
+    taken = pl.col("kind") == int(AllocationKind.TAKE)
+    older = rows.sort("begin_ns", maintain_order=True).unique(_PLACE, keep="first", maintain_order=True).filter(~taken)
+    rows = pl.concat([with_ends(rows, _PLACE, taken), older.with_columns(begin_ns=pl.lit(0, pl.Int64), end_ns="begin_ns")])
+    return rows.with_columns(kind=pl.lit(int(BlockKind.OF_POOL)), count=pl.lit(1), bytes=pl.col("bytes").clip(0, _MOST))
+
+
+def unused_of_pools(profile: Analysis, live: pl.DataFrame, at: pl.DataFrame) -> pl.DataFrame:
+    """A row as in `live`, the blocks that are live at moments `at` (process, memory, at_ns), for each pool that then holds more of the
+    driver's memory than it has given to the program."""
+    held = profile.table("pool_blocks").select(
+        "process", memory="device", at_ns=_moment("time_ns"), held=pl.col("held").clip(0, _MOST).cast(pl.Int64)
+    )
+    if held.is_empty():
+        return live[:0]
+    owner = ["process", "memory"]
+    used = live.filter(pl.col("kind") == int(BlockKind.OF_POOL)).group_by(owner).agg(used=pl.col("bytes").sum())
+    now = at.sort("at_ns").join_asof(held.sort("at_ns", maintain_order=True), on="at_ns", by=owner, check_sortedness=False)
+    now = now.drop_nulls("held").join(used, on=owner, how="left").with_columns(bytes=pl.col("held") - pl.col("used").fill_null(0))
+    rows = now.filter(pl.col("bytes") > 0).with_columns(kind=pl.lit(int(BlockKind.UNUSED)), begin_ns="at_ns", end_ns=pl.lit(NEVER))
+    return _complete(rows).with_columns(rows["at_ns"]).select(live.columns)
 
 
 def _of_host(profile: Tables) -> pl.DataFrame:
@@ -89,6 +159,7 @@ def _of_host(profile: Tables) -> pl.DataFrame:
     frees = frees.unique(["process", "id"], keep="first", maintain_order=True)
     return rows.join(frees, on=["process", "id"], how="left").with_columns(
         pl.col("end_ns").fill_null(NEVER),
+        kind=pl.lit(int(BlockKind.BLOCK)),
         memory=pl.lit(HOST),
         bytes="weight",
         count=pl.when(pl.col("kind") == int(HostMemoryKind.REST))

@@ -67,7 +67,8 @@ def is_of_memory(clock: int) -> bool:
 
 
 def memory_values(profile: Tables, clock: int) -> pl.LazyFrame:
-    """The columns of `stacks.samples.samples_of`: a row for each block that counts, at the time when it was allocated; and `end_ns`."""
+    """The columns of `stacks.samples.samples_of`: a row for each block that counts, at the time when it was allocated; and
+    `end_ns` and `kind` (BlockKind)."""
     profile = Analysis.of(profile)
     name, _, moment = next(name for name, number in _CLOCKS.items() if number == clock).partition(AT)
     rows = live(profile, Moment.parse(moment or PEAK)) if name in AT_A_MOMENT else _allocated(profile)
@@ -82,8 +83,9 @@ def memory_values(profile: Tables, clock: int) -> pl.LazyFrame:
         pl.lit(int(SampleState.ON_CPU), pl.UInt8).alias("state"),
         pl.col("begin_ns").cast(pl.UInt64).alias("time_ns"),
         "end_ns",
-        pl.lit(0, pl.UInt16).alias("autograd"),
-        pl.lit(0, pl.UInt32).alias("sequence"),
+        "autograd",
+        "sequence",
+        "kind",
         pl.col("count" if name == ALLOCATIONS else "bytes").alias("value"),
     )
 

@@ -69,6 +69,9 @@ _ALLOCATORS = (
     r"|^_?Py(Mem|Object)_\w*(Malloc|Calloc|Realloc|Alloc|ArenaMmap)\w*$|^(pymalloc_alloc|new_arena|allocate_from_new_pool)$"
     r"|^(default_(m|c|re)alloc|PyDataMem_\w+|_?npy_alloc_cache\w*)$|^__r(ust|dl)_alloc\w*$"
     r"|^c10::(alloc_cpu|DefaultCPUAllocator::allocate)\b|^(at::TensorBase )?at::((detail|native|_ops)::)?_?empty\w*"
+    r"|^c10::(cuda|hip|CachingDeviceAllocator)::\w*CachingAllocator\b|^at::(\(anonymous namespace\)::)*wrapper_\w+_empty\w*"
+    r"|^at::\(anonymous namespace\)::(\(anonymous namespace\)::)?(create_out\b|\w+::set_output_\w+)"
+    r"|^at::TensorIteratorBase::(fast_set_up|build\w*|allocate_or_resize_outputs)\b"
     r"|^c10::impl::(wrap_kernel_functor|BoxedKernelWrapper|make_boxed_from_unboxed|call_functor)"
 )
 """Of the C library, C++, CPython, NumPy, torch and Rust."""

@@ -1,4 +1,4 @@
-"""Tables of a profile: host memory that the program took and gave back, by samples (`record --host-memory`)."""
+"""Tables of a profile: memory that the program took and gave back: samples of the host's, and torch's pools of device memory."""
 
 from __future__ import annotations
 
@@ -27,6 +27,39 @@ HOST_MEMORY = (
         columns(
             ("allocation", T.U32, "row of `host_allocations`"),
             ("thread", T.U32, "row of `threads`: the freeing thread, 0: unknown"),
+            ("time_ns", T.U64, "CLOCK_MONOTONIC"),
+        ),
+    ),
+)
+
+POOLS = (
+    Table(
+        "memory_refusals",
+        "MemoryRefusal",
+        "an allocation that failed for lack of memory, of torch's caching allocator (with --gpu-memory) or in an imported profile",
+        columns(
+            ("thread", T.U32, "row of `threads`, 0: not known"),
+            ("stack", T.U32, "row of `stacks`"),
+            ("memory", T.STR, "as in `memory_blocks`, or a device as in kernel_shapes"),
+            ("bytes", T.U64, "that were asked for"),
+            ("free_bytes", T.U64, "that the device had free; 0: not known"),
+            ("time_ns", T.U64, "CLOCK_MONOTONIC"),
+        ),
+    ),
+    Table(
+        "pool_blocks",
+        "PoolBlock",
+        "a block of device memory that torch's caching allocator gave to the program, or got back (with --gpu-memory)",
+        columns(
+            ("kind", T.U32, "AllocationKind"),
+            ("device", T.STR, "as in kernel_shapes"),
+            ("thread", T.U32, "row of `threads`, 0: unknown, or the block came back"),
+            ("stack", T.U32, "row of `stacks`, 0: unknown, or the block came back"),
+            ("autograd", T.U16, "as in launches"),
+            ("sequence", T.U32, "as in launches"),
+            ("address", T.U64, ""),
+            ("bytes", T.U64, "of the block: what was asked for, rounded up by the allocator"),
+            ("held", T.U64, "bytes that the allocator had from the driver then, in all"),
             ("time_ns", T.U64, "CLOCK_MONOTONIC"),
         ),
     ),

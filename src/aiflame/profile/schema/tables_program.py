@@ -258,19 +258,6 @@ IMPORTED = (
         ),
     ),
     Table(
-        "memory_refusals",
-        "MemoryRefusal",
-        "an allocation that failed for lack of memory, in an imported profile",
-        columns(
-            ("thread", T.U32, "row of `threads`, 0: not known"),
-            ("stack", T.U32, "row of `stacks`"),
-            ("memory", T.STR, "as in `memory_blocks`"),
-            ("bytes", T.U64, "that were asked for"),
-            ("free_bytes", T.U64, "that the device had free"),
-            ("time_ns", T.U64, "CLOCK_MONOTONIC"),
-        ),
-    ),
-    Table(
         "op_work",
         "OpWork",
         "the work of the op that made a launch, modelled from the shapes of its inputs",

@@ -32,6 +32,7 @@ TIMES = {
     "allocations": "time_ns",
     "host_allocations": "time_ns",
     "host_frees": "time_ns",
+    "pool_blocks": "time_ns",
     "gpu_windows": "end_ns",
     "gpu_counters": "end_ns",
 }
