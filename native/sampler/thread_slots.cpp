@@ -137,6 +137,7 @@ Thread* take(uint32_t tid) noexcept {
   thread->uses.store(0, std::memory_order_relaxed);
   thread->launching.store(0, std::memory_order_relaxed);
   thread->launches.settle();
+  thread->pool_blocks.settle();
   thread->stack_low = thread->stack_high = 0;
   thread->cpu_alive_ns = thread->cpu_due_ns = thread->routine = 0;
   thread->tid.store(tid, std::memory_order_release);

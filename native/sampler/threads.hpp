@@ -75,6 +75,7 @@ struct Thread {
   std::atomic<uint32_t> launching;  // 1: it is inside a launch of the CUDA driver (hooks/cuda/gate.hpp)
   // The fields that a launch needs are above, in one cache line, and here in the next.
   spool::Rows<schema::Launch> launches;
+  spool::Rows<schema::PoolBlock> pool_blocks;
   uint64_t launched_at;                        // with launched_by: frames at or above this stack address are the runtime's and are left out
   uint64_t launched_point;                     // with launched_by: where torch's autograd was when the region was launched
   const Thread* itself;                        // distinguishes a Thread from any other memory

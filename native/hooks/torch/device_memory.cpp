@@ -11,6 +11,7 @@
 #include "spool/spool.hpp"
 
 #include <dlfcn.h>
+#include <atomic>
 #include <cstring>
 
 namespace aiflame::torch_memory {
@@ -43,40 +44,50 @@ struct Place {
   torch_autograd::Point point;
 };
 
-Place place_of(const Registers& caller) noexcept {
-  Thread* thread = threads::self();
-  if (!thread || !thread->row) return {};
-  return {thread->row, capture(*thread, caller), torch_autograd::now()};
+Place place_of(Thread& thread, const Registers& caller) noexcept { return {thread.row, capture(thread, caller), torch_autograd::now()}; }
+
+// The text of a device, written once in each recording: its reference, behind the number of the recording's tables.
+uint32_t text_of(Device device) noexcept {
+  constexpr uint32_t kMost = 64;
+  static constinit std::atomic<uint64_t> known[kMost]{};
+  auto ordinal = static_cast<uint32_t>(device.index);
+  if (ordinal >= kMost) return cuda::device_text(ordinal);
+  uint64_t text = known[ordinal].load(std::memory_order_relaxed);
+  if (text >> 32 == spool::era() && static_cast<uint32_t>(text)) return static_cast<uint32_t>(text);
+  uint32_t reference = cuda::device_text(ordinal);
+  known[ordinal].store(uint64_t{spool::era()} << 32 | reference, std::memory_order_relaxed);
+  return reference;
 }
 
 // The allocator holds its lock: nothing here waits, or calls CUDA.
 void write(const Registers& caller, void* address, int64_t bytes, uint64_t reserved, Device device) noexcept {
-  control::Use use;
-  if (!is_wanted(device)) return;
+  Thread* thread = threads::self();
+  if (!thread) return;
+  threads::Use use(*thread);
   bool taken = bytes > 0;
-  Place at = taken ? place_of(caller) : Place{};
-  spool::append(schema::PoolBlock{
-                    .kind = static_cast<uint32_t>(taken ? schema::AllocationKind::TAKE : schema::AllocationKind::RELEASE),
-                    .device = cuda::device_text(static_cast<uint32_t>(device.index)),
-                    .thread = at.thread,
-                    .stack = at.stack,
-                    .autograd = at.point.autograd,
-                    .sequence = at.point.sequence,
-                    .address = reinterpret_cast<uint64_t>(address),
-                    .bytes = static_cast<uint64_t>(taken ? bytes : -bytes),
-                    .held = reserved,
-                    .time_ns = now_ns(),
-                },
-                use);
+  Place at = taken && thread->row ? place_of(*thread, caller) : Place{};
+  thread->pool_blocks.append({
+      .kind = static_cast<uint32_t>(taken ? schema::AllocationKind::TAKE : schema::AllocationKind::RELEASE),
+      .device = text_of(device),
+      .thread = at.thread,
+      .stack = at.stack,
+      .autograd = at.point.autograd,
+      .sequence = at.point.sequence,
+      .address = reinterpret_cast<uint64_t>(address),
+      .bytes = static_cast<uint64_t>(taken ? bytes : -bytes),
+      .held = reserved,
+      .time_ns = now_ns(),
+  });
 }
 
 void write_refusal(const Registers& caller, int64_t bytes, Device device) noexcept {
   control::Use use;
   if (!is_wanted(device)) return;
-  Place at = place_of(caller);
+  Thread* thread = threads::self();
+  Place at = thread && thread->row ? place_of(*thread, caller) : Place{};
   spool::append(schema::MemoryRefusal{.thread = at.thread,
                                       .stack = at.stack,
-                                      .memory = cuda::device_text(static_cast<uint32_t>(device.index)),
+                                      .memory = text_of(device),
                                       .bytes = static_cast<uint64_t>(bytes),
                                       .time_ns = now_ns()},
                 use);
