@@ -60,7 +60,7 @@ uint32_t text_of(Device device) noexcept {
 }
 
 // The allocator holds its lock: nothing here waits, or calls CUDA.
-void write(const Registers& caller, void* address, int64_t bytes, uint64_t reserved, Device device) noexcept {
+void write(const Registers& caller, void* address, int64_t bytes, uint64_t allocated, uint64_t reserved, Device device) noexcept {
   Thread* thread = threads::self();
   if (!thread) return;
   threads::Use use(*thread);
@@ -75,6 +75,7 @@ void write(const Registers& caller, void* address, int64_t bytes, uint64_t reser
       .sequence = at.point.sequence,
       .address = reinterpret_cast<uint64_t>(address),
       .bytes = static_cast<uint64_t>(taken ? bytes : -bytes),
+      .used = allocated,
       .held = reserved,
       .time_ns = now_ns(),
   });
@@ -95,7 +96,7 @@ void write_refusal(const Registers& caller, int64_t bytes, Device device) noexce
 
 // The real ones may throw: nothing here is in need of an end.
 void reported(void* address, int64_t bytes, uint64_t allocated, uint64_t reserved, Device device) {
-  if (is_wanted(device)) write(hooks::caller(), address, bytes, reserved, device);
+  if (is_wanted(device)) write(hooks::caller(), address, bytes, allocated, reserved, device);
   report(address, bytes, allocated, reserved, device);
 }
 

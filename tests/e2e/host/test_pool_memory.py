@@ -24,44 +24,46 @@ ALLOCATOR = r"""
 typedef struct { int8_t type, index; } Device;
 void report(void*, int64_t, uint64_t, uint64_t, Device) __asm__("_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE");
 void report_refusal(int64_t, uint64_t, uint64_t, Device) __asm__("_ZN3c1027reportOutOfMemoryToProfilerElmmNS_6DeviceE");
-void change(long address, long bytes, long held, int type, int index) { report((void*)address, bytes, 0, held, (Device){type, index}); }
+void change(long address, long bytes, long used, long held, int type, int index) {
+  report((void*)address, bytes, used, held, (Device){type, index});
+}
 void refuse(long bytes, int type, int index) { report_refusal(bytes, 0, 0, (Device){type, index}); }
 """
 PROGRAM = """
 import ctypes, sys
 allocator = ctypes.CDLL(sys.argv[1])
-allocator.change.argtypes = [ctypes.c_long] * 3 + [ctypes.c_int] * 2
+allocator.change.argtypes = [ctypes.c_long] * 4 + [ctypes.c_int] * 2
 allocator.refuse.argtypes = [ctypes.c_long] + [ctypes.c_int] * 2
 CPU, CUDA = 0, 1
 
 import torch
 
 def from_before():
-    allocator.change(0x8000, -100, 5000, CUDA, 0)
+    allocator.change(0x8000, -100, 0, 5000, CUDA, 0)
 
 def parameters():
-    allocator.change(0x1000, 512, 5000, CUDA, 0)
+    allocator.change(0x1000, 512, 512, 5000, CUDA, 0)
 
 def activations():
-    allocator.change(0x2000, 2048, 6000, CUDA, 0)
-    allocator.change(0x2000, -2048, 6000, CUDA, 0)
+    allocator.change(0x2000, 2048, 2560, 6000, CUDA, 0)
+    allocator.change(0x2000, -2048, 512, 6000, CUDA, 0)
 
 def at_the_same_address():
-    allocator.change(0x2000, 64, 6000, CUDA, 0)
+    allocator.change(0x2000, 64, 576, 6000, CUDA, 0)
 
 def on_the_other():
-    allocator.change(0x1000, 1024, 1024, CUDA, 1)
+    allocator.change(0x1000, 1024, 1024, 1024, CUDA, 1)
 
 def too_much():
     allocator.refuse(1 << 40, CUDA, 0)
 
 def of_the_host():
-    allocator.change(0x9000, 4096, 0, CPU, -1)
+    allocator.change(0x9000, 4096, 0, 0, CPU, -1)
     allocator.refuse(4096, CPU, -1)
 
 for part in (from_before, parameters, activations, at_the_same_address, on_the_other, too_much, of_the_host):
     part()
-allocator.change(0x2000, -64, 6000, CUDA, 0)
+allocator.change(0x2000, -64, 512, 6000, CUDA, 0)
 """
 
 

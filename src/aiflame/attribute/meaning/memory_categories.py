@@ -38,6 +38,7 @@ class Category(IntEnum):
     OTHER = 12
     UNUSED = 13
     LIBRARIES = 14
+    OLDER = 15
 
 
 NAMES: Mapping[Category, str] = {
@@ -55,6 +56,7 @@ NAMES: Mapping[Category, str] = {
     Category.OTHER: "other",
     Category.UNUSED: "held by the allocator, unused",
     Category.LIBRARIES: "outside of the allocator: code, libraries",
+    Category.OLDER: "from before the recording",
 }
 _FAR = (1 << 63) - 1
 _PYTHON = pl.col("kind") == int(Kind.PYTHON)
@@ -89,6 +91,7 @@ def _categories(profile: Analysis, rows: pl.DataFrame, end_ns: Ints, kind: Ints)
     rules: list[tuple[Mask, Category]] = [
         (kind == int(BlockKind.UNUSED), Category.UNUSED),
         (kind == int(BlockKind.BESIDE_POOL), Category.LIBRARIES),
+        (kind == int(BlockKind.OLDER), Category.OLDER),
         (_under(profile, _CACHE, process, stack), Category.KV_CACHE),
         (~in_step & _under(profile, _IMPORTS, process, stack), Category.IMPORTS),
         (~in_step & _under(profile, _PARAMETERS, process, stack), Category.PARAMETERS),

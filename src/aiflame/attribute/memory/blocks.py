@@ -27,6 +27,8 @@ class BlockKind(IntEnum):
     """held by a pool, and given to nobody"""
     BESIDE_POOL = 3
     """taken from the driver in a process with a pool, but not by the pool: code of kernels, workspaces of libraries"""
+    OLDER = 4
+    """given by a pool before the recording, or before the window of it that was kept"""
 
 
 BLOCKS = {
@@ -136,19 +138,20 @@ def _of_pools(profile: Analysis) -> pl.DataFrame:
     return rows.with_columns(kind=pl.lit(int(BlockKind.OF_POOL)), count=pl.lit(1), bytes=pl.col("bytes").clip(0, _MOST))
 
 
-def unused_of_pools(profile: Analysis, live: pl.DataFrame, at: pl.DataFrame) -> pl.DataFrame:
-    """A row as in `live`, the blocks that are live at moments `at` (process, memory, at_ns), for each pool that then holds more of the
-    driver's memory than it has given to the program."""
-    held = profile.table("pool_blocks").select(
-        "process", memory="device", at_ns=_moment("time_ns"), held=pl.col("held").clip(0, _MOST).cast(pl.Int64)
-    )
-    if held.is_empty():
+def rest_of_pools(profile: Analysis, live: pl.DataFrame, at: pl.DataFrame) -> pl.DataFrame:
+    """Rows as in `live`, the blocks that are live at moments `at` (process, memory, at_ns), for all else that a pool has then: blocks from
+    before the recording, and memory that no block uses."""
+    counts = [pl.col(name).clip(0, _MOST).cast(pl.Int64) for name in ("used", "held")]
+    pools = profile.table("pool_blocks").select("process", *counts, memory="device", at_ns=_moment("time_ns"))
+    if pools.is_empty():
         return live[:0]
     owner = ["process", "memory"]
-    used = live.filter(pl.col("kind") == int(BlockKind.OF_POOL)).group_by(owner).agg(used=pl.col("bytes").sum())
-    now = at.sort("at_ns").join_asof(held.sort("at_ns", maintain_order=True), on="at_ns", by=owner, check_sortedness=False)
-    now = now.drop_nulls("held").join(used, on=owner, how="left").with_columns(bytes=pl.col("held") - pl.col("used").fill_null(0))
-    rows = now.filter(pl.col("bytes") > 0).with_columns(kind=pl.lit(int(BlockKind.UNUSED)), begin_ns="at_ns", end_ns=pl.lit(NEVER))
+    known = live.filter(pl.col("kind") == int(BlockKind.OF_POOL)).group_by(owner).agg(known=pl.col("bytes").sum())
+    now = at.sort("at_ns").join_asof(pools.sort("at_ns", maintain_order=True), on="at_ns", by=owner, check_sortedness=False)
+    now = now.drop_nulls("held").join(known, on=owner, how="left").with_columns(pl.col("known").fill_null(0))
+    rest = {BlockKind.OLDER: pl.col("used") - pl.col("known"), BlockKind.UNUSED: pl.col("held") - pl.max_horizontal("used", "known")}
+    parts = [now.with_columns(kind=pl.lit(int(kind)), bytes=size) for kind, size in rest.items()]
+    rows = pl.concat(parts).filter(pl.col("bytes") > 0).with_columns(begin_ns="at_ns", end_ns=pl.lit(NEVER))
     return _complete(rows).with_columns(rows["at_ns"]).select(live.columns)
 
 

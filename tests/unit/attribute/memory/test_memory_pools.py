@@ -25,9 +25,9 @@ def change(at: int, address: int, size: int, device: str) -> Row:
     return {"kind": int(kind), "device": device, "address": address, "bytes": abs(size), "time_ns": START + at}
 
 
-def given(at: int, address: int, size: int, held: int, *, stack: int = 0, device: str = GPU) -> Row:
+def given(at: int, address: int, size: int, used: int, held: int, *, stack: int = 0, device: str = GPU) -> Row:
     """A negative size comes back."""
-    return {**change(at, address, size, device), "held": held, "stack": stack}
+    return {**change(at, address, size, device), "used": used, "held": held, "stack": stack}
 
 
 def of_driver(at: int, address: int, size: int, *, device: str = GPU) -> Row:
@@ -53,7 +53,7 @@ def by_category(profile: Profile, metric: str = "gpu-bytes") -> dict[str, int]:
 
 
 def test_pieces_of_the_pool_count_once(tmp_path: Path) -> None:
-    pool = [given(2, 100, 512, PIECE, stack=1), given(4, 612, 1024, PIECE, stack=2), given(6, 612, -1024, PIECE)]
+    pool = [given(2, 100, 512, 512, PIECE, stack=1), given(4, 612, 1024, 1536, PIECE, stack=2), given(6, 612, -1024, 512, PIECE)]
     profile = profile_of(tmp_path, pool, [of_driver(1, 0, PIECE), of_driver(3, 1 << 30, 64)])
     assert by_function(profile, "gpu-bytes") == {"main": 512, "f": 1024, NOBODY: 64 + PIECE - 1536}
     assert by_function(profile, "gpu-bytes@end") == {"main": 512, NOBODY: 64 + PIECE - 512}
@@ -70,19 +70,22 @@ def test_the_driver_alone_is_the_programs_own(tmp_path: Path) -> None:
 
 
 def test_each_device_has_its_own_pool(tmp_path: Path) -> None:
-    pool = [given(2, 100, 512, PIECE), given(3, 100, 1024, 1024, device="GPU 1")]
+    pool = [given(2, 100, 512, 512, PIECE), given(3, 100, 1024, 1024, 1024, device="GPU 1")]
     profile = profile_of(tmp_path, pool, [of_driver(1, 0, PIECE), of_driver(1, 0, 99, device="GPU 2")])
     assert by_category(profile) == {NAMES[Category.OTHER]: 512 + 1024 + 99, NAMES[Category.UNUSED]: PIECE - 512}
 
 
 def test_a_block_that_only_comes_back_is_older_than_the_recording(tmp_path: Path) -> None:
-    profile = profile_of(tmp_path, [given(5, 100, -512, 512), given(6, 100, 64, 512)], [])
-    assert tree(profile, "gpu-bytes@0s").total("gpu-bytes@0s") == 512
+    profile = profile_of(tmp_path, [given(5, 100, -512, 1000, 1512), given(6, 100, 64, 1064, 1512)], [])
+    assert tree(profile, "gpu-bytes@0s").total("gpu-bytes@0s") == 512, (
+        "what is still there when the allocator first counts is not known before"
+    )
+    assert by_category(profile, "gpu-bytes@end") == {NAMES[Category.OTHER]: 64, NAMES[Category.OLDER]: 1000, NAMES[Category.UNUSED]: 448}
     assert tree(profile, "gpu-allocated").total("gpu-allocated") == 64
 
 
-@pytest.mark.parametrize("held", [0, 511, (1 << 64) - 1])
-def test_damaged_counts_of_held_bytes_do_no_harm(held: int, tmp_path: Path) -> None:
-    profile = profile_of(tmp_path, [given(5, (1 << 64) - 1, 512, held)], [of_driver(1, (1 << 64) - 2, 1 << 40)])
+@pytest.mark.parametrize("count", [0, 511, (1 << 64) - 1])
+def test_damaged_counts_do_no_harm(count: int, tmp_path: Path) -> None:
+    profile = profile_of(tmp_path, [given(5, (1 << 64) - 1, 512, count, count)], [of_driver(1, (1 << 64) - 2, 1 << 40)])
     assert by_function(profile, "gpu-allocated")[NOBODY] >= 512
     assert tree(profile, "gpu-bytes").total("gpu-bytes") >= 512
