@@ -1,7 +1,7 @@
 """`device_memory.py train|generate|compiled|layers|oom|launch|llama`: memory of the first device, as torch counts it at random moments.
 
-Prints one line of JSON: `moments` (CLOCK_MONOTONIC, bytes allocated, bytes reserved), `most` (bytes allocated at the peak), and `sizes`, of
-what the model has by construction. `launch` and `llama` are steps of the benchmark of that name: `steps` (CLOCK_MONOTONIC at the end, ns).
+Prints one line of JSON: `moments` (CLOCK_MONOTONIC, bytes allocated, bytes reserved), `most` (bytes allocated at the peak), and `sizes`
+that the model has by construction. `launch` and `llama` are steps of the benchmark of that name: `steps` (CLOCK_MONOTONIC at the end, ns).
 """
 
 from __future__ import annotations

@@ -21,6 +21,15 @@ COPY = (500, 800, 3, 4096)
 NAME = "_Z4addffPf.kd"
 BLOCK, ITEMS = (64, 2, 1), (1024, 4, 1)
 
+SAMPLES = (  # dispatch, instruction, source line, whether it was issued, the reason why not; often
+    (1, "s_waitcnt vmcnt(0)", "/src/add.hip:12", 0, "WAITCNT", 30),
+    (1, "v_add_f32 v1, v2, v3", "/src/add.hip:13", 1, "", 5),
+    (2, "s_waitcnt vmcnt(0)", "/src/add.hip:12", 0, "WAITCNT", 7),
+    (2, "v_mfma_f32_4x4x1f32 a[0:3], v0, v1", "", 0, "ARBITER_WIN_EX_STALL", 3),
+    (99, "s_endpgm", "", 0, "A_NEW_REASON", 2),
+)
+REASON = "ROCPROFILER_PC_SAMPLING_INSTRUCTION_NOT_ISSUED_REASON_"
+
 
 def results() -> dict[str, Any]:
     def record(begin: int, end: int, correlation: int, **more: Any) -> dict[str, Any]:
@@ -72,6 +81,46 @@ def write_json(folder: Path) -> Path:
     file = folder / "4711_results.json"
     file.write_text(json.dumps(results()))
     return file
+
+
+def write_json_samples(folder: Path) -> Path:
+    """With samples of the stochastic method; the instruction of the last cannot be decoded."""
+    given = results()
+    process = given["rocprofiler-sdk-tool"][0]
+    for number, kernel in enumerate(process["buffer_records"]["kernel_dispatch"]):
+        kernel["dispatch_info"] = {**kernel["dispatch_info"], "dispatch_id": 1 + number}
+    process["strings"] |= {f"pc_sample_{of}": [row[at] for row in SAMPLES] for of, at in (("instructions", 1), ("comments", 2))}
+    process["buffer_records"]["pc_sample_stochastic"] = [
+        {
+            "inst_index": index,
+            "record": {
+                "dispatch_id": dispatch,
+                "corr_id": {"internal": dispatch, "external": 0},
+                "timestamp": START + 130 + index,
+                "wave_issued": bool(issued),
+                "snapshot": {"stall_reason": f"{REASON}{reason or 'NONE'}"},
+            },
+        }
+        for index, (dispatch, _, _, issued, reason, often) in enumerate(SAMPLES)
+        for _ in range(often)
+    ]
+    file = folder / "4711_results.json"
+    file.write_text(json.dumps(given))
+    return file
+
+
+def write_csv_samples(folder: Path) -> Path:
+    """The file of kernels; that of the samples lies beside it."""
+    head = (
+        '"Sample_Timestamp","Exec_Mask","Dispatch_Id","Instruction","Instruction_Comment","Correlation_Id","Wave_Issued_Instruction",'
+        '"Instruction_Type","Stall_Reason","Wave_Count"\n'
+    )
+    rows = (
+        f'{START + 130},65535,{dispatch},"{instruction}","{line}",{dispatch},{issued},"",{REASON}{reason or "NONE"},4\n' * often
+        for dispatch, instruction, line, issued, reason, often in SAMPLES
+    )
+    (folder / f"{PID}_pc_sampling_stochastic.csv").write_text(head + "".join(rows))
+    return write_csv(folder)
 
 
 def write_csv(folder: Path, prefix: str = f"{PID}_") -> Path:

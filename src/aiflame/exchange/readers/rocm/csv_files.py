@@ -13,6 +13,7 @@ import polars as pl
 from aiflame.errors import AiflameError
 from aiflame.exchange.readers.making import Making
 from aiflame.exchange.readers.rocm.gathered import Gathered
+from aiflame.exchange.readers.rocm.pc_samples import SAMPLES
 from aiflame.exchange.readers.source import Source
 
 Progress = Callable[[float], None]
@@ -23,20 +24,23 @@ _CELL_BYTES, _ROW_BYTES = 16, 250
 """The memory that a cell and a row take until the profile is written, measured and rounded up; the text lies in memory twice."""
 _SUFFIX = re.compile(
     r"(?:(?P<prefix>.*)_)?"
-    r"(?:(?:hip|hsa|marker|kernel|rccl|rocdecode|rocjpeg|scratch|(?<!scratch_)memory)(?:_[a-z]+)*_trace|agent_info|counter_collection)"
+    r"(?:(?:hip|hsa|marker|kernel|rccl|rocdecode|rocjpeg|scratch|(?<!scratch_)memory)(?:_[a-z]+)*_trace|agent_info|counter_collection"
+    r"|pc_sampling_(?:host_trap|stochastic))"
     r"\.csv(?:\.gz|\.zst)?",
     re.DOTALL,
 )
 _API = ("Domain", "Function", "Start_Timestamp", "End_Timestamp")
 _WORK = ("Kind", "Start_Timestamp", "End_Timestamp", "Correlation_Id")
+_SAMPLES = ("Sample_Timestamp", "Dispatch_Id", "Instruction")
 _MOST_FILES = 10_000
 
 
 def is_one(head: bytes) -> bool:
-    if b"Start_Timestamp" not in head[:4096]:
+    if b"_Timestamp" not in head[:4096]:
         return False
     names = _header(head)
-    return set(_API) <= names or (set(_WORK) <= names and bool({"Kernel_Name", "Direction"} & names))
+    work = set(_WORK) <= names and bool({"Kernel_Name", "Direction"} & names)
+    return work or set(_API) <= names or set(_SAMPLES) <= names
 
 
 def is_folder(folder: Path) -> bool:
@@ -127,6 +131,9 @@ class _Process:
         self._agents = dict(agent for rows in tables.values() if "Agent_Type" in rows.columns for agent in _agents(rows))
         pid = self._pid(tables)
         there = {name: rows for name, rows in tables.items() if {"Start_Timestamp", "End_Timestamp"} <= set(rows.columns)}
+        for rows in tables.values():
+            if set(_SAMPLES) <= set(rows.columns):
+                self._add_samples(rows, pid)
         has_trace = any("Kernel_Name" in rows.columns and "Counter_Name" not in rows.columns for rows in there.values())
         for name, rows in there.items():
             columns = set(rows.columns)
@@ -173,6 +180,7 @@ class _Process:
         self._gathered.kernels.append(
             rows.with_columns(
                 name="Kernel_Name",
+                dispatch=_number(rows, "Dispatch_Id"),
                 agent=self._agent(rows, "Agent_Id"),
                 stream=pl.coalesce(_number(rows, "Queue_Id"), _number(rows, "Stream_Id")),
                 registers=_number(rows, "VGPR_Count"),
@@ -181,6 +189,18 @@ class _Process:
                 **sizes,
             )
         )
+
+    def _add_samples(self, rows: pl.DataFrame, pid: int) -> None:
+        rows = rows.with_columns(
+            pid=pl.lit(pid, dtype=pl.Int64),
+            dispatch=_number(rows, "Dispatch_Id"),
+            correlation=_number(rows, "Correlation_Id"),
+            instruction="Instruction",
+            comment="Instruction_Comment" if "Instruction_Comment" in rows.columns else pl.lit(""),
+            issued=_number(rows, "Wave_Issued_Instruction"),
+            reason="Stall_Reason" if "Stall_Reason" in rows.columns else pl.lit(""),
+        )
+        self._gathered.samples.append(rows.select(list(SAMPLES)))
 
     def _add_copies(self, rows: pl.DataFrame) -> None:
         source, target = self._agent(rows, "Source_Agent_Id"), self._agent(rows, "Destination_Agent_Id")

@@ -11,6 +11,7 @@ from aiflame.exchange.readers.devices.trace import CALLS, COPIES, I64, KERNELS, 
 from aiflame.exchange.readers.devices.writing import write
 from aiflame.exchange.readers.frames import NamedFrame
 from aiflame.exchange.readers.making import Making
+from aiflame.exchange.readers.rocm.pc_samples import SAMPLES, add_samples
 from aiflame.profile.schema.enums import CallBackend, CopyKind, GpuApi, RegionKind
 from aiflame.profile.schema.kinds import Kind
 from aiflame.values import dataclass, field
@@ -20,6 +21,7 @@ _OF_WORK = {"pid": I64, "correlation": I64, "begin": I64, "end": I64, "agent": T
 OF_KERNELS = {
     **_OF_WORK,
     "name": TEXT,
+    "dispatch": I64,
     **{f"{of}_{axis}": I64 for of in ("items", "block") for axis in "xyz"},  # work items in all, and of a workgroup
     **dict.fromkeys(("registers", "static_shared", "local_bytes"), I64),
 }
@@ -45,6 +47,8 @@ class Gathered:
     """OF_CALLS. A range of ROCTX is a call of the domain MARKER."""
     kernels: list[pl.DataFrame] = field(default_factory=list)
     copies: list[pl.DataFrame] = field(default_factory=list)
+    samples: list[pl.DataFrame] = field(default_factory=list)
+    """`pc_samples.SAMPLES`"""
     agents: dict[str, str] = field(default_factory=dict)
     """The name of each device."""
     processes: dict[int, str] = field(default_factory=dict)
@@ -52,13 +56,15 @@ class Gathered:
     since_1970: int | None = None
 
     def write(self, making: Making) -> None:
-        making.lacks = ("stall reasons of kernels", "CPU time (calls have wall-clock time)", "stacks of functions")
+        reasons = () if any(part["issued"].is_not_null().any() for part in self.samples) else ("stall reasons of kernels",)
+        making.lacks = (*reasons, "CPU time (calls have wall-clock time)", "stacks of functions")
         trace = DeviceTrace(GpuApi.HIP, processes=self.processes, threads=self.threads, since_1970=self.since_1970)
         self._add_calls(trace)
         agents = self._agents()
         trace.devices = {number: self._device(agent, number) for agent, number in agents.items()}
         self._add_kernels(trace, agents)
         self._add_copies(trace, agents)
+        add_samples(trace, _joined(self.samples, SAMPLES), _joined(self.kernels, OF_KERNELS))
         write(trace, making)
 
     def _add_calls(self, trace: DeviceTrace) -> None:

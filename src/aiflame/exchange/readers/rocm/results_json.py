@@ -11,6 +11,7 @@ import polars as pl
 
 from aiflame.exchange.readers.making import Making
 from aiflame.exchange.readers.rocm.gathered import OF_CALLS, OF_COPIES, OF_KERNELS, Gathered
+from aiflame.exchange.readers.rocm.pc_samples import SAMPLES
 from aiflame.exchange.readers.source import Source
 
 Progress = Callable[[float], None]
@@ -19,6 +20,7 @@ _MOST = 1 << 30
 _SPACE = re.compile(r"[ \t\r\n]*")
 _BATCH = 100_000
 _CALLS = ("hip_api", "hsa_api", "rccl_api", "marker_api", "rocdecode_api", "rocjpeg_api")
+_SAMPLED = ("pc_sample_host_trap", "pc_sample_stochastic")
 _ROOT = "rocprofiler-sdk-tool"
 _LARGEST = 1 << 63
 
@@ -134,6 +136,9 @@ class _Process:
         self._kernel_names: dict[int, dict[str, Any]] = {}
         self._calls, self._kernels, self._copies = _Rows(OF_CALLS), _Rows(OF_KERNELS), _Rows(OF_COPIES)
         self._later: list[tuple[str, int]] = []
+        self._samples = _Rows(SAMPLES)
+        self._instructions: list[Any] = []
+        self._comments: list[Any] = []
 
     def read(self, at: int) -> None:
         """Names come in any order, so records are read when all is known."""
@@ -149,6 +154,7 @@ class _Process:
             self._gathered.calls += self._calls.flush()
             self._gathered.kernels += self._kernels.flush()
             self._gathered.copies += self._copies.flush()
+            self._gathered.samples += self._samples.flush()
 
     def _part(self, name: str, at: int) -> None:
         if name == "metadata":
@@ -158,6 +164,7 @@ class _Process:
             self._operations = [
                 (_str(one.get("kind")), [_str(of) for of in _list(one.get("operations"))]) for one in _dicts(strings.get("buffer_records"))
             ]
+            self._instructions, self._comments = (_list(strings.get(f"pc_sample_{of}")) for of in ("instructions", "comments"))
             self._messages = {
                 number: _str(one.get("value")) for one in _dicts(strings.get("marker_api")) if (number := _int(one.get("key"))) is not None
             }
@@ -202,6 +209,8 @@ class _Process:
                 self._copy(record)
             elif section in _CALLS:
                 self._call(section, record)
+            elif section in _SAMPLED:
+                self._sample(record)
             else:
                 count += 1
         if count:
@@ -247,9 +256,26 @@ class _Process:
                 "agent": _handle(given.get("agent_id")),
                 "stream": _int(_dict(given.get("queue_id")).get("handle")),
                 "name": symbol.get("name"),
+                "dispatch": _int(given.get("dispatch_id")),
                 "registers": symbol.get("registers"),
                 "static_shared": _int(given.get("group_segment_size")),
                 "local_bytes": _int(given.get("private_segment_size")),
+            }
+        )
+
+    def _sample(self, record: dict[str, Any]) -> None:
+        given, issued = _dict(record.get("record")), _dict(record.get("record")).get("wave_issued")
+        index = _int(record.get("inst_index"))
+        texts = [_str(of[index]) if index is not None and 0 <= index < len(of) else "" for of in (self._instructions, self._comments)]
+        self._samples.add(
+            {
+                "pid": self._pid,
+                "dispatch": _int(given.get("dispatch_id")),
+                "correlation": _int(_dict(given.get("corr_id")).get("internal")),
+                "instruction": texts[0],
+                "comment": texts[1],
+                "issued": None if issued is None else int(bool(issued)),
+                "reason": _str(_dict(given.get("snapshot")).get("stall_reason")),
             }
         )
 
