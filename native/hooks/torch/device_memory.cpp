@@ -38,7 +38,7 @@ bool is_wanted(Device device) noexcept {
   return device.type == kCuda && device.index >= 0 && control::recording() && control::has(schema::Feature::GPU_MEMORY);
 }
 
-// What a call has in common with launches: its thread, stack and place in autograd.
+// Thread, stack and place in autograd of a call, as launches have them.
 struct Place {
   uint32_t thread, stack;
   torch_autograd::Point point;
@@ -86,12 +86,10 @@ void write_refusal(const Registers& caller, int64_t bytes, Device device) noexce
   if (!is_wanted(device)) return;
   Thread* thread = threads::self();
   Place at = thread && thread->row ? place_of(*thread, caller) : Place{};
-  spool::append(schema::MemoryRefusal{.thread = at.thread,
-                                      .stack = at.stack,
-                                      .memory = text_of(device),
-                                      .bytes = static_cast<uint64_t>(bytes),
-                                      .time_ns = now_ns()},
-                use);
+  spool::append(
+      schema::MemoryRefusal{
+          .thread = at.thread, .stack = at.stack, .memory = text_of(device), .bytes = static_cast<uint64_t>(bytes), .time_ns = now_ns()},
+      use);
 }
 
 // The real ones may throw: nothing here is in need of an end.

@@ -1,7 +1,7 @@
 // Blocks of torch's caching allocator of device memory → `pool_blocks`, and requests that it refused → `memory_refusals`.
 //
-// The allocator reports each block that it gives or takes back to a function of c10, for torch's own profiler, which is told only if it runs. We call
-// that function ourselves, after a look at its arguments: torch's profiler, and its history of allocations, see no difference.
+// The allocator reports each block that it gives or takes back to a function of c10, which passes it on to torch's own profiler while
+// that runs. We call that function ourselves, after a look at its arguments: torch's profiler, and its history of allocations, see no difference.
 #pragma once
 
 namespace aiflame::torch_memory {

@@ -117,12 +117,12 @@ def _of_a_pool(rows: pl.DataFrame, given: pl.DataFrame) -> pl.Series:
     """Whether a block of a pool lies in an allocation of the driver's. Addresses are used again: one that was the pool's once counts as
     the pool's."""
     of_pool = np.zeros(len(rows), bool)
-    taken = {key: part["address"] for key, part in given.partition_by("process", "device", as_dict=True).items()}
+    addresses = {key: part["address"] for key, part in given.partition_by("process", "device", as_dict=True).items()}
     numbered = rows.with_row_index("row").partition_by("process", "memory", as_dict=True)
     for key, own in numbered.items():
-        if key not in taken:
+        if key not in addresses:
             continue
-        inside = np.unique(taken[key].to_numpy())
+        inside = np.unique(addresses[key].to_numpy())
         first, size = own["address"].to_numpy(), own["bytes"].to_numpy()
         end = first + np.minimum(size, ~first)
         of_pool[own["row"].to_numpy()] = np.searchsorted(inside, end) > np.searchsorted(inside, first)
@@ -132,9 +132,9 @@ def _of_a_pool(rows: pl.DataFrame, given: pl.DataFrame) -> pl.Series:
 def _of_pools(profile: Analysis) -> pl.DataFrame:
     """Blocks that torch's caching allocator gave to the program. One that only comes back is older than the recording."""
     rows = profile.table("pool_blocks").rename({"device": "memory"}).with_columns(begin_ns=_moment("time_ns"))
-    taken = pl.col("kind") == int(AllocationKind.TAKE)
-    older = rows.sort("begin_ns", maintain_order=True).unique(_PLACE, keep="first", maintain_order=True).filter(~taken)
-    rows = pl.concat([with_ends(rows, _PLACE, taken), older.with_columns(begin_ns=pl.lit(0, pl.Int64), end_ns="begin_ns")])
+    begins = pl.col("kind") == int(AllocationKind.TAKE)
+    older = rows.sort("begin_ns", maintain_order=True).unique(_PLACE, keep="first", maintain_order=True).filter(~begins)
+    rows = pl.concat([with_ends(rows, _PLACE, begins), older.with_columns(begin_ns=pl.lit(0, pl.Int64), end_ns="begin_ns")])
     return rows.with_columns(kind=pl.lit(int(BlockKind.OF_POOL)), count=pl.lit(1), bytes=pl.col("bytes").clip(0, _MOST))
 
 
@@ -146,11 +146,12 @@ def rest_of_pools(profile: Analysis, live: pl.DataFrame, at: pl.DataFrame) -> pl
     if pools.is_empty():
         return live[:0]
     owner = ["process", "memory"]
-    known = live.filter(pl.col("kind") == int(BlockKind.OF_POOL)).group_by(owner).agg(known=pl.col("bytes").sum())
+    recorded = live.filter(pl.col("kind") == int(BlockKind.OF_POOL)).group_by(owner).agg(recorded=pl.col("bytes").sum())
     now = at.sort("at_ns").join_asof(pools.sort("at_ns", maintain_order=True), on="at_ns", by=owner, check_sortedness=False)
-    now = now.drop_nulls("held").join(known, on=owner, how="left").with_columns(pl.col("known").fill_null(0))
-    rest = {BlockKind.OLDER: pl.col("used") - pl.col("known"), BlockKind.UNUSED: pl.col("held") - pl.max_horizontal("used", "known")}
-    parts = [now.with_columns(kind=pl.lit(int(kind)), bytes=size) for kind, size in rest.items()]
+    now = now.drop_nulls("held").join(recorded, on=owner, how="left").with_columns(pl.col("recorded").fill_null(0))
+    older, unused = pl.col("used") - pl.col("recorded"), pl.col("held") - pl.max_horizontal("used", "recorded")
+    sizes = ((BlockKind.OLDER, older), (BlockKind.UNUSED, unused))
+    parts = [now.with_columns(kind=pl.lit(int(kind)), bytes=size) for kind, size in sizes]
     rows = pl.concat(parts).filter(pl.col("bytes") > 0).with_columns(begin_ns="at_ns", end_ns=pl.lit(NEVER))
     return _complete(rows).with_columns(rows["at_ns"]).select(live.columns)
 

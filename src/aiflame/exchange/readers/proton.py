@@ -71,7 +71,7 @@ class _Tree:
         self._nodes: list[tuple[int, int]] = []
         """Row of the parent (-1: none), and frame."""
         self._kernels: list[dict[str, Any]] = []
-        self._values: list[tuple[int, int, int, int]] = []
+        self._values: list[tuple[int, int, int, int, int]] = []
         self._kinds: dict[tuple[str, str], int] = {}
         self._odd = 0
 
@@ -130,7 +130,7 @@ class _Tree:
             if whole is None:
                 self._odd += 1
             elif whole:
-                self._values.append((_PID, row, self._kind(of), whole))
+                self._values.append((_PID, row, self._kind(of), whole, -1))
 
     def _kind(self, metric: str) -> int:
         match = _UNIT.fullmatch(metric)

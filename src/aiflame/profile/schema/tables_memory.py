@@ -58,7 +58,7 @@ POOLS = (
             ("autograd", T.U16, "as in launches"),
             ("sequence", T.U32, "as in launches"),
             ("address", T.U64, ""),
-            ("bytes", T.U64, "of the block: what was asked for, rounded up by the allocator"),
+            ("bytes", T.U64, "of the block: the request, rounded up by the allocator"),
             ("used", T.U64, "bytes of all blocks that the program had then, as the allocator counts them"),
             ("held", T.U64, "bytes that the allocator had from the driver then, in all"),
             ("time_ns", T.U64, "CLOCK_MONOTONIC"),

@@ -77,9 +77,7 @@ def test_each_device_has_its_own_pool(tmp_path: Path) -> None:
 
 def test_a_block_that_only_comes_back_is_older_than_the_recording(tmp_path: Path) -> None:
     profile = profile_of(tmp_path, [given(5, 100, -512, 1000, 1512), given(6, 100, 64, 1064, 1512)], [])
-    assert tree(profile, "gpu-bytes@0s").total("gpu-bytes@0s") == 512, (
-        "the other blocks are known from the first count of the allocator on"
-    )
+    assert tree(profile, "gpu-bytes@0s").total("gpu-bytes@0s") == 512, "the other blocks are known from the first count of the allocator on"
     assert by_category(profile, "gpu-bytes@end") == {NAMES[Category.OTHER]: 64, NAMES[Category.OLDER]: 1000, NAMES[Category.UNUSED]: 448}
     assert tree(profile, "gpu-allocated").total("gpu-allocated") == 64
 

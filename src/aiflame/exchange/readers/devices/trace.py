@@ -65,7 +65,7 @@ SAMPLES = {"pid": I64, "tid": I64, "time": I64, "chain": I64, "period": I64, "wa
 """`clock`: 0 is CPU time, 1 wall-clock time."""
 COUNTERS = {"pid": I64, "time": I64, "name": TEXT, "value": pl.Float64()}
 MEASURED = {"series": I64, "time": I64, "value": pl.Float64()}  # place in `series`; a value holds until the next of its series
-VALUES = {"pid": I64, "chain": I64, "kind": I64, "value": I64}  # row of `chains`; place in `value_kinds`
+VALUES = {"pid": I64, "chain": I64, "kind": I64, "value": I64, "tid": I64}  # row of `chains`; place in `value_kinds`; -1: not known
 NODES = {"pid": I64, "tid": I64, "begin": I64, "node": I64, "original": I64}
 
 

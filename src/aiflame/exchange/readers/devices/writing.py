@@ -35,7 +35,7 @@ def write(trace: DeviceTrace, making: Making) -> None:
     process = dict(threads.select("pid", "process").unique().iter_rows())
     calls, stack_of_chain, spans, stack = _add_stacks(trace, making, placed.pop("calls"), process)
     _add_samples(trace, making, placed["samples"], stack_of_chain)
-    _add_values(trace, making, process, stack_of_chain)
+    _add_values(trace, making, process, threads, stack_of_chain)
     _add_regions(making, placed["regions"])
     _add_counters(trace, making, process)
     _add_measured(trace, making)
@@ -191,16 +191,17 @@ def _add_samples(trace: DeviceTrace, making: Making, samples: pl.DataFrame, stac
     )
 
 
-def _add_values(trace: DeviceTrace, making: Making, process: dict[int, int], stack_of_chain: Whole) -> None:
+def _add_values(trace: DeviceTrace, making: Making, process: dict[int, int], threads: pl.DataFrame, stack_of_chain: Whole) -> None:
     if trace.values.is_empty():
         return
     rows = trace.values.with_columns(process=pl.col("pid").replace_strict(process, default=0, return_dtype=pl.Int64))
+    rows = rows.join(threads.select("pid", "tid", "thread"), on=["pid", "tid"], how="left", maintain_order="left")
     owners = rows["process"].unique().sort().to_list()
     kinds = [(owner, number + 1, *kind) for owner in owners for number, kind in enumerate(trace.value_kinds)]
     schema = {"process": pl.Int64, "id": pl.Int64, "name": pl.String, "unit": pl.String}
     making.add("value_kinds", pl.DataFrame(kinds, schema=schema, orient="row"))
     stack = pl.Series(np.append(stack_of_chain, 0)[rows["chain"].to_numpy()])
-    making.add("stack_values", rows.select("process", "value", stack=stack, kind=pl.col("kind") + 1))
+    making.add("stack_values", rows.select("process", "value", pl.col("thread").fill_null(0), stack=stack, kind=pl.col("kind") + 1))
 
 
 def _add_regions(making: Making, regions: pl.DataFrame) -> None:

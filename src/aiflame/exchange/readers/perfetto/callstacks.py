@@ -160,7 +160,7 @@ class _Samples:
         self._meaning = meaning
         self._stacks = _Stacks(meaning)
         self._rows: list[tuple[int, int, int | None, int, int, int, int]] = []
-        self._values: list[tuple[int, int, int, int]] = []
+        self._values: list[tuple[int, int, int, int, int]] = []
         self._kinds: dict[tuple[str, str], int] = {}
         self._last: dict[tuple[int, int], int] = {}
 
@@ -298,7 +298,7 @@ class _Samples:
 
     def _value(self, pid: int, chain: int, name: str, unit: str, amount: int) -> None:
         kind = self._kinds.setdefault((name, unit), len(self._kinds))
-        self._values.append((pid, chain, kind, min(amount, 1 << 59)))
+        self._values.append((pid, chain, kind, min(amount, 1 << 59), -1))
 
     def finish(self) -> None:
         trace = self._meaning.trace

@@ -1,7 +1,8 @@
 """Samples of program counters, which rocprofv3 takes with `--pc-sampling-method`: the place of a wave in a kernel, and by the stochastic
 method whether it issued its instruction, or the reason why not.
 
-Each becomes a sample of a stack: the call that launched the kernel, the kernel, the source line, the instruction, the reason.
+Each becomes a sample of a stack: the call that launched the kernel with the calls and marked ranges around it, the kernel, the source line,
+the instruction, the reason.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ _REASONS = {
     "SLEEP_WAIT": "sleep",
 }
 _LINE = re.compile(r"(?P<file>.+):(?P<line>\d{1,9})", re.DOTALL)
-_KEYS = ("pid", "frame", "name", "comment", "instruction", "issued", "reason")
+_KEYS = ("pid", "correlation", "name", "comment", "instruction", "issued", "reason")
 
 
 @dataclass(slots=True)
@@ -58,24 +59,43 @@ def add_samples(trace: DeviceTrace, samples: pl.DataFrame, kernels: pl.DataFrame
     """`samples`: SAMPLES; `kernels`: pid, dispatch, correlation and name of each dispatch. The trace has its calls."""
     if samples.is_empty():
         return
+    summed = _summed(samples, kernels)
+    callers = _callers(trace.calls, set(summed.select("pid", "correlation").rows()))
     chains, values = _Chains(trace, [], {}), []
-    for pid, call, name, *place, count in _summed(trace, samples, kernels).rows():
+    for pid, correlation, name, *place, count in summed.rows():
+        tid, around = callers.get((pid, correlation), (-1, ()))
         chain = -1
-        for frame in (*(() if call is None else (call,)), *(trace.frames.number(one) for one in _frames(name, *place))):
+        for frame in (*around, *(trace.frames.number(one) for one in _frames(name, *place))):
             chain = chains.below(pid, chain, frame)
-        values.append((pid, chain, 0, count))
+        values.append((pid, chain, 0, count, tid))
     trace.chains = pl.DataFrame(chains.rows, schema=CHAINS, orient="row")
     trace.values = pl.DataFrame(values, schema=VALUES, orient="row")
     trace.value_kinds = [METRIC]
 
 
-def _summed(trace: DeviceTrace, samples: pl.DataFrame, kernels: pl.DataFrame) -> pl.DataFrame:
+def _summed(samples: pl.DataFrame, kernels: pl.DataFrame) -> pl.DataFrame:
     """The number of samples of each place: _KEYS and len, in the order of the samples."""
     named = kernels.drop_nulls("dispatch").unique(["pid", "dispatch"], keep="first").select("pid", "dispatch", "name")
-    calls = trace.calls.filter(pl.col("correlation") > 0).unique(["pid", "correlation"], keep="first").select("pid", "correlation", "frame")
-    rows = samples.join(named, on=["pid", "dispatch"], how="left", maintain_order="left")
-    rows = rows.join(calls, on=["pid", "correlation"], how="left", maintain_order="left")
-    return rows.group_by(_KEYS, maintain_order=True).len()
+    return samples.join(named, on=["pid", "dispatch"], how="left", maintain_order="left").group_by(_KEYS, maintain_order=True).len()
+
+
+def _callers(calls: pl.DataFrame, wanted: set[tuple[int, int]]) -> dict[tuple[int, int], tuple[int, tuple[int, ...]]]:
+    """The thread of each wanted call (process, correlation id), and the frames of the calls and marked ranges around it and its own,
+    outermost first."""
+    callers: dict[tuple[int, int], tuple[int, tuple[int, ...]]] = {}
+    rows = calls.sort("pid", "tid", "begin", -pl.col("end"), maintain_order=True).select(
+        "pid", "tid", "begin", "end", "frame", "correlation"
+    )
+    thread, around = (-1, -1), list[tuple[int, int]]()
+    for pid, tid, begin, end, frame, correlation in rows.iter_rows():
+        if (pid, tid) != thread:
+            thread, around = (pid, tid), []
+        while around and around[-1][0] <= begin:
+            around.pop()
+        around.append((begin if end is None else end, frame))
+        if correlation and (pid, correlation) in wanted:
+            callers.setdefault((pid, correlation), (tid, tuple(one for _, one in around)))
+    return callers
 
 
 def _frames(name: str | None, comment: str | None, instruction: str | None, issued: int | None, reason: str | None) -> tuple[AnyFrame, ...]:
