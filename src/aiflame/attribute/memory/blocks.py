@@ -106,13 +106,13 @@ def _of_host(profile: Tables) -> pl.DataFrame:
 
 def _first_wholes(rows: pl.DataFrame) -> Ints:
     """For each row of host memory the row of the mapping of which it is the rest, or a rest's rest; for all others the row itself.
-    The mapping has the same stack, and ended around the rest's address when the rest began."""
+    The mapping has the same stack, and ended when the rest began: around its address, unless mremap() moved the rest."""
     numbered = rows.with_row_index("row").select("row", "process", "stack", "kind", "address", "bytes", "begin_ns", "end_ns")
     same = ["process", "stack", "begin_ns"]
     wholes = numbered.select(*same[:2], begin_ns="end_ns", whole="row", first="address", size="bytes")
     rests = numbered.filter(_REST).join(wholes, on=same)
-    rests = rests.filter((pl.col("address") >= pl.col("first")) & (pl.col("address") - pl.col("first") < pl.col("size")))
-    rests = rests.unique("row", keep="first", maintain_order=True)
+    inside = (pl.col("address") >= pl.col("first")) & (pl.col("address") - pl.col("first") < pl.col("size"))
+    rests = rests.sort(~inside, maintain_order=True).unique("row", keep="first", maintain_order=True)
     above = np.arange(len(rows))
     above[rests["row"].to_numpy()] = rests["whole"].to_numpy()
     for _ in range(_MOST_DOUBLINGS):

@@ -260,13 +260,13 @@ IMPORTED = (
     Table(
         "memory_refusals",
         "MemoryRefusal",
-        "an allocation that failed for lack of memory, in an imported profile",
+        "an allocation that failed for lack of memory, in an imported profile or (with --host-memory) where that ended a Python program",
         columns(
             ("thread", T.U32, "row of `threads`, 0: not known"),
             ("stack", T.U32, "row of `stacks`"),
             ("memory", T.STR, "as in `memory_blocks`"),
-            ("bytes", T.U64, "that were asked for"),
-            ("free_bytes", T.U64, "that the device had free"),
+            ("bytes", T.U64, "that were asked for, 0: not known"),
+            ("free_bytes", T.U64, "that the device had free, 0: not known"),
             ("time_ns", T.U64, "CLOCK_MONOTONIC"),
         ),
     ),

@@ -85,19 +85,20 @@ def mapped(begin: int, address: int, size: int, kind: HostMemoryKind) -> Row:
 
 
 def test_a_rest_was_allocated_when_its_mapping_was(tmp_path: Path) -> None:
-    """A mapping loses its end, and then its begin; another one, at another address, loses a part at the same moment."""
+    """A mapping loses its end, then its begin, and moves; another one, at another address, loses a part at the same moment."""
     rows = [
         mapped(10, 0x1000, 400, HostMemoryKind.MAP),
         mapped(15, 0x9000, 400, HostMemoryKind.MAP),
         mapped(20, 0x1000, 300, HostMemoryKind.REST),
         mapped(20, 0x9100, 144, HostMemoryKind.REST),
         mapped(30, 0x1064, 200, HostMemoryKind.REST),
+        mapped(35, 0x7000, 201, HostMemoryKind.REST),
         mapped(40, 0x5000, 50, HostMemoryKind.REST),
     ]
-    frees = [{"allocation": row, "time_ns": START + at} for row, at in ((1, 20), (2, 20), (3, 30))]
+    frees = [{"allocation": row, "time_ns": START + at} for row, at in ((1, 20), (2, 20), (3, 30), (5, 35))]
     rests = blocks(made(tmp_path, host_allocations=rows, host_frees=frees)).filter(pl.col("count") == 0)
     allocated = {size: at - START for size, at in rests.select("bytes", "allocated_ns").rows()}
-    assert allocated == {300: 10, 144: 15, 200: 10, 50: 40}, "the last one's mapping is not known"
+    assert allocated == {300: 10, 144: 15, 200: 10, 201: 10, 50: 40}, "the last one's mapping is not known"
 
 
 def test_each_block_has_a_category(tmp_path: Path) -> None:
