@@ -65,7 +65,7 @@ class GroupingRow:
     on_devices: tuple[str, ...] = ()
     """The report: segments of a site on devices, from the outermost."""
     on_cpus: tuple[str, ...] = ()
-    """The same for CPU samples."""
+    """The same for CPU samples, and for blocks of memory: these alone have categories."""
     compared: Mapping[Compared, int] = field(default_factory=dict)
     """In comparisons: its rank among the groupings of each kind of metric, the most useful first."""
 
@@ -162,6 +162,7 @@ GROUPING_ROWS = (
         "Category of memory",
         prefix=Prefix((CATEGORY, "layer"), code=True),
         listed=Listed((Kind.FAMILY,), (Kind.FAMILY,), "it has no blocks of memory", grouped=True, heading="Category"),
+        on_cpus=("process", CATEGORY, "layer", "code"),
     ),
     GroupingRow("process", "Process", regroup=Regroup((Kind.PROCESS,), pl.col("name")), listed=Listed((Kind.PROCESS,))),
     GroupingRow("thread", "Thread", regroup=Regroup((Kind.THREAD,), pl.col("name")), listed=Listed((Kind.THREAD,))),

@@ -7,6 +7,8 @@ from argparse import Namespace
 from pathlib import Path
 
 from aiflame.analyze.findings.listing import listing, to_json
+from aiflame.analyze.memory.refusals import refusals
+from aiflame.attribute.analysis import Analysis
 from aiflame.cli.support.arguments import add_json, add_profile, add_ranks, add_rows, add_whole_run
 from aiflame.cli.support.parser import Parser
 from aiflame.cli.support.say import say_json
@@ -43,3 +45,8 @@ def print_first(path: Path, rows: int, *, as_json: bool) -> None:
         print(to_json(answer), file=sys.stderr, flush=True)
     else:
         print_findings(answer, str(path), Terminal(stderr=True))
+
+
+def refusal(path: Path) -> str:
+    """The sentence on the first allocation that failed in a profile that was just recorded; "" if none is known."""
+    return next((one.sentence for one in refusals(Analysis(opened(path).store))), "")

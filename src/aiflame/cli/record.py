@@ -196,17 +196,20 @@ def _record_options(options: argparse.Namespace) -> RecordOptions:
 
 def _sum_up(recording: Recording, seconds: float, options: argparse.Namespace, push: str) -> None:
     """Says what was recorded, and hands it over to the process that seals it."""
-    from aiflame.cli.support.recorded import hand_over, say_sent, show_findings, summarize
+    from aiflame.cli.support.recorded import hand_over, say_refusal, say_sent, show_findings, summarize
 
-    summarize(recording, seconds, quiet=options.quiet, as_json=options.json)
+    seen = summarize(recording, seconds, quiet=options.quiet, as_json=options.json)
     if recording.place.is_gone():
         return
+    sealed = options.findings
     if options.findings:
         show_findings(recording, as_json=options.json)
+    elif seen.refusals and not (options.quiet or options.json or recording.living):
+        sealed = say_refusal(recording, seal=not options.no_seal)
     if recording.living:
         if push:
             recording.place.tell("nothing is sent while processes go on: aiflame push sends the profile when they have ended")
-    elif push or not (options.no_seal or options.findings):
+    elif push or not (options.no_seal or sealed):
         handed_over = hand_over(recording, push)
         if handed_over and push and not options.quiet and recording.place.speaks:
             say_sent(recording, options.push)

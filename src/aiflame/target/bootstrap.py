@@ -35,6 +35,8 @@ may have a function `recording_began()`: tables are empty, and rows sent before 
 in the child of a fork)."""
 
 PACKAGE = "_aiflame_target"
+HOST_MEMORY = 1 << 21
+"""Bit of `_aiflame.features`."""
 FOLDER = __file__.rpartition("/")[0]
 
 
@@ -189,6 +191,8 @@ def _in_ring() -> bool:
 
 if _in_ring():
     HOOKS["site"] = "moments"
+if _aiflame.features & HOST_MEMORY:
+    HOOKS["io"] = "refusals"
 _finder = _Finder()
 _seen: set[str] = set()
 _installed: "dict[str, ModuleType]" = {}

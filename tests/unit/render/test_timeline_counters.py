@@ -89,3 +89,21 @@ def test_the_scale_of_a_counter(unit: str, values: tuple[float, float], scale: t
 def test_counters_of_a_process_name_it() -> None:
     (one,) = counters(made(("resident memory", "bytes", {0: 1.0}), machine=False), 0, END).head
     assert (one["group"], one["label"], one["machine"]) == ("Processes", "python train.py: resident memory", False)
+
+
+def test_parts_of_a_counter_keep_the_same_moments_also_the_one_of_their_highest_sum() -> None:
+    making = Making()
+    above = making.track(TrackKind.COUNTER, making.track(TrackKind.PROCESS, -1, 0, "python"), 0, "memory", unit="bytes")
+    times = np.arange(20_000) * 1000
+    sums = np.zeros(20_000)
+    making.points(pl.DataFrame({"time_ns": times, "value": sums}).with_columns(track=pl.lit(above)))
+    for name, at in (("one", 7001), ("other", 7001), ("third", 12_003)):
+        value = np.where(np.arange(20_000) == at, 100.0, np.arange(20_000) % 3)
+        part = making.track(TrackKind.COUNTER, above, 0, name, unit="bytes")
+        making.points(pl.DataFrame({"time_ns": times, "value": value}).with_columns(track=pl.lit(part)))
+    read_counters = counters(making.finish(), 0, 20_000_000)
+    assert [(one.get("of"), one.get("part")) for one in read_counters.head] == [(None, None), (0, "one"), (0, "other"), (0, "third")]
+    kept = [dict(points(read_counters, at)) for at in (1, 2, 3)]
+    assert list(kept[0]) == list(kept[1]) == list(kept[2])
+    assert len(kept[0]) <= MOST_EACH
+    assert (kept[0][7_001_000], kept[1][7_001_000], kept[2][12_003_000]) == (100, 100, 100)

@@ -28,8 +28,8 @@ _OF_KINDS: Mapping[str, str] = {
         " lists and caches to which each step adds."
     ),
     "memory-refused": (
-        "See what filled it: --metric gpu-bytes --at oom. Where much is free but in pieces, set"
-        " PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True; else free memory before, or take smaller batches."
+        "Look at all that was live: aiflame flame --at oom. Free memory before, or take smaller batches; where much of a GPU's memory is"
+        " free but in pieces, set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True."
     ),
     "memory-activations": (
         "Compute them again in the backward pass (torch.utils.checkpoint around these layers) for more time, or take smaller batches or"

@@ -11,7 +11,8 @@ from aiflame.analyze.amounts import amount
 from aiflame.analyze.finding import Evidence, Finding
 from aiflame.analyze.layer_groups import escaped
 from aiflame.analyze.memory.growth import Growth, growth
-from aiflame.analyze.memory.holders import holders, with_places
+from aiflame.analyze.memory.holders import holders
+from aiflame.analyze.memory.refusals import refusals
 from aiflame.analyze.memory.what_if import checkpoints
 from aiflame.analyze.places import short_place
 from aiflame.analyze.scope import steady_scope
@@ -19,10 +20,9 @@ from aiflame.analyze.top import top
 from aiflame.attribute.analysis import Analysis
 from aiflame.attribute.groupings import CATEGORY
 from aiflame.attribute.meaning.memory_categories import NAMES, Category
-from aiflame.attribute.memory.blocks import HOST, BlockKind
-from aiflame.attribute.memory.live import live
+from aiflame.attribute.memory.blocks import HOST
 from aiflame.attribute.memory.metrics import AT_A_MOMENT, GPU_BYTES, HOST_BYTES, memory_metrics
-from aiflame.attribute.memory.moments import OUT_OF_MEMORY, Moment
+from aiflame.attribute.memory.moments import Moment
 from aiflame.attribute.transforms.filters import focus
 from aiflame.attribute.trees.build import tree
 from aiflame.profile.schema.kinds import Kind
@@ -63,26 +63,10 @@ def memory_findings(profile: Analysis) -> Iterator[Finding]:
 
 
 def _refused(profile: Analysis, *, whole: bool) -> Iterator[Finding]:
-    """The first allocation of each memory that failed, and the line that held the most then."""
-    first = profile.table("memory_refusals").sort("time_ns").unique(["process", "memory"], keep="first", maintain_order=True)
-    if first.is_empty():
-        return
-    held = holders(profile, Moment(OUT_OF_MEMORY))
-    pools = live(profile, Moment(OUT_OF_MEMORY)).filter(pl.col("kind") == int(BlockKind.UNUSED))
-    for row in with_places(profile, first).iter_rows(named=True):
-        here = held.filter((pl.col("process") == row["process"]) & (pl.col("memory") == row["memory"]))
-        live_bytes = int(here["bytes"].sum())
-        asked, free = (amount(min(row[name], 1 << 50), "bytes") for name in ("bytes", "free_bytes"))
-        place = f"{row['file']}:{row['line']}" if row["file"] else ""
-        unused = int(pools.filter((pl.col("process") == row["process"]) & (pl.col("memory") == row["memory"]))["bytes"].sum())
-        facts = [f"{free} were free"] if row["free_bytes"] else []
-        facts += [f"torch's allocator held {amount(unused, 'bytes')} in pieces that were too small"] if unused else []
-        facts += [f"{amount(live_bytes, 'bytes')} were live"]
-        sentence = f"{row['memory']} had no {asked} for {row['function']}(){_at(place)}: {', and '.join(facts)}"
-        if live_bytes:
-            file, line, function, most = here.select("file", "line", "function", "bytes").row(0)
-            sentence += f", {most / live_bytes:.0%} of them from {function}(){_at(f'{file}:{line}' if file else '')}"
-        yield Finding(sentence, 1.0, _view(row["memory"], "", place), "memory-refused", recoverable=1.0, of_whole_run=whole)
+    """The first allocation of each memory that failed, and the line and the category that held the most then."""
+    for one in refusals(profile):
+        view = _view(one.memory, "", one.place)
+        yield Finding(one.sentence, 1.0, view, "memory-refused", recoverable=1.0, of_whole_run=whole)
 
 
 def _at(place: str) -> str:

@@ -55,7 +55,7 @@ def growth(profile: Analysis) -> Iterator[Growth]:
         last = int(bounds[-1])
         held = own.filter((pl.col("begin_ns") <= last) & (pl.col("end_ns") > last))
         whole = int(held["bytes"].sum())
-        stretch = np.searchsorted(bounds, held["begin_ns"].to_numpy(), side="right") - 1
+        stretch = np.searchsorted(bounds, held["allocated_ns"].to_numpy(), side="right") - 1
         judged = range(WARM_UP, len(bounds) - 1 - PENDING)
         added = with_places(profile, held.with_columns(stretch=pl.Series(stretch)).filter(pl.col("stretch") >= WARM_UP))
         for (file, line, function), of_place in added.partition_by("file", "line", "function", as_dict=True, maintain_order=True).items():

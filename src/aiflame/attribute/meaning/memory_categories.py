@@ -13,10 +13,10 @@ from aiflame.attribute.arrays import nodes
 from aiflame.attribute.arrays.types import Ints, Mask
 from aiflame.attribute.forest import Forest
 from aiflame.attribute.groupings import CATEGORY
-from aiflame.attribute.meaning.context import of_devices, of_samples, profile_steps
+from aiflame.attribute.meaning.context import of_devices, of_samples, profile_steps, used_samples
 from aiflame.attribute.meaning.phases import Phase
 from aiflame.attribute.memory.blocks import BlockKind
-from aiflame.attribute.memory.metrics import GPU_ALLOCATED, HOST_ALLOCATED, memory_metrics, memory_values
+from aiflame.attribute.memory.metrics import GPU_ALLOCATED, HOST_ALLOCATED, every_block, memory_metrics, memory_values
 from aiflame.attribute.stacks.functions import functions
 from aiflame.attribute.stacks.own_metrics import clocks
 from aiflame.attribute.tree import CPU_TIME, Frame, frame_table
@@ -58,6 +58,23 @@ NAMES: Mapping[Category, str] = {
     Category.LIBRARIES: "outside of the allocator: code, libraries",
     Category.OLDER: "from before the recording",
 }
+FROM_BELOW = (
+    Category.LIBRARIES,
+    Category.OLDER,
+    Category.IMPORTS,
+    Category.OTHER,
+    Category.BEFORE,
+    Category.PARAMETERS,
+    Category.OPTIMIZER_STATE,
+    Category.KEPT,
+    Category.KV_CACHE,
+    Category.DATA,
+    Category.COMMUNICATION,
+    Category.GRADIENTS,
+    Category.ACTIVATIONS,
+    Category.TEMPORARIES,
+)
+"""The order in which categories are drawn on top of each other: those that change least are at the bottom. Unused memory is no block."""
 _FAR = (1 << 63) - 1
 _PYTHON = pl.col("kind") == int(Kind.PYTHON)
 _PARAMETERS = _PYTHON & pl.col("file").str.contains(r"(^|/)torch/nn/(modules/|init\.py$|parameter\.py$|utils/init\.py$)")
@@ -68,6 +85,16 @@ _IMPORTS = _PYTHON & pl.col("file").str.contains(r"^<frozen importlib|(^|/)impor
 def category_forest() -> Forest:
     """A frame for each category; the node of a category is its number."""
     return Forest.of_frames(frame_table([Frame(NAMES[one], Kind.FAMILY) for one in Category])[1:])
+
+
+@once
+def block_categories(profile: Analysis) -> pl.Series:
+    """The node of the category (`category_forest`) of each row of `blocks`."""
+    clock = every_block()
+    rows = with_category(profile, of_samples(profile, clock).samples, clock)
+    used_samples(profile, clock)
+    category: pl.Series = rows[CATEGORY].cast(pl.UInt8)
+    return category
 
 
 def with_category(profile: Analysis, rows: pl.DataFrame, clock: int) -> pl.DataFrame:

@@ -9,6 +9,7 @@ import numpy as np
 import polars as pl
 
 from aiflame.attribute.analysis import Analysis, once
+from aiflame.attribute.arrays.types import Ints
 from aiflame.errors import AiflameError
 from aiflame.profile.schema.enums import AllocationKind, HostMemoryKind
 from aiflame.profile.tables.interface import Tables
@@ -43,13 +44,17 @@ BLOCKS = {
     "count": pl.Int64,
     "begin_ns": pl.Int64,
     "end_ns": pl.Int64,
+    "allocated_ns": pl.Int64,
 }
 """The columns of `blocks`. A sampled block stands for `count` blocks of its stack, with `bytes` in all; count 0: it is the rest of
-another one, and was not allocated anew. `begin_ns` 0: it is older than the recording. `autograd` and `sequence` are as in the table
-`launches`."""
+another one, and was not allocated anew, but at `allocated_ns`. `begin_ns` 0: it is older than the recording. `autograd` and `sequence`
+are as in the table `launches`."""
 _MOST = 1 << 61
 _PLACE = ("process", "memory", "address")
 _CONTEXT = ("stack", "autograd", "sequence")
+_REST = pl.col("kind") == int(HostMemoryKind.REST)
+_MOST_DOUBLINGS = 32
+"""Of a rest's distance from its mapping: rows of a damaged table may be the rests of each other."""
 
 
 @once
@@ -79,7 +84,8 @@ def _distinct(profile: Tables, table: str, column: str) -> set[str]:
 
 
 def _complete(rows: pl.DataFrame) -> pl.DataFrame:
-    """With the columns of BLOCKS; those that are missing are 0."""
+    """With the columns of BLOCKS; those that are missing are 0, but a block was allocated at its begin."""
+    rows = rows if "allocated_ns" in rows.columns else rows.with_columns(allocated_ns="begin_ns")
     return rows.select((pl.col(name) if name in rows.columns else pl.lit(0)).cast(kind).alias(name) for name, kind in BLOCKS.items())
 
 
@@ -161,16 +167,34 @@ def _of_host(profile: Tables) -> pl.DataFrame:
     rows = profile.table("host_allocations").with_columns(pl.col("weight").clip(0, _MOST).cast(pl.Int64))
     frees = profile.table("host_frees").select("process", id="allocation", end_ns=_moment("time_ns"))
     frees = frees.unique(["process", "id"], keep="first", maintain_order=True)
-    return rows.join(frees, on=["process", "id"], how="left").with_columns(
-        pl.col("end_ns").fill_null(NEVER),
+    rows = rows.join(frees, on=["process", "id"], how="left", maintain_order="left").with_columns(
+        pl.col("end_ns").fill_null(NEVER), begin_ns=_moment("time_ns")
+    )
+    return rows.with_columns(
         kind=pl.lit(int(BlockKind.BLOCK)),
         memory=pl.lit(HOST),
         bytes="weight",
-        count=pl.when(pl.col("kind") == int(HostMemoryKind.REST))
-        .then(0)
-        .otherwise((pl.col("weight") / pl.col("bytes").clip(1)).round().clip(1)),
-        begin_ns=_moment("time_ns"),
+        count=pl.when(_REST).then(0).otherwise((pl.col("weight") / pl.col("bytes").clip(1)).round().clip(1)),
+        allocated_ns=rows["begin_ns"].gather(_first_wholes(rows)),
     )
+
+
+def _first_wholes(rows: pl.DataFrame) -> Ints:
+    """For each row of host memory the row of the mapping of which it is the rest, or a rest's rest; for all others the row itself.
+    The mapping has the same stack, and ended when the rest began: around its address, unless mremap() moved the rest."""
+    numbered = rows.with_row_index("row").select("row", "process", "stack", "kind", "address", "bytes", "begin_ns", "end_ns")
+    same = ["process", "stack", "begin_ns"]
+    wholes = numbered.select(*same[:2], begin_ns="end_ns", whole="row", first="address", size="bytes")
+    rests = numbered.filter(_REST).join(wholes, on=same)
+    inside = (pl.col("address") >= pl.col("first")) & (pl.col("address") - pl.col("first") < pl.col("size"))
+    rests = rests.sort(~inside, maintain_order=True).unique("row", keep="first", maintain_order=True)
+    above = np.arange(len(rows))
+    above[rests["row"].to_numpy()] = rests["whole"].to_numpy()
+    for _ in range(_MOST_DOUBLINGS):
+        if np.array_equal(above, above[above]):
+            break
+        above = above[above]
+    return above
 
 
 def with_ends(rows: pl.DataFrame, place: Sequence[str], begins: pl.Expr) -> pl.DataFrame:

@@ -30,6 +30,8 @@ _LABELS = {
 }
 RECORD = {GPU_BYTES: "record with --gpu-memory", HOST_BYTES: "record with --host-memory"}
 """How to record those that a profile may lack."""
+EVERY_BLOCK = "blocks"
+"""The clock of all blocks, which is no metric: `memory_values` has a row for each row of `blocks`, in their order."""
 AT = "@"
 """Between a metric and another moment than the peak."""
 FIRST_CLOCK = 1 << 16
@@ -66,13 +68,21 @@ def is_of_memory(clock: int) -> bool:
     return clock >= FIRST_CLOCK
 
 
+def every_block() -> int:
+    """The clock of EVERY_BLOCK."""
+    return _clock(EVERY_BLOCK)
+
+
 def memory_values(profile: Tables, clock: int) -> pl.LazyFrame:
     """The columns of `stacks.samples.samples_of`: a row for each block that counts, at the time when it was allocated; and
     `end_ns` and `kind` (BlockKind)."""
     profile = Analysis.of(profile)
     name, _, moment = next(name for name, number in _CLOCKS.items() if number == clock).partition(AT)
-    rows = live(profile, Moment.parse(moment or PEAK)) if name in AT_A_MOMENT else _allocated(profile)
-    if name != ALLOCATIONS:
+    if name == EVERY_BLOCK:
+        rows = blocks(profile)
+    else:
+        rows = live(profile, Moment.parse(moment or PEAK)) if name in AT_A_MOMENT else _allocated(profile)
+    if name not in (ALLOCATIONS, EVERY_BLOCK):
         of_host = pl.col("memory") == HOST
         rows = rows.filter(of_host if name in (HOST_BYTES, HOST_ALLOCATED) else ~of_host)
     return rows.lazy().select(
@@ -81,7 +91,7 @@ def memory_values(profile: Tables, clock: int) -> pl.LazyFrame:
         "thread",
         "stack",
         pl.lit(int(SampleState.ON_CPU), pl.UInt8).alias("state"),
-        pl.col("begin_ns").cast(pl.UInt64).alias("time_ns"),
+        pl.col("allocated_ns").cast(pl.UInt64).alias("time_ns"),
         "end_ns",
         "autograd",
         "sequence",

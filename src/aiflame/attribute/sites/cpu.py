@@ -8,9 +8,11 @@ import polars as pl
 from aiflame.attribute.analysis import Analysis
 from aiflame.attribute.arrays.types import Ints
 from aiflame.attribute.forest import Forest, TreeBuilder
+from aiflame.attribute.groupings import CATEGORY
 from aiflame.attribute.meaning.context import of_samples, used_samples
 from aiflame.attribute.meaning.fewer_regions import fewer_regions
 from aiflame.attribute.meaning.fused_split import split_over_ops
+from aiflame.attribute.meaning.memory_categories import category_forest, with_category
 from aiflame.attribute.memory.metrics import is_of_memory
 from aiflame.attribute.sites.segments import forest_of
 from aiflame.attribute.sites.table import INSIDE, Gathered, SiteTable, groupings_of, site_table
@@ -42,17 +44,21 @@ def cpu_sites(profile: Tables, metric: str) -> SiteTable:
     metric_row = metric_rows(profile)[metric]
     clock = clocks(profile)[metric]
     meaning = of_samples(profile, clock)
-    same = [*_STACK, *CONTEXT]
+    memory = is_of_memory(clock)
+    context = (*CONTEXT, CATEGORY) if memory else CONTEXT
+    same = [*_STACK, *context]
     fewer = fewer_regions(meaning.samples, meaning.forests["region"])
     used_samples(profile, clock)
     meaning = replace(meaning, samples=fewer.of(meaning.samples), forests={**meaning.forests, "region": fewer.forest})
+    if memory:
+        meaning = replace(meaning, samples=with_category(profile, meaning.samples, clock))
     timed = meaning.samples.select(*same, "time_ns", "step", VALUE)
     measured = timed.group_by(same).agg(pl.col("value").sum()).sort(same)
-    ends = _Ends.of(profile, trie, measured, memory=is_of_memory(clock))
+    ends = _Ends.of(profile, trie, measured, memory=memory)
 
     # Sites differ by function, but stacks by instruction.
     placed = measured.with_columns(pl.Series("code", ends.code), pl.Series("kernel", ends.kernel), pl.Series(INSIDE, ends.inside))
-    of_group = ["process", "code", "kernel", *CONTEXT]
+    of_group = ["process", "code", "kernel", *context]
     groups = placed.group_by(of_group, maintain_order=True).agg(pl.col("value").sum()).with_row_index("group")
     placed = placed.join(groups.select(*of_group, pl.col("group").cast(pl.Int64)), on=of_group, how="left", maintain_order="left")
     divided = split_over_ops(groups, groups["value"].to_numpy(), meaning.compiled, meaning.forests)
@@ -65,7 +71,7 @@ def cpu_sites(profile: Tables, metric: str) -> SiteTable:
     times = sample_times(profile, metric, items.select("process", "group", "step", "time_ns", "value"), meaning.steps)
     sites = divided.rows.select(
         pl.Series("process", trie.owner(_ints(divided.rows, "process"))),
-        *(pl.col(name).cast(pl.Int64) for name in (*CONTEXT, "code", "kernel", "group")),
+        *(pl.col(name).cast(pl.Int64) for name in (*context, "code", "kernel", "group")),
         weight=pl.Series(weight),
     )
     sites = sites.join(times.first, on="group", how="left", maintain_order="left")
@@ -74,10 +80,11 @@ def cpu_sites(profile: Tables, metric: str) -> SiteTable:
         "code": ends.of_code,
         "kernel": Forest.of_frames(trie.frames),
         **{name: divided.forests[name] for name in CONTEXT},
+        **({CATEGORY: category_forest()} if memory else {}),
         INSIDE: ends.of_inside,
     }
     domain = {0: "cpu", 1: "wall"}.get(clock) or f"{OWN_DOMAIN}{[*own_metrics(profile)].index(metric)}"
-    groupings = groupings_of(lambda grouping: grouping.on_cpus, ranks=has_ranks(profile))
+    groupings = groupings_of(lambda row: row.on_cpus if memory or row.name != CATEGORY else (), ranks=has_ranks(profile))
     gathered = Gathered(*grouped_by_rank(profile, forests, sites), leaves, times, fewer.notes)
     return site_table(domain, (metric_row.metric,), {metric: metric}, groupings, gathered)
 

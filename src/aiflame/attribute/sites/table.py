@@ -17,7 +17,7 @@ from aiflame.attribute.arrays.row_keys import ordered, summed
 from aiflame.attribute.arrays.time_bins import Bins
 from aiflame.attribute.arrays.types import Ints
 from aiflame.attribute.forest import Forest, NodeIds, TreeBuilder
-from aiflame.attribute.groupings import GROUPING_ROWS, RANK, GroupingRow
+from aiflame.attribute.groupings import CATEGORY, GROUPING_ROWS, RANK, GroupingRow
 from aiflame.attribute.sites.segments import Segment, forest_of, segments
 from aiflame.attribute.sites.times import Times
 from aiflame.attribute.transforms.noise import hidden_noise
@@ -26,7 +26,7 @@ from aiflame.attribute.tree import Metric
 from aiflame.profile.schema.kinds import Kind
 from aiflame.values import dataclass
 
-CONTEXTS = ("phase", "layer", "op", "region", "family")
+CONTEXTS = ("phase", "layer", "op", "region", "family", CATEGORY)
 """Segments of meaning. If some sites at a node have a node in such a segment, the others are placed under `[no layer]` …"""
 INSIDE = "inside"
 

@@ -8,8 +8,7 @@ import polars as pl
 from aiflame.attribute.devices.records import COPY_NAMES
 from aiflame.attribute.devices.work import MOST_BYTES
 from aiflame.attribute.meaning.regions import regions
-from aiflame.attribute.memory.blocks import blocks
-from aiflame.attribute.memory.live import curve
+from aiflame.attribute.timeline.memory import memory_in_use
 from aiflame.attribute.timeline.spans import nested_lanes
 from aiflame.attribute.timeline.tables import LATEST, Making, Owners, SliceKind, TrackKind
 from aiflame.profile.schema.enums import PayloadType, RegionApi, RegionKind
@@ -107,9 +106,7 @@ def counters(profile: Tables, making: Making, owners: Owners) -> None:
         .collect()
     )
     _count(making, owners, copied, "bytes")
-    live = curve(blocks(profile)).filter(pl.col("at_ns") > 0)
-    memory = live.select("process", label=pl.format("memory in use: {}", "memory"), time_ns="at_ns", value=pl.col("bytes").cast(pl.Float64))
-    _count(making, owners, memory, "bytes")
+    memory_in_use(profile, making, owners)
 
 
 def _count(making: Making, owners: Owners, rows: pl.DataFrame, unit: str) -> None:

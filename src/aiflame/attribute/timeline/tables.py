@@ -34,7 +34,7 @@ class TrackKind(IntEnum):
     STREAM = 7
     """kernels and copies"""
     COUNTER = 8
-    """`points`"""
+    """`points`; counters below a counter have the same times, and add up to it at these"""
     MACHINE = 9
     """no slices: the machine, or one of its devices; belongs to no process"""
     INSIDE = 10

@@ -16,7 +16,7 @@ from aiflame.recorder.supervise import signals_free
 FINDINGS = 3
 
 
-def summarize(recording: Recording, seconds: float, *, quiet: bool, as_json: bool = False) -> None:
+def summarize(recording: Recording, seconds: float, *, quiet: bool, as_json: bool = False) -> Glance:
     """Prints notes and the summary, without sealing. Errors here are ignored: the program's own status matters more."""
     seen = Glance()
     with contextlib.suppress(OSError, AiflameError):
@@ -26,10 +26,10 @@ def summarize(recording: Recording, seconds: float, *, quiet: bool, as_json: boo
     if recording.living:
         recording.place.tell(_of_living(recording.living))
     if quiet or not recording.place.speaks or (recording.place.is_gone() and not as_json):
-        return
+        return seen
     if as_json:
         _print_json(recording, seconds, seen)
-        return
+        return seen
     processes = f"{seen.processes:,} process{'es' if seen.processes != 1 else ''}"
     samples = f"{'' if seen.all else 'more than '}{seen.samples:,} samples"
     say(
@@ -37,6 +37,7 @@ def summarize(recording: Recording, seconds: float, *, quiet: bool, as_json: boo
         f" ({recording.bytes / 1e6:.1f} MB recorded); next: aiflame open, aiflame top",
         err=True,
     )
+    return seen
 
 
 def _print_json(recording: Recording, seconds: float, seen: Glance) -> None:
@@ -55,6 +56,7 @@ def _print_json(recording: Recording, seconds: float, seen: Glance) -> None:
         "counted_all": seen.all,
         "bytes": recording.bytes,
         "living": recording.living,
+        "refusals": seen.refusals,
         "notes": list(seen.notes),
     }
     say(json_text(facts), err=True)
@@ -108,6 +110,31 @@ def show_findings(recording: Recording, *, as_json: bool = False) -> None:
         hand_over(recording)
     except Exception as error:  # the next command that opens the profile reports it again
         place.tell(f"no findings: {error}")
+
+
+def say_refusal(recording: Recording, *, seal: bool) -> bool:
+    """Prints the largest holder of memory when an allocation failed. Seals the profile for that, and returns whether it did: one rank of
+    several does not, nor any with `seal` False."""
+    place = recording.place
+    if not seal or place.rank is not None:
+        place.tell(f"memory ran out: aiflame findings {place.whole} names the largest holder")
+        return False
+    try:
+        from aiflame.cli.findings import refusal
+        from aiflame.resolve.files import held_files
+
+        held_files.take({name: str(descriptor) for name, descriptor in recording.held.items()})
+        with signals_free():
+            sentence = refusal(recording.profile)
+    except KeyboardInterrupt:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Polars has threads that a second one would reach
+        return False
+    except Exception as error:  # the next command that opens the profile reports it again
+        place.tell(f"memory ran out, and the profile cannot be read: {error}")
+        return False
+    if sentence:
+        place.tell(f"{sentence}; look: aiflame flame --at oom {place.whole}")
+    return True
 
 
 def _of_ranks(place: ProfileLocation) -> str:

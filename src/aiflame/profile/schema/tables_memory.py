@@ -36,13 +36,14 @@ POOLS = (
     Table(
         "memory_refusals",
         "MemoryRefusal",
-        "an allocation that failed for lack of memory, of torch's caching allocator (with --gpu-memory) or in an imported profile",
+        "an allocation that failed for lack of memory: of torch's caching allocator (with --gpu-memory), where that ended a Python program "
+        "(with --host-memory), or in an imported profile",
         columns(
             ("thread", T.U32, "row of `threads`, 0: not known"),
             ("stack", T.U32, "row of `stacks`"),
             ("memory", T.STR, "as in `memory_blocks`, or a device as in kernel_shapes"),
-            ("bytes", T.U64, "that were asked for"),
-            ("free_bytes", T.U64, "that the device had free; 0: not known"),
+            ("bytes", T.U64, "that were asked for, 0: not known"),
+            ("free_bytes", T.U64, "that the device had free, 0: not known"),
             ("time_ns", T.U64, "CLOCK_MONOTONIC"),
         ),
     ),

@@ -35,6 +35,8 @@ class Glance:
     samples: int = 0
     all: bool = True
     """False: there were too many processes to count samples of each."""
+    refusals: int = 0
+    """Allocations that failed for lack of memory."""
     notes: list[str] = field(default_factory=list)
 
 
@@ -50,6 +52,7 @@ def glance(profile: Folder, patience_s: float = _PATIENCE_S) -> Glance:
                 result.all = False
                 break
             result.samples += _records(spool, name, "cpu_samples")
+            result.refusals += _records(spool, name, "memory_refusals")
             result.notes += [text for text in _notes(spool, name) if text not in result.notes]
     return result
 

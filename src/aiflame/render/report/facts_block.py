@@ -8,6 +8,7 @@ from functools import partial
 import polars as pl
 
 from aiflame.attribute.counters.names import COUNTED
+from aiflame.attribute.memory.metrics import AT_A_MOMENT, base_name
 from aiflame.attribute.metrics import OF_GPU
 from aiflame.attribute.sites.cpu import OWN_DOMAIN, cpu_sites
 from aiflame.attribute.sites.devices import device_sites
@@ -59,6 +60,7 @@ def _head(facts: SiteTable) -> Mapping[str, object]:
         "contexts": [name for name in CONTEXTS if name in facts.segments],
         "groupings": [{"name": one.name, "label": one.label, "segments": one.segments} for one in _groupings(facts)],
         "bins": {"origin_ns": facts.bins.origin_ns, "bin_ns": facts.bins.bin_ns, "count": facts.bins.count},
+        "whole_run": any(base_name(one.name) in AT_A_MOMENT for one in facts.metrics),  # parameters are older than any step
         "slots": facts.slots,
         "window_ns": facts.window_ns,
         "period_log2": facts.period_log2,
@@ -96,7 +98,9 @@ def _columns(facts: SiteTable) -> tuple[dict[str, Values], list[str]]:
     for table, rows in tables.items():
         for name in rows.columns:
             columns[f"{table}.{name}"] = rows[name].to_numpy()
-    in_order += [f"site.{name}" for name in ("process", "code", "kernel", "phase", "layer", "op", "region", "family", "group", "first")]
+    in_order += [
+        f"site.{name}" for name in ("process", "code", "kernel", "phase", "layer", "op", "region", "family", "category", "group", "first")
+    ]
     in_order += [
         "leaf.site",
         "leaf.inside",

@@ -77,7 +77,7 @@ def timeline_block(timeline: Timeline, most: int = MOST, window: tuple[int, int]
     detail = np.isin(laid.slices["kind"].to_numpy(), DETAIL)
     spans, detail_ns, bin_ns = merged_details_first(spans, detail, most) if len(slices) > most else (spans, 0, 0)
     if window is None:
-        window = (int(spans.begin.min()), int(spans.end.max())) if len(spans.begin) else (0, 0)
+        window = (int(spans.begin.min()), int(spans.end.max())) if len(spans.begin) else _counted(counted or timeline)
     origin, end = window
     names, name = _used(timeline.names, laid.slices["name"].to_numpy()[spans.row])
     facts = _facts(timeline.facts, laid.slices["facts"].to_numpy()[spans.row])
@@ -120,6 +120,12 @@ def timeline_block(timeline: Timeline, most: int = MOST, window: tuple[int, int]
     if head["merged"]:
         columns |= {"slice.count": spans.count, "slice.idle": spans.end - spans.begin - spans.busy}
     return block(head, columns, frozenset({"fact.set", "slice.step"}))
+
+
+def _counted(timeline: Timeline) -> tuple[int, int]:
+    """The time that counters cover: a snapshot of memory has nothing else."""
+    time = timeline.points["time_ns"].to_numpy()
+    return (int(time.min()), int(time.max()) + 1) if len(time) else (0, 0)
 
 
 def _within(timeline: Timeline, window: tuple[int, int] | None) -> pl.DataFrame:

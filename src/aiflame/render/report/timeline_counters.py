@@ -36,7 +36,7 @@ _FULL_PERCENT = 20.0
 class Counters:
     head: list[dict[str, object]]
     """group, label, whether it belongs to the machine, unit, floor, top, number of points for each, in the order of the timeline's
-    tracks."""
+    tracks. A part of another one has the place of that as `of`, and its own name as `part`."""
     columns: Mapping[str, Values]
     """`point.gap` (ns from the previous point, or from the origin) and `point.value` (level), counter by counter."""
     thinned: bool
@@ -54,12 +54,23 @@ def counters(timeline: Timeline, begin: int, end: int) -> Counters:
     head: list[dict[str, object]] = []
     gaps, levels = [], []
     thinned = False
+    place: dict[int, int] = {}
+    wholes = {track: parents[track] for track in shown.tolist() if parents[track] >= 0 and kinds[parents[track]] == TrackKind.COUNTER}
+    kept_of: dict[int, Ints] = {}
     for track in shown.tolist():
         first, last = np.searchsorted(of, [track, track + 1])
         when, what = _within(time[first:last], value[first:last], begin, end)
         if not len(when):
             continue
-        kept = _kept(when, what, begin, end, most)
+        whole = wholes.get(track)
+        if whole is None:
+            kept = _kept(when, what, begin, end, most)
+        else:
+            if whole not in kept_of:
+                parts = [np.searchsorted(of, [part, part + 1]) for part, above in wholes.items() if above == whole]
+                sums = np.sum([value[slice(*part)] for part in parts], axis=0)
+                kept_of[whole] = _kept(when, _within(time[first:last], sums, begin, end)[1], begin, end, most)
+            kept = kept_of[whole]
         thinned |= len(kept) < len(when)
         floor, top = _scale(value[first:last], units[track])
         owner = _path(names, parents, parents[track])
@@ -68,7 +79,9 @@ def counters(timeline: Timeline, begin: int, end: int) -> Counters:
             "group": owner.partition(_BELOW)[2] or owner if machine else PROCESSES,
             "label": names[track] if machine else f"{owner}: {names[track]}",
             "machine": machine,
+            **({"of": place[whole], "part": names[track]} if whole in place else {}),
         }
+        place[track] = len(head)
         head.append({**described, "unit": units[track], "floor": floor, "top": top, "count": len(kept)})
         gaps.append(np.diff(when[kept], prepend=begin))
         levels.append(np.round((what[kept] - floor) / max(top - floor, 1e-300) * LEVELS).astype(np.int64))

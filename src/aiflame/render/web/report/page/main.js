@@ -87,6 +87,11 @@ class App {
     this.#show();
   }
 
+  /** Whether the shown view follows the scope: memory at a moment does not. */
+  followsScope(follows) {
+    this.#scopes.entered(follows);
+  }
+
   /** Shows a view: a new entry in the history. */
   go(name, state) {
     const address = this.#address(name, state);

@@ -105,18 +105,23 @@ export class RefinedTimeline {
     const counted = counters.map((counter) => this.#counted(counter, patch, begin, end, pixel));
     const answer = { ...pieces.finish(), from, lanes, counted, begin, end, pixel, closer: patch && { begin: patch.begin, end: patch.end } };
     const buffers = ["left", "right", "row", "many", "level", "name", "kind"].map((name) => answer[name].buffer);
-    return { answer, transfer: [...buffers, ...counted.flatMap(({ low, high }) => [low.buffer, high.buffer])] };
+    return { answer, transfer: [...buffers, ...counted.flatMap(({ low, high, parts }) => [low, high, ...parts].map((one) => one.buffer))] };
   }
 
-  /** The lowest and highest value of a counter in each pixel; NaN before its first. */
+  /** The lowest and highest value of a counter in each pixel, NaN before its first; and the values of its parts when they are highest. */
   #counted(counter, patch, begin, end, pixel) {
     const count = Math.max(1, Math.ceil((end - begin) / pixel));
-    const found = { counter, low: new Float32Array(count), high: new Float32Array(count) };
     const { counters } = this.whole;
+    const parts = counters.partsOf(counter);
+    const found = { counter, low: new Float32Array(count), high: new Float32Array(count), parts: parts.map(() => new Float32Array(count)) };
     counters.fill(found, counter, { begin, pixel, from: 0, to: count });
-    const own = patch ? patch.counters.placeOf(counters.told[counter]) : -1;
+    if (parts.length) counters.fillParts(found.parts, parts, { begin, pixel, from: 0, to: count });
+    if (!patch) return found;
     const column = (time) => Math.max(0, Math.min(count, Math.floor((time - begin) / pixel)));
-    if (own >= 0) patch.counters.fill(found, own, { begin, pixel, from: column(patch.begin), to: column(patch.end) });
+    const closer = { begin, pixel, from: column(patch.begin), to: column(patch.end) };
+    const here = (place) => patch.counters.placeOf(counters.told[place]);
+    if (here(counter) >= 0) patch.counters.fill(found, here(counter), closer);
+    if (parts.length && parts.every((part) => here(part) >= 0)) patch.counters.fillParts(found.parts, parts.map(here), closer);
     return found;
   }
 

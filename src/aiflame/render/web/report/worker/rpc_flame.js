@@ -34,10 +34,12 @@ export const FLAME_CALLS = {
   async flame(blocks, given) {
     const from = await open(blocks, given.domain, given.base);
     const metric = from.facts.head.metrics.find((one) => one.name === given.metric) ?? from.facts.head.metrics[0];
-    const steady = given.scope === "steps";
+    const wholeRun = Boolean(from.facts.head.whole_run);
+    const scope = wholeRun ? "run" : given.scope;
+    const steady = scope === "steps";
     const idle = steady ? 0 : idleShare(from.facts, metric.name); // steady steps are shown without idle time
     const shown = given.idle ? given.idle === "1" : idle < MOST_IDLE;
-    const asked = { ...given, metric: metric.name, detail: given.detail || usualDetail(metric), idle: shown };
+    const asked = { ...given, scope, metric: metric.name, detail: given.detail || usualDetail(metric), idle: shown };
     const raw = growOnce(from, asked);
     const changed = transform(raw, from, asked);
     const how = { order: asked.order, widths: !raw.limits && raw.columns.length > 2 && asked.widths === "base" ? 2 : 0, rank: ranks(from) };
@@ -47,7 +49,7 @@ export const FLAME_CALLS = {
     const cut = Boolean(changed.above?.cut ?? changed.below.cut);
     const divided = Boolean(given.range || given.steps || steady);
     const limits = raw.limits ? { ...arrays.limits, ofTime: metric.name === GPU_TIME } : null;
-    const told = { metric, limits, detail: asked.detail, idle: { share: idle, shown }, whole: whole(raw), cut, divided, scaled: raw.scaled };
+    const told = { metric, limits, detail: asked.detail, idle: { share: idle, shown }, whole: whole(raw), wholeRun, cut, divided, scaled: raw.scaled };
     return { answer: { ...arrays, ...told }, transfer: buffers(arrays) };
   },
 };

@@ -9,6 +9,7 @@ export class Counters {
   #value;
   #first = [0];
   #place = new Map();
+  #parts = new Map();
 
   /** `shift` is added to its times. */
   constructor({ head, columns }, shift = 0) {
@@ -17,7 +18,8 @@ export class Counters {
     this.#time = new Float64Array(gap.length);
     this.#value = new Float64Array(gap.length);
     this.told.forEach((one, at) => {
-      const { floor, top, count } = one;
+      const { floor, top, count, of } = one;
+      if (of !== undefined) this.#parts.set(of, [...(this.#parts.get(of) ?? []), at]);
       this.#place.set(keyOf(one), at);
       let time = shift;
       const from = this.#first[at];
@@ -33,6 +35,32 @@ export class Counters {
   /** The place of a counter of another block here, -1: it is not here. */
   placeOf(one) {
     return this.#place.get(keyOf(one)) ?? -1;
+  }
+
+  /** The places of a counter's parts. */
+  partsOf(at) {
+    return this.#parts.get(at) ?? [];
+  }
+
+  /**
+   * Puts the value of each part, in the arrays `values`, from column `from` to before `to`: each pixel has those of the moment in it when they add up
+   * to the most. Parts have the same moments.
+   */
+  fillParts(values, parts, { begin, pixel, from, to }) {
+    const [first, stop] = [this.#first[parts[0]], this.#first[parts[0] + 1]];
+    const offsets = parts.map((part) => this.#first[part] - first);
+    const sum = (row) => offsets.reduce((all, offset) => all + this.#value[row + offset], 0);
+    let row = lowerBound(this.#time, begin + from * pixel, first, stop);
+    for (let column = from; column < to; column++) {
+      const until = begin + (column + 1) * pixel;
+      let best = row - 1;
+      let most = best >= first ? sum(best) : -1;
+      for (; row < stop && this.#time[row] < until; row++) {
+        const here = sum(row);
+        if (here > most) [best, most] = [row, here];
+      }
+      offsets.forEach((offset, part) => (values[part][column] = best >= first ? this.#value[best + offset] : 0));
+    }
   }
 
   /** Puts the lowest and highest value of each pixel from column `from` to before `to` into `low` and `high`: column 0 begins at `begin`. */

@@ -35,6 +35,7 @@ class FlameView {
     this.state = readState({});
     this.model = null;
     this.info = null;
+    this.wholeRun = false;
     this.settling = 0; // a gesture that may go on
     this.told = new Stage();
     this.stage = this.told.body;
@@ -122,7 +123,9 @@ class FlameView {
       }
       if (this.#question !== key) return; // a later question is on its way
     }
-    if (this.model) this.#apply();
+    if (!this.model) return;
+    this.app.followsScope(!this.wholeRun);
+    this.#apply();
   }
 
   /** After a change of the page's scope: nodes have other numbers. */
@@ -232,6 +235,7 @@ class FlameView {
     const [answer, frames, info] = await Promise.all([answered, this.#frames.get(framesKey), this.#infos.get(domain)]);
     if (this.#question !== key) return;
     this.info = info;
+    this.wholeRun = answer.wholeRun;
     this.model = new Model(answer, frames, info.kinds);
     this.model.against = asked.against;
     this.model.useBase(asked.widths === "base");

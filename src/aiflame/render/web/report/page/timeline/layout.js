@@ -1,11 +1,14 @@
 // Where tracks and lanes stand, from the top of the timeline to its end, and which are folded.
 
+import { partsOf, STACK } from "./stack.js";
+
 export const LANE = 18;
 const HEADER = 22;
 const GAP = 6;
 const MOST_TELLING = 6; // counters that are shown at once
 const MOST_OPEN = 24; // rows of counters that unfold with "More counters"
-const FOLDS = { first: -1, more: -2, groups: -3 }; // below 0, since tracks have numbers from 0
+const MOST_STACKS = 4; // counters with parts that are open
+const FOLDS = { first: -1, more: -2, groups: -3, stacks: -2000 }; // below 0, since tracks have numbers from 0; there are up to 1000 counters
 const OWNERS = new Set(["process", "thread", "device"]); // of other tracks
 
 /**
@@ -13,7 +16,7 @@ const OWNERS = new Set(["process", "thread", "device"]); // of other tracks
  * @param {Set<number>} turned tracks that a person has folded or opened
  * @param {boolean} closely with the tracks that only finer stretches have
  * @returns {{rows: Record<string, any>[], height: number} & Record<string, any>} rows with y and height: titles {fold, title, depth},
- *   lanes {lane, label} and counters {counter, label}; `fold` names the thing that a click folds, if any: a track, or below 0 a group of
+ *   lanes {lane, label} and counters {counter, label}, or {counter, parts}; `fold` names the thing that a click folds, if any: a track, or below 0 a group of
  *   counters
  */
 export function layout(about, turned, closely = false) {
@@ -55,19 +58,26 @@ class Plan {
     }
   }
 
-  /** Counters stand at the top: a few of the first group of the machine (its GPU, else its CPUs), the others behind a title. */
+  /** Counters stand at the top: a few of the first group of the machine (its GPU, else its CPUs), those with parts, the others behind a title. */
   #counters() {
     const { counters } = this.about;
-    if (!counters.length) return;
-    const first = (counters.find((one) => one.machine) ?? counters[0]).group;
+    const parts = partsOf(counters);
+    const plain = [...counters.keys()].filter((counter) => counters[counter].of === undefined && !parts.has(counter));
+    if (!plain.length) {
+      this.#stacks(parts);
+      return;
+    }
+    const first = counters[plain.find((one) => counters[one].machine) ?? plain[0]].group;
     const groups = new Map([[first, []]]);
-    counters.forEach(({ group }, counter) => {
+    for (const counter of plain) {
+      const { group } = counters[counter];
       if (!groups.has(group)) groups.set(group, []);
       groups.get(group).push(counter);
-    });
+    }
     const telling = groups.get(first).splice(0, MOST_TELLING);
     this.#group(first, telling, FOLDS.first, false, 0);
-    const rest = counters.length - telling.length;
+    this.#stacks(parts);
+    const rest = plain.length - telling.length;
     if (!rest) return;
     const folded = !this.turned.has(FOLDS.more);
     this.#title(`More counters (${rest})`, 0, FOLDS.more, folded);
@@ -79,6 +89,18 @@ class Plan {
       room -= its.length;
       this.#group(`${group} (${its.length})`, its, fold--, room < 0, 1);
     }
+  }
+
+  /** @param {Map<number, number[]>} stacks the parts of each counter that has some */
+  #stacks(stacks) {
+    [...stacks].forEach(([counter, parts], place) => {
+      const fold = FOLDS.stacks - place;
+      const folded = place >= MOST_STACKS !== this.turned.has(fold);
+      this.#title(this.about.counters[counter].label, 0, fold, folded);
+      if (folded) return;
+      this.rows.push({ y: this.y, height: STACK, counter, parts, depth: 0, label: "" });
+      this.y += STACK;
+    });
   }
 
   #group(title, counters, fold, usuallyFolded, depth) {

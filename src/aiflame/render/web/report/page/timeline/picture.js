@@ -3,6 +3,7 @@
 import { counted, Ruler } from "../../../text.js";
 import { moment, tickStep } from "../ui/time_text.js";
 import { LANE } from "./layout.js";
+import { drawNames, drawStack } from "./stack.js";
 
 export const RULER = 26;
 const FONT = '11px system-ui, -apple-system, "Segoe UI", Roboto, sans-serif';
@@ -42,7 +43,7 @@ export class Picture {
     return this.gutter + ((time - view.begin) / (view.end - view.begin)) * (this.width - this.gutter);
   }
 
-  /** `scene`: {about, rows, top, view, pieces, color, style, chosen, hovered, range} */
+  /** `scene`: {about, rows, top, view, pieces, color, partColors, style, chosen, hovered, range} */
   draw(scene) {
     const { context } = this;
     this.style = scene.style;
@@ -114,8 +115,8 @@ export class Picture {
     context.globalAlpha = 1;
   }
 
-  /** A counter's values in each pixel: filled up to the lowest, lighter up to the highest. */
-  #counter({ about, pieces, view }, row, y) {
+  /** A counter's values in each pixel: filled up to the lowest, lighter up to the highest; or its parts on top of each other. */
+  #counter({ about, pieces, view, partColors }, row, y) {
     const { context } = this;
     const { floor, top, unit } = about.counters[row.counter];
     const found = pieces?.counters.get(row.counter);
@@ -128,10 +129,15 @@ export class Picture {
     const column = (time) => Math.floor((time - pieces.begin) / pieces.pixel);
     const [from, to] = [Math.max(0, column(view.begin)), Math.min(found.low.length, column(view.end) + 1)];
     context.fillStyle = this.style.accent;
-    for (let at = from; at < to; at++) {
+    const left = (at) => this.gutter + (pieces.begin + at * pieces.pixel - view.begin) * scale;
+    const wide = pieces.pixel * scale + 0.3;
+    if (row.parts) {
+      const parts = row.parts.map((part) => about.counters[part]);
+      drawStack(context, { parts, values: found.parts, colors: partColors, bottom, from, to, x: left, wide, height });
+    }
+    for (let at = from; at < to && !row.parts; at++) {
       if (!(found.high[at] > floor)) continue; // NaN, too: nothing was counted yet
-      const x = this.gutter + (pieces.begin + at * pieces.pixel - view.begin) * scale;
-      const wide = pieces.pixel * scale + 0.3;
+      const x = left(at);
       const [low, high] = [height(found.low[at]), height(found.high[at])];
       context.globalAlpha = 0.3;
       context.fillRect(x, bottom - low, wide, low);
@@ -176,7 +182,7 @@ export class Picture {
     this.context.globalAlpha = 1;
   }
 
-  #labels({ rows, top }) {
+  #labels({ about, rows, top, partColors }) {
     const { context, gutter } = this;
     context.save();
     context.beginPath();
@@ -198,6 +204,10 @@ export class Picture {
         context.font = `600 ${FONT}`;
         context.fillText(this.ruler.fit(row.title, (this.width - indent - 24) * 0.93), indent + 12, middle - 1);
         context.font = FONT;
+      } else if (row.parts) {
+        const parts = row.parts.map((part) => about.counters[part]);
+        const fit = (text, width) => this.ruler.fit(text, width);
+        drawNames(context, { parts, colors: partColors, y, indent, gutter, fit, ink: this.style.soft });
       } else {
         context.fillStyle = this.style.soft;
         context.fillText(this.ruler.fit(row.label, gutter - indent - 18), indent + 12, middle);

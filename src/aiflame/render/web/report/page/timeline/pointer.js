@@ -11,7 +11,7 @@ export class Pointer {
   time = undefined;
   at = null;
 
-  /** `shown`: the drawn {about, plan, pieces, view, top}; `changed` is called when the pointer is on something else. */
+  /** `shown`: the drawn {about, plan, pieces, view, top, partColors}; `changed` is called when the pointer is on something else. */
   constructor(app, canvas, picture, shown, changed) {
     this.app = app;
     this.canvas = canvas;
@@ -54,14 +54,16 @@ export class Pointer {
     return best;
   }
 
-  /** The counter at a place, and its values there: {counter, low, high}. */
+  /** The counter at a place, and its values there: {counter, low, high, parts}. */
   counterAt(x, y) {
     const { pieces, view } = this.shown;
     const row = this.rowAt(y);
     const found = x < this.picture.gutter ? undefined : pieces?.counters.get(row?.counter);
     if (!found) return null;
     const at = Math.floor((this.picture.time(x, view) - pieces.begin) / pieces.pixel);
-    return Number.isFinite(found.low[at]) ? { counter: row.counter, low: found.low[at], high: found.high[at] } : null;
+    if (!Number.isFinite(found.low[at])) return null;
+    const parts = (row.parts ?? []).map((counter, place) => ({ counter, value: found.parts[place][at] }));
+    return { counter: row.counter, low: found.low[at], high: found.high[at], parts };
   }
 
   move(x, y) {
@@ -89,7 +91,8 @@ export class Pointer {
     if (this.hovered) this.changed();
     this.hovered = null;
     this.tip.hidden = false;
-    this.tip.replaceChildren(...counterText(this.shown.about.counters[counter.counter], counter, this.time, this.picture.pixel(this.shown.view)));
+    const { about, partColors, view } = this.shown;
+    this.tip.replaceChildren(...counterText(about.counters, counter, this.time, this.picture.pixel(view), partColors));
     this.#place(x, y);
   }
 

@@ -11,6 +11,7 @@ import { layout } from "./layout.js";
 import { legendOf } from "./legend.js";
 import { Picture, RULER } from "./picture.js";
 import { Pointer } from "./pointer.js";
+import { colorsOf } from "./stack.js";
 import { around, limited, zoomed } from "./stretch.js";
 
 const WRITING = 250; // ms until the address holds the new state
@@ -85,7 +86,7 @@ class Timeline {
     this.asked ??= this.app.data.ask("timeline.about");
     const about = await this.asked;
     if (this.state !== state) return;
-    if (about.slices === 0) {
+    if (about.slices === 0 && !about.counters.length) {
       this.#none("The profile does not say when anything ran: there is no timeline.");
       return;
     }
@@ -200,6 +201,7 @@ class Timeline {
       view: this.view,
       pieces: this.pieces,
       color: (kind, name) => this.colors[kind][this.about.shades[name]],
+      partColors: this.partColors,
       theme,
       style: this.style,
       chosen: this.choice.slice,
@@ -228,6 +230,7 @@ class Timeline {
     for (const [kind, { color }] of Object.entries(this.about.kinds)) {
       this.colors[kind] = [0, 1, 2, 3, 4, 5].map((shade) => this.app.color(color, shade));
     }
+    this.partColors = colorsOf(this.about.counters, (kind, shade) => this.app.color(kind, shade));
     this.legend.replaceChildren(...legendOf(this.about, this.colors));
     this.legend.hidden = !this.legend.childElementCount;
   }

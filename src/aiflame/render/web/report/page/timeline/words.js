@@ -1,6 +1,6 @@
 // The words for a slice of the timeline.
 
-import { amount, counted } from "../../../text.js";
+import { amount, counted, percent } from "../../../text.js";
 import { element } from "../ui/dom.js";
 import { moment } from "../ui/time_text.js";
 
@@ -22,11 +22,20 @@ export function hoverText(about, piece, slice) {
   return lines;
 }
 
-/** The same of a counter: `low` and `high` in a pixel that is `pixel` ns wide. */
-export function counterText({ group, label, unit }, { low, high }, time, pixel) {
+/** The same of a counter: `low` and `high` in a pixel that is `pixel` ns wide, and its parts when they add up to the most, the largest first. */
+export function counterText(counters, { counter, low, high, parts }, time, pixel, colors) {
+  const { group, label, unit } = counters[counter];
   const value = counted(high, unit);
   const least = counted(low, unit);
-  return [element("strong", {}, `${label}: ${least === value ? value : `${least} to ${value}`}`), line(`at ${moment(time, pixel)}`), line(group)];
+  const lines = [element("strong", {}, `${label}: ${least === value ? value : `${least} to ${value}`}`), line(`at ${moment(time, pixel)}`)];
+  const whole = parts.reduce((sum, one) => sum + one.value, 0);
+  for (const one of parts.filter((part) => part.value > 0).sort((some, other) => other.value - some.value)) {
+    const { part } = counters[one.counter];
+    const swatch = element("i", {});
+    swatch.style.background = colors.get(part);
+    lines.push(element("div.tl-part", {}, swatch, `${part}: ${counted(one.value, unit)}, ${percent(one.value, whole)}`));
+  }
+  return parts.length ? lines : [...lines, line(group)];
 }
 
 /** All facts of a slice: words, and texts to each. @returns {[string, string[]][]} */

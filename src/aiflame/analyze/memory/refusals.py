@@ -1,0 +1,100 @@
+"""Allocations that failed for lack of memory: the line that asked, and the line and category that held the most then."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import polars as pl
+
+from aiflame.analyze.amounts import amount
+from aiflame.analyze.memory.holders import holders, with_places
+from aiflame.analyze.places import place_text, short_place
+from aiflame.attribute.analysis import Analysis
+from aiflame.attribute.meaning.memory_categories import NAMES, Category, block_categories
+from aiflame.attribute.memory.blocks import HOST, BlockKind, blocks
+from aiflame.attribute.memory.live import OWNER, live
+from aiflame.attribute.memory.moments import OUT_OF_MEMORY, Moment
+from aiflame.values import dataclass
+
+LEAST_PART = 0.1
+"""Of the live bytes: a smaller category is not named."""
+_MOST = 1 << 50
+"""More bytes are damaged."""
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """The most bytes of one line, or of one category."""
+
+    name: str
+    """`forward() (model.py:20)`, or the category."""
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """The first allocation of a process that failed in a memory."""
+
+    memory: str
+    function: str
+    place: str
+    asked: int
+    """0: not known."""
+    free: int
+    """0: not known."""
+    unused: int
+    """Bytes that torch's allocator held, in pieces that were too small."""
+    live: int
+    line: Held | None
+    category: Held | None
+
+    @property
+    def sentence(self) -> str:
+        name = "the host" if self.memory == HOST else self.memory
+        asked = amount(self.asked, "bytes") if self.asked else "more memory"
+        facts = [f"{amount(self.free, 'bytes')} were free"] if self.free else []
+        facts += [f"torch's allocator held {amount(self.unused, 'bytes')} in pieces that were too small"] if self.unused else []
+        facts += [f"{amount(self.live, 'bytes')} were live"]
+        text = f"{name} had no {asked} for {caller(self.function, self.place)}: {', and '.join(facts)}"
+        if self.line:
+            text += f", {self.line.bytes / self.live:.0%} of them from {self.line.name}"
+        return f"{text}, and {self.category.bytes / self.live:.0%} are {self.category.name}" if self.category else text
+
+
+def refusals(profile: Analysis) -> Iterator[Refusal]:
+    """The earliest first."""
+    first = profile.table("memory_refusals").sort("time_ns").unique(["process", "memory"], keep="first", maintain_order=True)
+    if first.is_empty():
+        return
+    held, categories = holders(profile, Moment(OUT_OF_MEMORY)), _categories(profile)
+    unused = live(profile, Moment(OUT_OF_MEMORY)).filter(pl.col("kind") == int(BlockKind.UNUSED))
+    for row in with_places(profile, first).iter_rows(named=True):
+        own = (pl.col("process") == row["process"]) & (pl.col("memory") == row["memory"])
+        lines, uses = held.filter(own), categories.filter(own)
+        live_bytes = int(lines["bytes"].sum())
+        most = [Held(caller(one["function"], place_text(one["file"], one["line"])), one["bytes"]) for one in lines.head(1).to_dicts()]
+        named = uses.filter((pl.col("category") != int(Category.OTHER)) & (pl.col("bytes") >= LEAST_PART * live_bytes))
+        use = [Held(NAMES[Category(one["category"])], one["bytes"]) for one in named.head(1).to_dicts()]
+        yield Refusal(
+            row["memory"],
+            row["function"],
+            place_text(row["file"], row["line"]),
+            min(row["bytes"], _MOST),
+            min(row["free_bytes"], _MOST),
+            int(unused.filter(own)["bytes"].sum()),
+            live_bytes,
+            next(iter(most), None) if live_bytes else None,
+            next(iter(use), None) if live_bytes else None,
+        )
+
+
+def caller(function: str, place: str) -> str:
+    return f"{function}() ({short_place(place)})" if place else f"{function}()"
+
+
+def _categories(profile: Analysis) -> pl.DataFrame:
+    """process, memory, category, bytes: the live bytes of each category, the most first."""
+    at = live(profile, Moment(OUT_OF_MEMORY)).select(*OWNER, "at_ns").unique()
+    rows = blocks(profile).select(*OWNER, "begin_ns", "end_ns", "bytes", category=block_categories(profile)).join(at, on=OWNER)
+    there = rows.filter((pl.col("begin_ns") <= pl.col("at_ns")) & (pl.col("at_ns") < pl.col("end_ns")))
+    return there.group_by(*OWNER, "category").agg(pl.col("bytes").sum()).sort(*OWNER, -pl.col("bytes"), "category")

@@ -1,0 +1,68 @@
+"""An allocation of host memory that fails and ends the program: `record` ends with the line that asked, and the largest holder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from recording import PYTHON, all_findings, recorder
+from torch_programs import needs_torch, program
+
+MIB = 1 << 20
+KEPT = 200 * MIB
+FULL = f"""
+import resource
+
+
+def load(kept):
+    for _ in range(10):
+        kept.append(bytearray({KEPT // 10}))
+
+
+def ask(kept):
+    while True:
+        kept.append(bytearray({40 * MIB}))
+
+
+kept = []
+load(kept)
+now = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (now + {60 * MIB}, resource.RLIM_INFINITY))
+"""
+ASKS = FULL.splitlines().index(f"        kept.append(bytearray({40 * MIB}))") + 1
+LOADS = FULL.splitlines().index(f"        kept.append(bytearray({KEPT // 10}))") + 1
+
+
+@pytest.mark.parametrize("option", ["--cpu-rate=99", "--findings"])
+def test_the_last_line_names_the_line_that_asked_and_the_largest_holder(tmp_path: Path, option: str) -> None:
+    run = recorder(tmp_path, sealed=True)(PYTHON, program(tmp_path, FULL + "ask(kept)\n"), options=("--host-memory", option))
+    assert run.status == 1
+    assert "MemoryError" in run.stderr
+    sentence = f"the host had no more memory for ask() (program.py:{ASKS}): "
+    held = f"% of them from load() (program.py:{LOADS})"
+    if option != "--findings":
+        (line,) = [line for line in run.stderr.splitlines() if line.startswith(f"aiflame: {sentence}")]
+        assert held in line and f"aiflame flame --at oom {run.path}" in line
+    (finding,) = [one for one in all_findings(run.profile()) if one.kind == "memory-refused"]
+    assert finding.sentence.startswith(sentence) and held in finding.sentence
+    assert run.profile().tree("host-bytes@oom").total("host-bytes@oom") >= KEPT
+
+
+def test_a_caught_error_ends_no_program(tmp_path: Path) -> None:
+    caught = 'try:\n    ask(kept)\nexcept MemoryError:\n    kept.clear()\n    print("caught")\n'
+    run = recorder(tmp_path, sealed=True)(PYTHON, program(tmp_path, FULL + caught), options=("--host-memory",))
+    assert run.status == 0, run.stderr
+    assert run.stdout == "caught\n" and "memory" not in run.stderr.replace("--host-memory", "")
+
+
+@needs_torch
+def test_torchs_error_says_how_much_was_asked_for(tmp_path: Path) -> None:
+    text = "import torch\n\n\ndef ask():\n    return torch.empty(1 << 44)\n\n\nask()\n"
+    run = recorder(tmp_path, sealed=True)(PYTHON, program(tmp_path, text), options=("--host-memory",))
+    assert "aiflame: the host had no 64 TiB for ask() (program.py:5): " in run.stderr
+    assert run.status == 1
+
+
+def test_a_raw_profile_names_the_command_that_says_it(tmp_path: Path) -> None:
+    run = recorder(tmp_path)(PYTHON, program(tmp_path, FULL + "ask(kept)\n"), options=("--host-memory",))
+    assert f"aiflame: memory ran out: aiflame findings {run.path} names the largest holder" in run.stderr
