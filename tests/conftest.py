@@ -19,6 +19,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -31,6 +32,7 @@ TRIES_AGAIN = 2
 BOUND_S = 600
 """Of a test with its fixtures and its tries, not of its wait for its turn. The longest take two minutes on a busy machine."""
 TURNS = ("", TIMED, ALONE)
+POLARS_THREADS = "POLARS_MAX_THREADS"
 _WORKER = pytest.StashKey[Worker]()
 
 LONG_FILES_FIRST = ("e2e", "collector", "guests")
@@ -49,12 +51,29 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "timeout(seconds): fails when it takes longer, where pytest-timeout is installed")
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection(session: pytest.Session) -> None:
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection(session: pytest.Session) -> Iterator[None]:
     worker = getattr(session.config, "workerinput", None)
     if worker is not None and not sys.dont_write_bytecode:
         number = int(worker["workerid"].removeprefix("gw"))
         rewrite_part(session.config, collected_files(session.config), number, worker["workercount"])
+    with _polars_has_one_thread():
+        return (yield)
+
+
+@contextmanager
+def _polars_has_one_thread() -> Iterator[None]:
+    """In this process, which imports the tests meanwhile, and not in those that it starts later. The tables of most tests have a few rows:
+    Polars takes longer to share the work among threads than to do it."""
+    given = os.environ.get(POLARS_THREADS)
+    os.environ[POLARS_THREADS] = given or "1"
+    try:
+        yield
+    finally:
+        if polars := sys.modules.get("polars"):
+            polars.thread_pool_size()  # starts them
+        if given is None:
+            del os.environ[POLARS_THREADS]
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
