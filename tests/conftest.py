@@ -16,6 +16,7 @@ starts a new one.
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Iterator
@@ -57,8 +58,19 @@ def pytest_collection(session: pytest.Session) -> Iterator[None]:
     if worker is not None and not sys.dont_write_bytecode:
         number = int(worker["workerid"].removeprefix("gw"))
         rewrite_part(session.config, collected_files(session.config), number, worker["workercount"])
-    with _polars_has_one_thread():
+    with _polars_has_one_thread(), _garbage_waits():
         return (yield)
+
+
+@contextmanager
+def _garbage_waits() -> Iterator[None]:
+    """Objects of the collection stay until the end. Python does not search them for garbage, neither meanwhile nor later."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @contextmanager

@@ -134,20 +134,24 @@ def test_a_bound_in_python_ends_before_the_bound_in_c() -> None:
     assert "\nfaulthandler_exit_on_timeout = true\n" in ini
 
 
-IN_TESTS_ALONE = """
-import os
+OF_THEIR_PROCESS = """
+import gc, os
 import polars
 
 def test_one_thread():
     assert polars.thread_pool_size() == 1
     assert "POLARS_MAX_THREADS" not in os.environ
+
+def test_garbage_is_searched_for_beside_what_was_collected():
+    assert gc.isenabled()
+    assert gc.get_freeze_count() > 10_000
 """
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_polars_has_one_thread_in_tests_and_as_ever_in_their_commands(tmp_path: Path, workers: int) -> None:
+def test_polars_has_one_thread_in_tests_and_old_objects_are_no_garbage(tmp_path: Path, workers: int) -> None:
     prepare(tmp_path)
-    (tmp_path / "test_threads.py").write_text(IN_TESTS_ALONE)
+    (tmp_path / "test_threads.py").write_text(OF_THEIR_PROCESS)
     run = run_pytest(tmp_path, workers)
     assert run.returncode == 0, run.stdout
 
