@@ -8,7 +8,7 @@ ifeq ($(shell uname -sm),Linux x86_64)
 PACKAGES += nvidia-cuda-nvdisasm
 endif
 BUILD_TOOLS := cmake ninja
-TOOLS := pytest pytest-rerunfailures pytest-xdist pybind11 hypothesis mypy ruff clang-format scikit-build-core build wheel pyelftools playwright shtab codespell
+TOOLS := pytest pytest-rerunfailures pytest-timeout pytest-xdist pybind11 hypothesis mypy ruff clang-format scikit-build-core build wheel pyelftools playwright shtab codespell
 # The vendor's headers: no toolkit is needed to build.
 HEADERS := nvidia-cuda-cupti==13.0.* nvidia-cuda-runtime==13.0.* nvidia-cuda-crt==13.0.*
 # torch at one version: a bare `torch` brings gigabytes of CUDA.

@@ -49,7 +49,19 @@ class AloneLast(LoadFileScheduling):
         self._look_whether_one_is_alone()
 
     def remove_node(self, node: Any) -> str | None:
-        crashed = super().remove_node(node)
+        """A worker that has ended. The test that it ran then is returned and has failed; xdist's own schedulers would give it to the next
+        worker, and to as many as may crash. Others take the rest of the worker's tests, before all that wait."""
+        units = self.assigned_work.pop(node)
+        crashed = next((nodeid for unit in units.values() for nodeid, is_complete in unit.items() if not is_complete), None)
+        if crashed is not None:
+            for scope, unit in reversed(units.items()):
+                if crashed in unit:
+                    unit[crashed] = True
+                if not all(unit.values()):
+                    self.workqueue[scope] = unit
+                    self.workqueue.move_to_end(scope, last=False)
+            for other in self.assigned_work:
+                self._reschedule(other)
         self._look_whether_one_is_alone()
         return crashed
 
