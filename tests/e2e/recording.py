@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -69,6 +70,22 @@ def recorder(folder: Path, *, sealed: bool = False) -> Recorder:
         return Run(result.returncode, result.stdout, result.stderr, path)
 
     return run
+
+
+def wait_for(condition: Callable[[], object]) -> None:
+    until = time.monotonic() + 120
+    while not condition():
+        assert time.monotonic() < until
+        time.sleep(0.02)
+
+
+def samples_so_far(profile: Path, pid: int) -> int:
+    """CPU samples of a process in a profile that is still being recorded."""
+    count = 0
+    for table in profile.glob(f"spool/{pid}.*/cpu_samples.table"):
+        with table.open("rb") as rows:
+            count += int.from_bytes(rows.read(32)[24:], "little")
+    return count
 
 
 def summary_and_findings(profile: Profile) -> tuple[Summary, list[Finding]]:

@@ -22,6 +22,8 @@ PROGRAM = E2E / "host" / "programs" / "fake_gpu_attached.py"
 pytestmark = needs_fakes
 
 Start = Callable[..., Program]
+CUT_NS = 6_000_000
+"""Of three heavy kernels and a light one, of 1 ms each: the recording's begin and its end may each cut a turn in two."""
 
 
 @pytest.fixture
@@ -64,7 +66,7 @@ def test_kernels_are_recorded_under_their_lines_and_nothing_stays(start: Start, 
     first = attached(program, tmp_path / "first.aiflame", 3)
     times = stacks(first)
     heavy, light = (times.pop(("turn", name, "spin")) for name in ("heavy", "light"))
-    assert heavy == pytest.approx(3 * light, rel=0.02)
+    assert abs(heavy - 3 * light) <= CUT_NS
     assert not times
     assert first.table("gpu_samples")["count"].sum() > 0, "its stalls are sampled once the device is known to be busy"
     assert not device_notes(first)
@@ -81,7 +83,7 @@ def test_kernels_are_recorded_under_their_lines_and_nothing_stays(start: Start, 
 
     second = attached(program, tmp_path / "second.aiflame", 1)
     times = stacks(second)
-    assert times["turn", "heavy", "spin"] == pytest.approx(3 * times["turn", "light", "spin"], rel=0.05)
+    assert abs(times["turn", "heavy", "spin"] - 3 * times["turn", "light", "spin"]) <= CUT_NS
     assert second.table("gpu_windows").is_empty()
     assert device_notes(second) == [SAMPLED_ONCE]
     program.end()
@@ -152,9 +154,10 @@ def test_device_code_that_was_loaded_before_is_found_in_tritons_cache(start: Sta
     program = start("steady", TRITON_CACHE_DIR=str(cache), CUBIN=str(cache / "same" / "spin.cubin"))
     path = tmp_path / "p.aiflame"
     recorder = begin_attaching(program.pid, path)
-    while not program.ask().get("sampled"):
+    while not (sampled := program.ask()).get("sampled"):
         time.sleep(0.05)
-    time.sleep(0.3)
+    while program.ask()["launched"] < sampled["launched"] + 40:
+        time.sleep(0.05)
     recorder.send_signal(signal.SIGINT)
     _, errors = recorder.communicate(timeout=60)
     assert recorder.returncode == 0, errors

@@ -58,7 +58,7 @@ def kernels_in(process: Process, begin: int, end: int) -> int:
 
 
 def test_each_sample_has_what_ran_in_it(scene: Scene) -> None:
-    _, process = scene("steady", "1.5")
+    _, process = scene("steady", "1.5", "gpu_counters")
     samples = counted(process)
     assert samples.height > 500
     assert set(samples["device"]) == {"Fake GPU [0]"}
@@ -82,7 +82,7 @@ def test_each_sample_has_what_ran_in_it(scene: Scene) -> None:
 
 def test_only_as_many_counters_as_one_pass_takes(scene: Scene) -> None:
     """The fake takes ten, and knows neither NVLink nor a second counter of the tensor pipe's name."""
-    _, process = scene("steady", "0.5")
+    _, process = scene("steady", "0.5", "gpu_counters")
     assert set(process.table("gpu_counters")["metric"]) == {
         *("dram-read-bytes", "dram-write-bytes", "sm-cycles", "sm-active-cycles", "tensor-cycles", "warp-cycles", "l2-bytes"),
         *("pcie-read-bytes", "pcie-write-bytes"),
@@ -91,7 +91,9 @@ def test_only_as_many_counters_as_one_pass_takes(scene: Scene) -> None:
 
 def test_the_users_own_counters(scene: Scene) -> None:
     names = "smsp__inst_executed.sum,dram__bytes_read.sum,no__such.sum"
-    _, process = scene("steady", "0.5", gpu_sampling=GpuSampling.AUTO, gpu_counters=GpuCounters.ON, env={"AIFLAME_GPU_COUNTERS": names})
+    _, process = scene(
+        "steady", "0.5", "gpu_counters", gpu_sampling=GpuSampling.AUTO, gpu_counters=GpuCounters.ON, env={"AIFLAME_GPU_COUNTERS": names}
+    )
     samples = counted(process)
     assert (samples["smsp__inst_executed.sum"] * 3 == samples["dram__bytes_read.sum"] * 5).all()
     assert samples["smsp__inst_executed.sum"].sum() > 0
@@ -100,7 +102,7 @@ def test_the_users_own_counters(scene: Scene) -> None:
 
 
 def test_by_default_stalls_are_sampled_and_nothing_is_counted(scene: Scene) -> None:
-    _, process = scene("steady", "0.5", gpu_sampling=GpuSampling.AUTO)
+    _, process = scene("steady", "0.5", "gpu_samples", gpu_sampling=GpuSampling.AUTO)
     assert not process.table("gpu_samples").is_empty()
     assert process.table("gpu_counters").is_empty()
 
@@ -114,16 +116,18 @@ def test_without_permission_a_note_says_how_to_get_it(scene: Scene) -> None:
 
 
 def test_a_device_that_cannot_count_by_time_counts_by_cycles(scene: Scene) -> None:
-    _, process = scene("steady", "0.5", env={"FAKE_CUPTI_NO_TIMER": "1"})
+    _, process = scene("steady", "0.5", "gpu_counters", env={"FAKE_CUPTI_NO_TIMER": "1"})
     samples = counted(process)
     assert set(samples["end_ns"] - samples["begin_ns"]) == {3 * MS // 2}
 
 
 def test_after_an_overflow_it_counts_more_coarsely(scene: Scene) -> None:
-    """The fake's buffer holds 60 samples, and the worker reads ten times a second."""
-    _, process = scene("steady", "1.5", env={"FAKE_CUPTI_BUFFER_SAMPLES": "60"})
-    lengths = set(counted(process)["end_ns"] - counted(process)["begin_ns"])
-    assert lengths == {4 * MS}
+    """The fake's buffer holds 60 samples, and the worker reads ten times a second: at four times the interval it is in time, if it
+    gets the CPU."""
+    _, process = scene("steady", "1.5", "gpu_counters", env={"FAKE_CUPTI_BUFFER_SAMPLES": "60"})
+    samples = counted(process)
+    assert samples.height > 0
+    assert set(samples["end_ns"] - samples["begin_ns"]) <= {4 * MS, 16 * MS}
     assert process.table("notes").is_empty()
 
 

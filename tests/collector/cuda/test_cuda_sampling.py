@@ -61,7 +61,8 @@ def test_each_sample_was_taken_in_its_window_and_none_is_lost(scene: Scene) -> N
     outcome, process = scene("steady", "2")
     windows = process.table("gpu_windows").sort("end_ns")
     assert windows["samples"].sum() == process.table("gpu_samples")["count"].sum() == expected(int(outcome.stdout))
-    assert 5 <= windows.height <= 12, "one each 200 ms, and the last"
+    took = (int(windows["end_ns"][-1]) - int(windows["begin_ns"][0])) / 1e9
+    assert 3 <= windows.height <= took / 0.2 + 2, "at most one each 200 ms, and the last: a busy machine may leave looks out"
     rows = windows[:-1].rows(named=True)
     kernels = process.table("kernels")
     for earlier, later in pairwise(rows):

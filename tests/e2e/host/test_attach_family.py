@@ -5,16 +5,16 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from recording import PYTHON, time_under
+from recording import PYTHON, samples_so_far, time_under, wait_for
 
 import aiflame
 
 PROGRAMS = Path(__file__).parent / "programs"
+MANY = 100
 _Start = Callable[..., "subprocess.Popen[str]"]
 
 
@@ -47,16 +47,9 @@ def end(recorder: subprocess.Popen[str]) -> str:
     return said
 
 
-def wait_for(condition: Callable[[], bool]) -> None:
-    until = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < until
-        time.sleep(0.1)
-
-
 def recorded(profile: Path, pid: int) -> bool:
-    """True when it has samples; multiprocessing's own child, which only waits, never gets any."""
-    return any(profile.glob(f"spool/{pid}.*/cpu_samples.table"))
+    """True when it has samples, more than of its start; multiprocessing's own child, which only waits, never gets any."""
+    return samples_so_far(profile, pid) >= MANY
 
 
 def children(pid: int) -> list[int]:
@@ -73,7 +66,6 @@ def test_children_that_run_and_children_that_come_are_recorded(start: _Start, tm
     wait_for(lambda: len(children(program.pid)) > len(running))
     (new,) = set(children(program.pid)) - set(running)
     wait_for(lambda: recorded(path, new))
-    time.sleep(1)
     assert "processes" in end(recorder)
     profile = aiflame.open(path)
     assert profile.meta.degraded == ()
@@ -90,8 +82,9 @@ def test_a_process_that_starts_another_program_goes_on_being_recorded(start: _St
     recorder = attach(program.pid, path)
     wait_for(lambda: recorded(path, program.pid))
     program.send_signal(signal.SIGUSR1)
+    before = samples_so_far(path, program.pid)
     wait_for(lambda: len(list(path.glob(f"spool/{program.pid}.*/cpu_samples.table"))) == 2)
-    time.sleep(1)
+    wait_for(lambda: samples_so_far(path, program.pid) >= before + MANY)
     end(recorder)
     profile = aiflame.open(path)
     assert profile.meta.degraded == ()
@@ -138,7 +131,6 @@ def test_without_children_the_process_alone_is_recorded(start: _Start, tmp_path:
     program, path = start("family.py"), tmp_path / "p.aiflame"
     recorder = attach(program.pid, path, "--no-children")
     wait_for(lambda: recorded(path, program.pid))
-    time.sleep(1)
     end(recorder)
     assert {folder.name.split(".")[0] for folder in path.glob("spool/*.*/")} == {str(program.pid)}
 
@@ -151,11 +143,10 @@ def test_all_ranks_of_a_job_and_no_other_are_recorded(start: _Start, tmp_path: P
     other = job("29612", 0)
     recorder = attach(ranks[1].pid, path, "--job")
     wait_for(lambda: all(recorded(path, rank.pid) for rank in ranks))
-    time.sleep(1)
     end(recorder)
     rows = aiflame.open(path).table("ranks")
     assert sorted(rows["rank"]) == [0, 1]
-    assert not recorded(path, other.pid)
+    assert not samples_so_far(path, other.pid)
     assert [rank.poll() for rank in ranks] == [None, None]
 
 
@@ -173,9 +164,9 @@ def test_a_child_that_cannot_be_recorded_is_named(start: _Start, tmp_path: Path)
     program, path = start("family.py"), tmp_path / "p.aiflame"
     child = children(program.pid)[-1]
     os.kill(child, signal.SIGSTOP)
+    wait_for(lambda: Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].split()[0] == "T")
     recorder = attach(program.pid, path)
     wait_for(lambda: recorded(path, program.pid))
-    time.sleep(1)
     end(recorder)
     os.kill(child, signal.SIGCONT)
     (note,) = aiflame.open(path).meta.degraded

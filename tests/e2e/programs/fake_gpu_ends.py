@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 
-from fake_gpu_driver import Gpu, little, much
+from fake_gpu_driver import Gpu, little, much, until_written
 
 
 def leave_at_once() -> None:
@@ -26,7 +26,7 @@ def leave_holding_a_lock() -> None:
     gpu = Gpu()
     little(gpu, gpu.kernel("spin"))
     gpu.wait()
-    time.sleep(1.5)  # the worker writes records twice a second
+    until_written("kernels", 10)
     if "AIFLAME_PROFILE" in os.environ:
         ctypes.CDLL("libcupti.so.13").fake_cupti_hold()
     match sys.argv[2]:
@@ -51,7 +51,7 @@ def killed() -> None:
     gpu = Gpu()
     little(gpu, gpu.kernel("spin"))
     gpu.wait()
-    time.sleep(1.5)  # the worker writes records twice a second
+    until_written("kernels", 10)
     os.kill(os.getpid(), signal.SIGKILL)
 
 
@@ -88,14 +88,16 @@ def fails_to_exec() -> None:
 def busy() -> None:
     """Threads that launch while the process ends."""
     gpu = Gpu()
-    kernel = gpu.kernel("spin", 1000)
+    kernel, launched = gpu.kernel("spin", 1000), [0] * 3
 
-    def launch_for_ever() -> None:
+    def launch_for_ever(number: int) -> None:
         gpu.call("cuCtxSetCurrent", gpu.context)
         with contextlib.suppress(RuntimeError):  # the driver has shut down
             while True:
                 gpu.launch(kernel)
+                launched[number] += 1
 
-    for _ in range(3):
-        threading.Thread(target=launch_for_ever, daemon=True).start()
-    time.sleep(0.3)
+    for number in range(3):
+        threading.Thread(target=launch_for_ever, args=(number,), daemon=True).start()
+    while min(launched) < 100:
+        time.sleep(0.01)

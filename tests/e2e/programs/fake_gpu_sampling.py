@@ -10,12 +10,13 @@ import threading
 import time
 
 from fake_gpu import Gpu
+from fake_gpu_driver import rows_of
 
 
-def work(gpu: Gpu, name: str, seconds: float) -> int:
-    """Launches kernels of 1 ms, a good third of the time; how many."""
+def work(gpu: Gpu, name: str, seconds: float, table: str = "") -> int:
+    """Launches kernels of 1 ms, a good third of the time; how many. Goes on until there is a row in `table`."""
     kernel, launched, end = gpu.kernel(name, 1_000_000), 0, time.monotonic() + seconds
-    while time.monotonic() < end:
+    while time.monotonic() < end or (table and not rows_of(table)):
         gpu.launch(kernel)
         gpu.wait()
         launched += 1
@@ -24,7 +25,7 @@ def work(gpu: Gpu, name: str, seconds: float) -> int:
 
 
 def steady() -> None:
-    print(work(Gpu(), "spin", float(sys.argv[2])))
+    print(work(Gpu(), "spin", float(sys.argv[2]), *sys.argv[3:]))
 
 
 def beside_another() -> None:

@@ -297,9 +297,9 @@ void waits_interrupted() {
     printf("%s %ld %d\n", name, result, error);
   };
   alarmed("nanosleep", [&] { return nanosleep(&hour, &rest); });
-  printf("rest %d\n", rest.tv_sec == 3599);
+  printf("rest %d\n", rest.tv_sec > 3000 && rest.tv_sec < 3600);
   alarmed("clock_nanosleep", [&] { return clock_nanosleep(CLOCK_MONOTONIC, 0, &hour, &rest); });
-  alarmed("sleep", [&] { return sleep(100) >= 99; });
+  alarmed("sleep", [&] { return sleep(3600) > 3000; });
   alarmed("poll", [&] { return poll(&none, 1, -1); });
   alarmed("ppoll", [&] { return ppoll(&none, 1, &hour, &empty); });
   alarmed("select", [&] { return select(0, nullptr, nullptr, nullptr, nullptr); });

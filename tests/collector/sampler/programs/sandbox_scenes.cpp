@@ -8,11 +8,14 @@
 #include <cstring>
 
 #include "tick_stack_scenes.hpp"
+#include "ticks.hpp"
 
 namespace {
 
-// The kernel's ticks may miss a thread for 50 ms where several programs share a CPU.
-void work_until_sampled() { spin(0.3); }
+void work_until_sampled() {
+  if (!is_recorded()) return;
+  for (OwnTicks ticks; !ticks.came();) spin(0.01);
+}
 
 void count_on() {
   volatile double sink = 0;

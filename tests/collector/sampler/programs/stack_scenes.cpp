@@ -79,8 +79,9 @@ int small_alternate(int count, char** libraries) {
 
 ucontext_t outside, inside;
 alignas(16) char coroutine_stack[3072];
+OwnTicks* ticks_inside;
 void coroutine() {
-  spin(0.2);
+  while (!ticks_inside->came()) spin(0.01);
   swapcontext(&inside, &outside);
 }
 
@@ -88,6 +89,8 @@ void coroutine() {
 int small_coroutine(int, char**) {
   use_alternate_stack(kSmallAlternate);
   memset(coroutine_stack, 0, sizeof coroutine_stack);
+  OwnTicks ticks;  // before the coroutine's signal mask is made
+  ticks_inside = &ticks;
   getcontext(&inside);
   inside.uc_stack.ss_sp = coroutine_stack;
   inside.uc_stack.ss_size = sizeof coroutine_stack;

@@ -176,6 +176,7 @@ int pause_and_resume(int) {
   auto resume = reinterpret_cast<void (*)()>(dlsym(RTLD_DEFAULT, "aiflame_resume"));
   burn(0.3);
   std::vector<pthread_t> before = start(pthread_create, 3, wait_for_end);
+  burn_until_timers(4);
   int running = timers();
   pause();
   std::vector<pthread_t> during = start(pthread_create, 4, wait_for_end);
@@ -185,8 +186,8 @@ int pause_and_resume(int) {
   burn(0.5);
   clock_gettime(CLOCK_MONOTONIC, &to);
   resume();
+  burn_until_timers(8);
   int resumed = timers();
-  burn(0.3);
   before.insert(before.end(), during.begin(), during.end());
   finish(before);
   auto ns = [](timespec at) { return static_cast<long long>(at.tv_sec) * 1000000000 + at.tv_nsec; };

@@ -108,11 +108,11 @@ int cloned_waits(void* without) {
 }
 int bare_thread(bool without) {
   if (pipe(bare_pipe) != 0) return 1;
-  bare_rounds = is_recorded() ? 50'000'000 : 1;
+  bare_rounds = is_recorded() ? 100'000'000 : 1;
   errno = 77;
   constexpr int kFlags = CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_SYSVSEM | CLONE_THREAD;
   if (clone(cloned_waits, clone_stack + sizeof clone_stack, kFlags, without ? clone_stack : nullptr) < 0) return 1;
-  for (int at = 0; at < 10 && timers() < 2; at++) spin(0.05);  // ticks here find it
+  for (int at = 0, most = is_recorded() ? 400 : 1; at < most && timers() < 2; at++) spin(0.05);  // ticks here find it
   if (write(bare_pipe[1], "x", 1) != 1) return 1;
   long changed = 0;
   while (!clone_done)
