@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -41,7 +42,7 @@ def of_torch(run: GpuRun) -> pl.DataFrame:
     return blocks(Analysis.of(run.profile.store)).filter(pl.col("kind") == int(BlockKind.OF_POOL))
 
 
-def printed(run: GpuRun) -> dict[str, object]:
+def printed(run: GpuRun) -> dict[str, Any]:
     assert run.result.status == 0, run.run.stderr
     return dict(json.loads(run.result.stdout.splitlines()[-1]))
 

@@ -72,7 +72,7 @@ def allocator(tmp_path_factory: pytest.TempPathFactory) -> Path:
     torch = importlib.util.find_spec("torch")
     assert torch is not None and torch.origin is not None
     target, libraries = tmp_path_factory.mktemp("allocator") / "liballocator.so", Path(torch.origin).parent / "lib"
-    command = ["gcc", "-x", "c", "-shared", "-fPIC", "-O1", "-", "-o", target, f"-L{libraries}", "-lc10", f"-Wl,-rpath,{libraries}"]
+    command = ["gcc", "-x", "c", "-shared", "-fPIC", "-O1", "-", "-o", str(target), f"-L{libraries}", "-lc10", f"-Wl,-rpath,{libraries}"]
     subprocess.run(command, input=ALLOCATOR, text=True, check=True)
     return target
 

@@ -50,7 +50,7 @@ def unsealed(path: Path, kind: type[ProcessFiles] = ProcessFiles, behind: str = 
     window = files.add("gpu_windows", begin_ns=1_000, end_ns=9_000, device="gpu", samples=10)
     files.add("gpu_samples", window=window, function=function, reason=reason, offset=16, samples=10, count=10)
     files.add("allocations", kind=1, device="gpu", api=1, correlation=7, address=4096, bytes=64, time_ns=2_500)
-    pool = {"device": "gpu", "address": 8192, "bytes": 512, "used": 512, "held": 1024}
+    pool: dict[str, int | str | bytes] = {"device": "gpu", "address": 8192, "bytes": 512, "used": 512, "held": 1024}
     files.add("pool_blocks", kind=1, thread=thread, stack=stack, autograd=1, sequence=2, time_ns=2_600, **pool)
     files.add("pool_blocks", kind=2, time_ns=2_800, **pool)
     files.add("memory_refusals", thread=thread, stack=stack, memory="gpu", bytes=4096, time_ns=2_700)
