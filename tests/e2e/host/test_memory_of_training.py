@@ -11,7 +11,7 @@ from torch_programs import needs_torch, program
 
 import aiflame
 from aiflame.analyze.memory.growth import growth
-from aiflame.analyze.memory.what_if import checkpoints
+from aiflame.analyze.memory.what_if import FRESH_GRADIENTS, FUSED, HALF_BATCH, Estimate, checkpoints, estimates
 from aiflame.analyze.top import top
 from aiflame.api import Profile
 from aiflame.attribute.analysis import Analysis
@@ -141,3 +141,42 @@ def test_the_peak_with_checkpoints_is_estimated(profile: Profile, tmp_path: Path
     now, then = (sum(held.values()) - held["imports"] for held in (by(profile, "category"), by(other, "category")))
     assert then < 0.8 * now, "there is something to win"
     assert now - (estimate.peak - estimate.then) == pytest.approx(then, rel=0.05)
+
+
+def changed(profile: Profile, change: str) -> Estimate:
+    (estimate,) = [one for one in estimates(Analysis(profile.store), "host-bytes") if one.change == change]
+    return estimate
+
+
+def is_right(estimate: Estimate, before: Profile, after: Profile, least: float = 0.8) -> None:
+    """Imports differ, and do not count."""
+    now, then = (sum(held.values()) - held["imports"] for held in (by(before, "category"), by(after, "category")))
+    assert then < least * now, "there is something to win"
+    assert now - (estimate.peak - estimate.then) == pytest.approx(then, rel=0.05)
+
+
+def test_the_peak_with_half_the_batch_is_estimated(profile: Profile, tmp_path: Path) -> None:
+    half = training(tmp_path, TRAINING.replace(f"torch.randn({BATCH}, ", f"torch.randn({BATCH // 2}, "))
+    is_right(changed(profile, HALF_BATCH), profile, half)
+
+
+def small(folder: Path, optimizer: str, *, keeps_gradients: bool = False) -> Profile:
+    """A training of little data, whose peak lies in the optimizer, or in the backward pass if gradients are kept from step to step."""
+    batch = BATCH // 2 if keeps_gradients else 16
+    text = TRAINING.replace("Adam(net.parameters())", optimizer).replace(f"torch.randn({BATCH}, ", f"torch.randn({batch}, ")
+    folder.mkdir()
+    return training(folder, text.replace("zero_grad()", "zero_grad(set_to_none=False)") if keeps_gradients else text)
+
+
+def test_the_peak_with_a_fused_optimizer_is_estimated(tmp_path: Path) -> None:
+    each = small(tmp_path / "each", "Adam(net.parameters(), foreach=True)")
+    fused = small(tmp_path / "fused", "Adam(net.parameters(), fused=True)")
+    is_right(changed(each, FUSED), each, fused, 0.9)
+
+
+def test_the_peak_with_gradients_freed_after_each_step_is_estimated(tmp_path: Path) -> None:
+    kept = small(tmp_path / "kept", "SGD(net.parameters(), foreach=False)", keeps_gradients=True)
+    (tmp_path / "fresh").mkdir()
+    text = TRAINING.replace("Adam(net.parameters())", "SGD(net.parameters(), foreach=False)")
+    fresh = training(tmp_path / "fresh", text.replace(f"torch.randn({BATCH}, ", f"torch.randn({BATCH // 2}, "))
+    is_right(changed(kept, FRESH_GRADIENTS), kept, fresh, 0.9)

@@ -35,6 +35,7 @@ _OF_KINDS: Mapping[str, str] = {
         "Compute them again in the backward pass (torch.utils.checkpoint around these layers) for more time, or take smaller batches or"
         " autocast to a smaller dtype."
     ),
+    "memory-change": "Make this change and record again: the estimate follows from the lives of the blocks, and knows no time.",
     "memory-peak": (
         "To lower the peak, free this before it is reached (del, smaller batches), keep it in a smaller dtype, or compute it again where it"
         " is needed: torch.utils.checkpoint for activations."

@@ -13,7 +13,7 @@ from aiflame.analyze.layer_groups import escaped
 from aiflame.analyze.memory.growth import Growth, growth
 from aiflame.analyze.memory.holders import holders
 from aiflame.analyze.memory.refusals import refusals
-from aiflame.analyze.memory.what_if import checkpoints
+from aiflame.analyze.memory.what_if import FRESH_GRADIENTS, FUSED, checkpoints, estimates
 from aiflame.analyze.places import short_place
 from aiflame.analyze.scope import steady_scope
 from aiflame.analyze.top import top
@@ -48,6 +48,7 @@ def memory_findings(profile: Analysis) -> Iterator[Finding]:
         yield Finding(_grows(one), one.share, shown, "memory-grows", recoverable=one.share, of_whole_run=whole)
     for metric in (name for name in AT_A_MOMENT if name in memory_metrics(profile)):
         yield from _activations(profile, metric, whole=whole)
+        yield from _changes(profile, metric, whole=whole)
     grown = {(one.memory, one.place) for one in growing}
     for (_, memory), rows in holders(profile, Moment()).partition_by("process", "memory", as_dict=True, maintain_order=True).items():
         peak = int(rows["bytes"].sum())
@@ -92,6 +93,17 @@ def _activations(profile: Analysis, metric: str, *, whole: bool) -> Iterator[Fin
         sentence += f"; checkpoints around {estimate.group} would lower the peak to about {amount(estimate.then, 'bytes')}"
     view = Evidence("flame", metric, CATEGORY, f"^{escaped(NAMES[Category.ACTIVATIONS])}$")
     yield Finding(sentence, share, view, "memory-activations", of_whole_run=whole)
+
+
+def _changes(profile: Analysis, metric: str, *, whole: bool) -> Iterator[Finding]:
+    """Changes of the optimizer and of gradients that would lower the peak."""
+    for one in estimates(profile, metric):
+        share = 1 - one.then / one.peak
+        if one.change in (FUSED, FRESH_GRADIENTS) and share >= 1 - WORTH_IT:
+            name = _name(one.memory)
+            then, peak = (amount(value, "bytes") for value in (one.then, one.peak))
+            sentence = f"{name[0].upper()}{name[1:]} would peak at about {then} in place of {peak} with {one.change}"
+            yield Finding(sentence, share, Evidence("flame", metric, CATEGORY), "memory-change", recoverable=share, of_whole_run=whole)
 
 
 def _grows(one: Growth) -> str:

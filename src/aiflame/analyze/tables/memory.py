@@ -1,5 +1,5 @@
 """Lines and functions by the memory that they allocated: at the peak, in all, and how long it lived (to the end of the
-recording, where nothing freed it)."""
+recording, where nothing freed it); and estimates of the peak after changes of the program."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ from collections.abc import Iterator
 import polars as pl
 
 from aiflame.analyze.memory.holders import with_places
+from aiflame.analyze.memory.what_if import estimates
 from aiflame.analyze.tables.table import TableOf, number, place, share, table_of, text
 from aiflame.attribute.analysis import Analysis
 from aiflame.attribute.memory.blocks import NEVER, blocks
 from aiflame.attribute.memory.live import live
+from aiflame.attribute.memory.metrics import AT_A_MOMENT, memory_metrics
 from aiflame.attribute.memory.moments import Moment
 
 MOST_ROWS = 2000
@@ -51,3 +53,24 @@ def memory_tables(profile: Analysis) -> Iterator[TableOf]:
         place=pl.when(pl.col("file") != "").then(pl.format("{}:{}", "file", "line")).otherwise(pl.lit("")),
     )
     yield table_of("memory", "Memory by line", columns, rows.head(MOST_ROWS))
+    yield from _changes(profile)
+
+
+def _changes(profile: Analysis) -> Iterator[TableOf]:
+    metrics = [name for name in AT_A_MOMENT if name in memory_metrics(profile)]
+    changes = [one for metric in metrics for one in estimates(profile, metric)]
+    if not changes:
+        return
+    columns = (
+        text("change", "With"),
+        text("memory", "Memory"),
+        number("peak", "Peak", "bytes"),
+        number("then", "Peak then, about", "bytes"),
+        share("saved", "% saved"),
+    )
+    rows = [
+        (one.change, one.memory, one.peak, one.then, 1 - one.then / one.peak)
+        for one in sorted(changes, key=lambda one: one.then - one.peak)
+    ]
+    schema = {"change": pl.String, "memory": pl.String, "peak": pl.Int64, "then": pl.Int64, "saved": pl.Float64}
+    yield table_of("memory_changes", "Peak of memory after changes", columns, pl.DataFrame(rows, schema=schema, orient="row"))

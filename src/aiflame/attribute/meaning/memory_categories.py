@@ -108,7 +108,7 @@ def with_category(profile: Analysis, rows: pl.DataFrame, clock: int) -> pl.DataF
 def _categories(profile: Analysis, rows: pl.DataFrame, end_ns: Ints, kind: Ints) -> Ints:
     process, stack, step, phase, begin = (rows[name].cast(pl.Int64).to_numpy() for name in ("process", "stack", "step", "phase", "time_ns"))
     at = rows.select(pl.col("process", "step").cast(pl.Int64)).join(
-        _turns(profile), on=["process", "step"], how="left", maintain_order="left"
+        turns(profile), on=["process", "step"], how="left", maintain_order="left"
     )
     first = rows.select(pl.col("process").cast(pl.Int64)).join(_first_steps(profile), on="process", how="left", maintain_order="left")
     backward, optimizer, end = (at[name].fill_null(_FAR).to_numpy() for name in ("backward_ns", "optimizer_ns", "end_ns"))
@@ -143,7 +143,7 @@ def _under(profile: Analysis, frame: pl.Expr, process: Ints, stack: Ints) -> Mas
 
 
 @once
-def _turns(profile: Analysis) -> pl.DataFrame:
+def turns(profile: Analysis) -> pl.DataFrame:
     """process, step, backward_ns and optimizer_ns (when the step's backward pass and its optimizer begin; null: it has none), end_ns"""
     steps = profile_steps(profile).rows.select(pl.col("process", "step", "end_ns").cast(pl.Int64))
     numbers = clocks(profile)
@@ -155,13 +155,13 @@ def _turns(profile: Analysis) -> pl.DataFrame:
         moments = profile.scan("launches").select("process", "id", time_ns="begin_ns")
         items.append(launched.lazy().select("process", "id", "step", "phase").join(moments, on=["process", "id"]).collect())
     seen = pl.concat([one.select(pl.col("process", "step", "phase", "time_ns").cast(pl.Int64)) for one in items])
-    begins = [
-        seen.filter(pl.col("phase") == int(phase)).group_by("process", "step").agg(pl.col("time_ns").min().alias(name))
-        for phase, name in ((Phase.BACKWARD, "backward_ns"), (Phase.OPTIMIZER, "optimizer_ns"))
-    ]
-    for begin in begins:
-        steps = steps.join(begin, on=["process", "step"], how="left")
-    return steps.unique(["process", "step"], keep="first")
+    step = ["process", "step"]
+    backward = seen.filter(pl.col("phase") == int(Phase.BACKWARD)).group_by(step).agg(backward_ns=pl.col("time_ns").min())
+    optimizer = seen.filter(pl.col("phase") == int(Phase.OPTIMIZER)).join(backward, on=step, how="left")
+    # A step may begin with the end of the optimizer of the one before.
+    optimizer = optimizer.filter(pl.col("time_ns") >= pl.col("backward_ns").fill_null(0))
+    optimizer = optimizer.group_by(step).agg(optimizer_ns=pl.col("time_ns").min())
+    return steps.unique(step, keep="first").join(backward, on=step, how="left").join(optimizer, on=step, how="left")
 
 
 @once

@@ -1,7 +1,7 @@
 """Unpacks frame words and the column `autograd`. No other Python code knows their bits.
 
 A frame of a stack is one 64-bit word. Its top four bits are its kind; `enums.FrameKind` describes the bits below for each kind.
-The collector packs the same words in `native/unwind/frames.hpp`, the recorder in `frame_packing`, and `target/refusals.py` those of
+The collector packs the same words in `native/unwind/frames.hpp`, the recorder in `frame_packing`, `target/refusals.py` those of
 tracebacks.
 """
 
