@@ -62,7 +62,11 @@ def test_the_threads_of_a_pool_are_shown_as_threads(record: Recorder) -> None:
     tree = profile.tree("cpu-time")
     spun = time_under(tree, "spin")
     by_thread = [time_under(tree, f"pool-{number}", "spin") for number in range(2)]
-    assert sum(by_thread) == spun == pytest.approx(int(run.stdout), rel=0.06)
+    assert sum(by_thread) == spun
+    # The time behind the last tick of a thread has no stack.
+    lost = time_under(tree, "[ended before a tick]")
+    assert spun <= int(run.stdout) * 1.06
+    assert spun + lost >= int(run.stdout) * 0.94
     assert min(by_thread) > 0
     ends = profile.table("thread_ends")
     assert set(ends["name"].to_list()) >= {"pool-0", "pool-1"}

@@ -8,6 +8,9 @@ from recording import PYTHON, Recorder
 from torch_programs import needs_torch
 from twin import cpu_agreement
 
+from aiflame.attribute.analysis import Analysis
+from aiflame.attribute.meaning.context import profile_steps
+
 pytestmark = needs_torch
 LLAMA = Path(__file__).parents[2] / "examples" / "llama"
 STEPS = 60
@@ -29,7 +32,9 @@ def test_steps_phases_and_layers_are_where_the_markers_say(record: Recorder) -> 
 def test_the_path_of_a_step_appears_without_a_marker(record: Recorder) -> None:
     run = record(PYTHON, LLAMA / "train_llama.py", *SMALL, options=("--cpu-rate", "999"), env=ONE_THREAD)
     assert run.status == 0, run.stderr
-    tree = run.profile().tree("cpu-time", by="step")
+    profile = run.profile()
+    assert len(profile_steps(Analysis.of(profile.store)).rows) == STEPS
+    tree = profile.tree("cpu-time", by="step")
     names_of = tree.frames["name"].to_list()
     paths = set()
     for node in range(1, len(tree)):
@@ -38,6 +43,8 @@ def test_the_path_of_a_step_appears_without_a_marker(record: Recorder) -> None:
             path.append(names_of[tree.frame[at]])
             at = int(tree.parent[at])
         paths.add(tuple(reversed(path))[1:5])
-    assert {path[0] for path in paths if path and path[0].startswith("Step.")} == {f"Step.{number}" for number in range(STEPS)}
+    shown = {path[0] for path in paths if path and path[0].startswith("Step.")}
+    assert shown <= {f"Step.{number}" for number in range(STEPS)}
+    assert len(shown) > STEPS / 4, "on a busy machine there may be a step in which no tick comes"
     for phase in ("Forward", "Backward"):  # a short stay in a layer may have no sample in one step
         assert any(path[1:4] == (phase, "layers.3", "attn") for path in paths), phase

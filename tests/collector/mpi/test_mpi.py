@@ -174,7 +174,7 @@ def test_peers(known_job: Job) -> None:
 
 def test_a_late_message_is_a_long_receive(known_job: Job) -> None:
     (took,) = known_job.of("MPI_Recv").select((pl.col("end_ns") - pl.col("begin_ns")) / 1e9).to_series()
-    assert 0.19 < took < 5
+    assert 0.3 < took < 10, "half a second; a busy machine may let the receiver wait later"
 
 
 def test_a_call_that_fails_says_so(known_job: Job) -> None:

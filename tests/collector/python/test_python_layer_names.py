@@ -66,6 +66,7 @@ def test_named_layers_are_not_asked_for_again(python: str, tmp_path: Path) -> No
     assert process.table("layer_names")["type"].to_list() == ["Works"]
 
 
+@pytest.mark.timed
 def test_unnamed_layers_are_asked_for_ever_more_rarely(python: str, tmp_path: Path) -> None:
     calls, _ = asked(python, tmp_path, then="calls[-1] = time.monotonic()", wanted=4)
     first, second, third, fourth = calls
@@ -130,4 +131,4 @@ def test_threads_that_hold_cpythons_lock_for_pending_calls_all_the_time_do_not_h
         cpu_rate=2000,
     )
     assert count[0] > 0 and count[1] > 0
-    assert process.table("cpu_samples").height > 100
+    assert process.table("cpu_samples")["weight"].sum() > 100

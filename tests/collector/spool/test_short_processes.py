@@ -88,8 +88,9 @@ for moment in {moments}:
 
 
 def test_a_process_gets_its_folder_with_its_first_sample(tmp_path: Path) -> None:
-    busy = "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done"
-    assert recorded(["sh", "-c", f"/bin/true; {busy}"], tmp_path / "p").status == 0
+    """The shell works for a good while longer than the kernel may leave it without a tick, and /bin/true for much less than a period."""
+    busy = "i=0; while [ $i -lt 600000 ]; do i=$((i+1)); done"
+    assert recorded(["sh", "-c", f"/bin/true; {busy}"], tmp_path / "p", cpu_rate=49).status == 0
     (folder,) = _folders(tmp_path / "p")
     shell, true = processes(tmp_path / "p")
     assert folder.name.startswith(f"{shell.pid}.")

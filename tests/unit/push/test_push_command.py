@@ -204,7 +204,7 @@ def test_a_recording_is_sent_when_it_is_sealed(tmp_path: Path) -> None:
     receiver = Receiver()
     with running(receiver):
         pass
-    program = "import time; end = time.time() + 0.3\nwhile time.time() < end: sum(range(1000))"
+    program = "import time\nwhile time.process_time() < 0.4: sum(range(1000))"
     command = [PYTHON, "-m", "aiflame.cli.main", "record", "-o", str(tmp_path / "p.aiflame"), "--push", receiver.url]
     recorded = subprocess.run([*command, "--", PYTHON, "-c", program], capture_output=True, text=True, check=False)
     assert recorded.returncode == 0, recorded.stderr
@@ -221,13 +221,16 @@ def test_a_recording_is_sent_when_it_is_sealed(tmp_path: Path) -> None:
 
 def test_each_window_of_a_flight_recorder_is_sent(tmp_path: Path) -> None:
     program = (
-        "import time, aiflame\n"
-        "def work(seconds):\n    end = time.time() + seconds\n    while time.time() < end: sum(range(1000))\n"
-        "work(0.3); aiflame.keep('the loss is NaN'); work(1.5)"
+        "import glob, sys, time, aiflame\n"
+        "def work(seconds):\n    end = time.process_time() + seconds\n    while time.process_time() < end: sum(range(1000))\n"
+        "work(0.4); aiflame.keep('the loss is NaN')\n"
+        "until = time.monotonic() + 60\n"
+        "while not glob.glob(sys.argv[1]) and time.monotonic() < until: work(0.1)"
     )
     with running() as receiver:
         command = [PYTHON, "-m", "aiflame.cli.main", "record", "--last", "30s", "-o", str(tmp_path / "p.aiflame"), "--push", receiver.url]
-        recorded = subprocess.run([*command, "--", PYTHON, "-c", program], capture_output=True, text=True, check=False, env={**os.environ})
+        traced = [PYTHON, "-c", program, f"{tmp_path}/p-*-the-loss-is-NaN.aiflame"]
+        recorded = subprocess.run([*command, "--", *traced], capture_output=True, text=True, check=False, env={**os.environ})
         assert recorded.returncode == 0, recorded.stderr
         until = time.monotonic() + 60
         while len(receiver.kept) < 2 and time.monotonic() < until:

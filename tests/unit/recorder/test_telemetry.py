@@ -309,7 +309,9 @@ def test_a_killed_recorder_loses_nothing_that_it_wrote(profile: Path) -> None:
 @pytest.mark.parametrize(("options", "there"), [([], True), (["--telemetry", "off"], False)])
 def test_a_recording_has_looks_at_the_machine_unless_they_are_off(tmp_path: Path, options: list[str], there: bool) -> None:
     path = tmp_path / "p.aiflame"
-    subprocess.run([sys.executable, "-m", "aiflame", "record", "-q", "-o", str(path), *options, "--", "sleep", "0.5"], check=True)
+    subprocess.run(
+        [sys.executable, "-m", "aiflame", "record", "-q", "-o", str(path), *options, "--", "sleep", "2" if there else "0"], check=True
+    )
     opened = aiflame.open(path)
     assert opened.store.has("telemetry") == there
     if there:

@@ -16,7 +16,7 @@ with aiflame.record(sys.argv[1]):
     if os.fork() == 0:
         sys.exit(3)
     assert os.waitstatus_to_exitcode(os.wait()[1]) == 3
-    end = time.process_time() + 0.6
+    end = time.process_time() + 0.8
     while time.process_time() < end: pass
 """
 

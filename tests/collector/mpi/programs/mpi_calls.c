@@ -98,12 +98,12 @@ static void between_groups(void) {
   MPI_Comm_free(&half);
 }
 
-/* Rank 1 waits 0.2 s for a message. */
+/* Rank 1 waits half a second for a message. */
 static void late(void) {
   char text[16] = "late";
   MPI_Barrier(MPI_COMM_WORLD);
   if (rank == 0) {
-    usleep(200000);
+    usleep(500000);
     MPI_Send(text, 16, MPI_CHAR, 1, 99, MPI_COMM_WORLD);
   } else if (rank == 1) {
     MPI_Recv(text, 16, MPI_CHAR, 0, 99, MPI_COMM_WORLD, MPI_STATUS_IGNORE);

@@ -187,7 +187,7 @@ def paused() -> None:
     def spin() -> None:
         import time
 
-        end = time.process_time() + 0.3
+        end = time.process_time() + 0.5  # the kernel may give no tick for 0.2 s
         while time.process_time() < end:
             pass
 
