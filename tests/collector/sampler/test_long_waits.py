@@ -86,6 +86,7 @@ def hits(works: list[tuple[int, int, int]], samples: pl.DataFrame) -> Iterator[H
         yield Hit((time - begin) / period, (time - before) / period, weight, (end - begin - cpu) / period)
 
 
+@pytest.mark.timed
 @pytest.mark.parametrize(
     ("waits", "wait", "rounds", "least"),
     [(12, 0.4, 1_500_000, 6), (80, 0.1, 100_000, 5)],
