@@ -150,6 +150,14 @@ def test_a_snapshot_without_times_grows_without_a_pace(tmp_path: Path) -> None:
     assert first.finding.sentence.startswith("GPU 0's memory grows: memory from append() (train.py:71) is never freed")
 
 
+def test_the_table_of_growth_has_the_lines_that_called(tmp_path: Path) -> None:
+    tables = {table.name: table.rows for table in memory_tables(Analysis(trained(tmp_path, 60, leak=5 * MIB)))}
+    (row,) = tables["memory_growth"].iter_rows(named=True)
+    assert (row["place"], row["function"], row["grown"]) == ("train.py:71", "append", 57 * 5 * MIB)
+    assert row["callers"] == "<module>() (train.py:90)"
+    assert row["pace"] == pytest.approx(5 * MIB / (STEP_US / 1e6), rel=0.1)
+
+
 def of_ranks(folder: Path, *leaks: int) -> OpenedProfile:
     """A job of which each rank leaks so many bytes in each step."""
     job = folder / "job"
@@ -180,6 +188,6 @@ def test_ranks_add_up_in_trees_and_tables(tmp_path: Path) -> None:
     assert set(sums) == {"rank 0", "rank 1"}
     assert sums["rank 1"] - sums["rank 0"] == 2 * 60 * MIB
     assert sum(sums.values()) == tree(profile, "gpu-bytes").total("gpu-bytes") == tree(profile, "gpu-bytes", "category").total("gpu-bytes")
-    (table,) = memory_tables(Analysis(profile))
+    table = next(iter(memory_tables(Analysis(profile))))
     assert table.rows["peak"].sum() == sum(sums.values())
     assert dict(table.rows.select("place", "allocated").rows())["train.py:71"] == 4 * 60 * MIB
