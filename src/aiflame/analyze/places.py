@@ -53,6 +53,17 @@ class Places:
         imported: Mask = self._stacks.at(nearest, process, stack) == 2
         return imported
 
+    def own_lines(self, process: int, stack: int) -> list[tuple[str, int, str]]:
+        """file, line, function: the lines of the program's own in a stack, from the innermost outwards."""
+        node = int(self._stacks.find(np.array([process]), np.array([stack]))[0]) + 1
+        own, lines = self.rows["own"], []
+        while node > 0:
+            row = int(self._of_word[self._words.word[node]])
+            if row > 0 and own[row]:
+                lines.append(self.rows.select("file", "line", "function").row(row))
+            node = int(self._words.parent[node])
+        return lines
+
     def of_stacks(self, process: Ints, stack: Ints) -> Ints:
         """The row of each stack's place, 0 if it has none."""
         return self._stacks.at(self._place, process, stack)

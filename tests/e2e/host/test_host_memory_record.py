@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import polars as pl
+import pytest
 from recording import PYTHON, Recorder
+
+import aiflame
+from aiflame.analyze.top import top
 
 PROGRAM = """
 import subprocess, sys
@@ -47,3 +53,19 @@ def test_a_sealed_profile_says_who_holds_which_bytes(record: Recorder) -> None:
 def test_its_distance_needs_the_option_itself(record: Recorder) -> None:
     run = record("true", options=("--host-memory-every", "64K"))
     assert run.status != 0 and "belongs to --host-memory" in run.stderr and not run.path.exists()
+
+
+def test_ranks_of_a_job_add_up(record: Recorder, tmp_path: Path) -> None:
+    job, kept = tmp_path / "job.aiflame", {0: 30 << 20, 1: 50 << 20}
+    for rank, size in kept.items():
+        env = {"RANK": str(rank), "WORLD_SIZE": "2", "TORCHELASTIC_RUN_ID": "job"}
+        run = record(PYTHON, "-c", f"kept = bytearray({size})", options=("--host-memory", "-o", str(job)), env=env)
+        assert run.status == 0, run.stderr
+    profile = aiflame.open(job)
+    drawn = profile.tree("host-bytes", by="rank")
+    sums = dict(top(drawn, "rank", "host-bytes").select("name", "self").rows())
+    assert sums["rank 1"] - sums["rank 0"] == pytest.approx(kept[1] - kept[0], rel=0.2)
+    by_category = profile.tree("host-bytes", by="category")
+    assert by_category.total("host-bytes") == drawn.total("host-bytes") == sum(sums.values())
+    at_end = profile.tree("host-bytes@end", by="rank")
+    assert at_end.total("host-bytes@end") <= sum(sums.values())

@@ -63,6 +63,14 @@ def test_torchs_error_says_how_much_was_asked_for(tmp_path: Path) -> None:
     assert run.status == 1
 
 
+def test_one_rank_names_the_command_that_reads_all_ranks(tmp_path: Path) -> None:
+    rank = {"RANK": "1", "WORLD_SIZE": "2", "TORCHELASTIC_RUN_ID": "job"}
+    run = recorder(tmp_path, sealed=True)(PYTHON, program(tmp_path, FULL + "ask(kept)\n"), options=("--host-memory",), env=rank)
+    assert f"memory ran out: aiflame findings {run.path} names the largest holder" in run.stderr
+    (finding,) = [one for one in all_findings(run.profile()) if one.kind == "memory-refused"]
+    assert f"for ask() (program.py:{ASKS})" in finding.sentence
+
+
 def test_a_raw_profile_names_the_command_that_says_it(tmp_path: Path) -> None:
     run = recorder(tmp_path)(PYTHON, program(tmp_path, FULL + "ask(kept)\n"), options=("--host-memory",))
     assert f"aiflame: memory ran out: aiflame findings {run.path} names the largest holder" in run.stderr

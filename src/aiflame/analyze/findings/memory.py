@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
 
 import numpy as np
 import polars as pl
@@ -26,6 +27,7 @@ from aiflame.attribute.memory.moments import Moment
 from aiflame.attribute.transforms.filters import focus
 from aiflame.attribute.trees.build import tree
 from aiflame.profile.schema.kinds import Kind
+from aiflame.values import dataclass
 
 LEAST_ACTIVATIONS = 0.25
 """Of the peak."""
@@ -33,6 +35,7 @@ WORTH_IT = 0.95
 """Of the peak: an estimate above that is not worth a sentence."""
 LEAST_PART = 0.1
 """Of the peak: the line that holds the most of it is a finding from here on."""
+_Row = TypeVar("_Row")
 _MOST = 3
 """Places that grow."""
 
@@ -43,24 +46,58 @@ def memory_findings(profile: Analysis) -> Iterator[Finding]:
     whole = steady_scope(profile) is not None
     yield from _refused(profile, whole=whole)
     growing = sorted(growth(profile), key=lambda one: (-one.grown, one.place, one.function))
-    for one in growing[:_MOST]:
+    for one, others in _alike(growing, lambda one: (one.memory == HOST, one.function, one.place))[:_MOST]:
         shown = _view(one.memory, one.function, one.place)
-        yield Finding(_grows(one), one.share, shown, "memory-grows", recoverable=one.share, of_whole_run=whole)
+        yield Finding(_grows(one) + others, one.share, shown, "memory-grows", recoverable=one.share, of_whole_run=whole)
     for metric in (name for name in AT_A_MOMENT if name in memory_metrics(profile)):
         yield from _activations(profile, metric, whole=whole)
         yield from _changes(profile, metric, whole=whole)
-    grown = {(one.memory, one.place) for one in growing}
+    grown = {(one.memory == HOST, one.place) for one in growing}
+    largest = [one for one in _largest(profile) if (one.memory == HOST, one.place) not in grown]
+    largest.sort(key=lambda one: (-one.share, one.memory, one.place))
+    for top_one, others in _alike(largest, lambda one: (one.memory == HOST, one.function, one.place)):
+        memory, peak, place = _name(top_one.memory), amount(top_one.peak, "bytes"), _at(top_one.place)
+        sentence = f"{top_one.share:.0%} of {memory} at its peak of {peak} come from {top_one.function}(){place}{others}"
+        view = _view(top_one.memory, top_one.function, top_one.place)
+        yield Finding(sentence, top_one.share, view, "memory-peak", of_whole_run=whole)
+
+
+@dataclass(frozen=True, slots=True)
+class _Holder:
+    """The line that holds the most of one memory in one process at its peak."""
+
+    memory: str
+    function: str
+    place: str
+    share: float
+    peak: int
+
+
+def _largest(profile: Analysis) -> Iterator[_Holder]:
+    """Of each process and memory, where it is worth a sentence."""
     for (_, memory), rows in holders(profile, Moment()).partition_by("process", "memory", as_dict=True, maintain_order=True).items():
         peak = int(rows["bytes"].sum())
         own = rows.filter(~pl.col("importing"))
         if own.is_empty():
             continue
         file, line, function, held = own.select("file", "line", "function", "bytes").row(0)
-        place = f"{file}:{line}" if file else ""
         share = held / peak if peak else 0.0
-        if share >= LEAST_PART and (memory, place) not in grown and not function.startswith("["):
-            sentence = f"{share:.0%} of {_name(str(memory))} at its peak of {amount(peak, 'bytes')} come from {function}(){_at(place)}"
-            yield Finding(sentence, share, _view(str(memory), function, place), "memory-peak", of_whole_run=whole)
+        if share >= LEAST_PART and not function.startswith("["):
+            yield _Holder(str(memory), function, f"{file}:{line}" if file else "", share, peak)
+
+
+def _alike(rows: Sequence[_Row], key: Callable[[_Row], object]) -> list[tuple[_Row, str]]:
+    """The first of each group of equal keys, and words for the others of it: ranks do the same."""
+    groups: dict[object, list[_Row]] = {}
+    for one in rows:
+        groups.setdefault(key(one), []).append(one)
+    return [(first, _more(len(others))) for first, *others in groups.values()]
+
+
+def _more(count: int) -> str:
+    if not count:
+        return ""
+    return f"; likewise in {count} more process{'es' if count > 1 else ''} or device{'s' if count > 1 else ''}"
 
 
 def _refused(profile: Analysis, *, whole: bool) -> Iterator[Finding]:

@@ -8,7 +8,8 @@ import numpy as np
 import polars as pl
 
 from aiflame.analyze.memory.holders import with_places
-from aiflame.attribute.analysis import Analysis
+from aiflame.analyze.places import places, short_place
+from aiflame.attribute.analysis import Analysis, once
 from aiflame.attribute.arrays.types import Ints
 from aiflame.attribute.meaning.context import profile_steps
 from aiflame.attribute.memory.blocks import blocks
@@ -44,9 +45,17 @@ class Growth:
     """Bytes that were allocated here after the first stretch and never freed."""
     share: float
     """Of all bytes of the process that are live at the end."""
+    callers: tuple[str, ...]
+    """The program's own lines that called this one where most was allocated, from the innermost outwards."""
 
 
-def growth(profile: Analysis) -> Iterator[Growth]:
+@once
+def growth(profile: Analysis) -> tuple[Growth, ...]:
+    """In no order."""
+    return tuple(_growth(profile))
+
+
+def _growth(profile: Analysis) -> Iterator[Growth]:
     rows = blocks(profile)
     for (process, memory), own in rows.partition_by("process", "memory", as_dict=True, maintain_order=True).items():
         bounds, of_steps = _bounds(profile, int(process), own)
@@ -67,7 +76,10 @@ def growth(profile: Analysis) -> Iterator[Growth]:
             many = _steps_within(profile, int(process), bounds) if of_steps else float(np.median(np.diff(bounds))) / 1e9
             where = f"{file}:{line}" if file else ""
             pace = float(each.mean()) / many if bounds[-1] - bounds[0] >= _TIMES_NS else 0.0
-            yield Growth(str(memory), where, str(function), pace, of_steps, grown, grown / whole)
+            stacks = of_place.group_by("stack").agg(pl.col("bytes").sum()).sort("bytes", "stack", descending=[True, False])
+            lines = places(profile).own_lines(int(process), int(stacks["stack"][0]))
+            callers = tuple(f"{name}() ({short_place(f'{path}:{at}')})" for path, at, name in lines[1:] if lines[0][:2] == (file, line))
+            yield Growth(str(memory), where, str(function), pace, of_steps, grown, grown / whole, callers)
 
 
 def _bounds(profile: Analysis, process: int, rows: pl.DataFrame) -> tuple[Ints, bool]:

@@ -1,5 +1,5 @@
 """Lines and functions by the memory that they allocated: at the peak, in all, and how long it lived (to the end of the
-recording, where nothing freed it); and estimates of the peak after changes of the program."""
+recording, where nothing freed it); lines whose memory grows; and estimates of the peak after changes of the program."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import polars as pl
 
+from aiflame.analyze.memory.growth import growth
 from aiflame.analyze.memory.holders import with_places
 from aiflame.analyze.memory.what_if import estimates
 from aiflame.analyze.tables.table import TableOf, number, place, share, table_of, text
@@ -17,6 +18,7 @@ from aiflame.attribute.memory.metrics import AT_A_MOMENT, memory_metrics
 from aiflame.attribute.memory.moments import Moment
 
 MOST_ROWS = 2000
+MOST_CALLERS = 4
 _STACK = ["process", "stack", "memory"]
 _PLACE = ["memory", "file", "line", "function"]
 
@@ -53,7 +55,32 @@ def memory_tables(profile: Analysis) -> Iterator[TableOf]:
         place=pl.when(pl.col("file") != "").then(pl.format("{}:{}", "file", "line")).otherwise(pl.lit("")),
     )
     yield table_of("memory", "Memory by line", columns, rows.head(MOST_ROWS))
+    yield from _growing(profile)
     yield from _changes(profile)
+
+
+def _growing(profile: Analysis) -> Iterator[TableOf]:
+    growing = sorted(growth(profile), key=lambda one: (-one.grown, one.place, one.function))
+    if not growing:
+        return
+    pace = "step" if growing[0].of_steps else "second"
+    columns = (
+        text("memory", "Memory"),
+        text("function", "Function"),
+        number("pace", f"Grows a {pace}", "bytes"),
+        number("grown", "Never freed", "bytes"),
+        share("share", "% of live"),
+        text("callers", "Called from"),
+        place("place", "Where"),
+    )
+    rows = [
+        (one.memory, one.function, round(one.pace), one.grown, one.share, ", ".join(one.callers[:MOST_CALLERS]), one.place)
+        for one in growing
+        if one.of_steps == growing[0].of_steps
+    ]
+    texts, numbers = dict.fromkeys(("memory", "function", "callers", "place"), pl.String), dict.fromkeys(("pace", "grown"), pl.Int64)
+    schema = {one.name: {**texts, **numbers, "share": pl.Float64}[one.name] for one in columns}
+    yield table_of("memory_growth", "Memory that grows", columns, pl.DataFrame(rows, schema=schema, orient="row"))
 
 
 def _changes(profile: Analysis) -> Iterator[TableOf]:

@@ -13,7 +13,9 @@ import aiflame
 from aiflame.analyze.findings.listing import listing
 from aiflame.analyze.memory.growth import growth
 from aiflame.analyze.tables.memory import memory_tables
+from aiflame.analyze.top import top
 from aiflame.attribute.analysis import Analysis
+from aiflame.attribute.trees.build import tree
 from aiflame.profile.tables.interface import OpenedProfile
 
 MIB = 1 << 20
@@ -146,3 +148,46 @@ def test_a_snapshot_without_times_grows_without_a_pace(tmp_path: Path) -> None:
     file.write_bytes(written(content))
     (first, *_) = listing(aiflame.open(file).store, 5).findings
     assert first.finding.sentence.startswith("GPU 0's memory grows: memory from append() (train.py:71) is never freed")
+
+
+def test_the_table_of_growth_has_the_lines_that_called(tmp_path: Path) -> None:
+    tables = {table.name: table.rows for table in memory_tables(Analysis(trained(tmp_path, 60, leak=5 * MIB)))}
+    (row,) = tables["memory_growth"].iter_rows(named=True)
+    assert (row["place"], row["function"], row["grown"]) == ("train.py:71", "append", 57 * 5 * MIB)
+    assert row["callers"] == "<module>() (train.py:90)"
+    assert row["pace"] == pytest.approx(5 * MIB / (STEP_US / 1e6), rel=0.1)
+
+
+def of_ranks(folder: Path, *leaks: int) -> OpenedProfile:
+    """A job of which each rank leaks so many bytes in each step."""
+    job = folder / "job"
+    job.mkdir()
+    for rank, leak in enumerate(leaks):
+        trained(folder, 60, leak=leak)
+        (folder / "snapshot.pickle").rename(job / f"rank{rank}.pickle")
+    return aiflame.open(job).store
+
+
+def test_a_line_that_grows_in_several_ranks_is_one_finding(tmp_path: Path) -> None:
+    sentences = [one.finding.sentence for one in listing(of_ranks(tmp_path, MIB, 3 * MIB, 2 * MIB), 9).findings]
+    (grows,) = [one for one in sentences if " grows by " in one]
+    assert grows.endswith("; likewise in 2 more processes or devices")
+    assert "171 MiB at the end of the run" in grows, "the largest: 57 steps of the third that count"
+
+
+def test_the_largest_holder_of_several_ranks_is_one_finding(tmp_path: Path) -> None:
+    sentences = [one.finding.sentence for one in listing(of_ranks(tmp_path, 0, 0), 9).findings]
+    (peak,) = [one for one in sentences if " at its peak " in one]
+    assert peak.endswith("come from step() (optimizer.py:3); likewise in 1 more process or device")
+
+
+def test_ranks_add_up_in_trees_and_tables(tmp_path: Path) -> None:
+    profile = of_ranks(tmp_path, MIB, 3 * MIB)
+    ranks = top(tree(profile, "gpu-bytes", "rank"), "rank", "gpu-bytes").select("name", "self")
+    sums = dict(ranks.rows())
+    assert set(sums) == {"rank 0", "rank 1"}
+    assert sums["rank 1"] - sums["rank 0"] == 2 * 60 * MIB
+    assert sum(sums.values()) == tree(profile, "gpu-bytes").total("gpu-bytes") == tree(profile, "gpu-bytes", "category").total("gpu-bytes")
+    table = next(iter(memory_tables(Analysis(profile))))
+    assert table.rows["peak"].sum() == sum(sums.values())
+    assert dict(table.rows.select("place", "allocated").rows())["train.py:71"] == 4 * 60 * MIB
