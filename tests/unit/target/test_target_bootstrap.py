@@ -61,7 +61,7 @@ def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Program
     installed.folder.mkdir()
     installed.target.mkdir()
     ours = ModuleType("_aiflame")
-    ours.note = installed.notes.append  # type: ignore[attr-defined]
+    ours.note, ours.features = installed.notes.append, 0  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "_aiflame", ours)
     monkeypatch.setattr(sys, "meta_path", list(sys.meta_path))
     monkeypatch.setattr(sys, "dont_write_bytecode", True)

@@ -111,12 +111,14 @@ def _of_drivers(profile: Analysis) -> pl.DataFrame:
     pools = profile.table("pool_blocks")
     rows = rows.filter(~_of_a_pool(rows, pools))
     call = ["process", "api", "correlation"]
-    calls = profile.scan("launches").select("process", pl.col("api").cast(rows.schema["api"]), "correlation", "thread", *_CONTEXT)
+    launches = profile.scan("launches")
+    context = [name for name in _CONTEXT if name in launches.collect_schema()]  # profiles of version 0.1 lack some
+    calls = launches.select("process", pl.col("api").cast(rows.schema["api"]), "correlation", "thread", *context)
     calls = calls.join(rows.lazy(), on=call, how="semi").unique(call, keep="first", maintain_order=True)
     rows = rows.join(calls.collect(), on=call, how="left")
     beside = pools.select("process", memory="device", kind=pl.lit(int(BlockKind.BESIDE_POOL))).unique()
     rows = rows.drop("kind").join(beside, on=["process", "memory"], how="left").with_columns(pl.col("kind").fill_null(int(BlockKind.BLOCK)))
-    return rows.with_columns(pl.col("thread", *_CONTEXT).fill_null(0), count=pl.lit(1), bytes=pl.col("bytes").clip(0, _MOST))
+    return rows.with_columns(pl.col("thread", *context).fill_null(0), count=pl.lit(1), bytes=pl.col("bytes").clip(0, _MOST))
 
 
 def _of_a_pool(rows: pl.DataFrame, given: pl.DataFrame) -> pl.Series:
