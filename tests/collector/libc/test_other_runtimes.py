@@ -62,7 +62,7 @@ def test_valgrind_reports_the_programs_errors_alone(wall_rate: int, tmp_path: Pa
 def test_gprof_has_its_ticks_and_we_have_ours(wall_rate: int, tmp_path: Path) -> None:
     """Its handler of SIGPROF is set inside libc."""
     program = tmp_path / "work"
-    work = "int main(void) { for (volatile long i = 0; i < 200000000; i = i + 1); return 3; }"
+    work = "int main(void) { for (volatile long i = 0; i < 2000000000; i = i + 1); return 3; }"
     subprocess.run(["gcc", "-x", "c", "-O1", "-pg", "-", "-o", program], input=work, text=True, check=True)
     assert recorded([program], tmp_path / "p", wall_rate=wall_rate).status == 3
     (process,) = processes(tmp_path / "p")
