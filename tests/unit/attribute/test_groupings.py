@@ -41,7 +41,7 @@ def test_the_report_has_the_groupings_with_segments(profile: Profile) -> None:
     on_devices = [one.name for one in device_sites(profile).groupings]
     assert on_devices == [row.name for row in GROUPING_ROWS if row.on_devices and row.name != RANK]
     on_cpus = [one.name for one in cpu_sites(profile, "cpu-time").groupings]
-    assert on_cpus == [row.name for row in GROUPING_ROWS if row.on_cpus and row.name not in (RANK, CATEGORY)], "it is of memory alone"
+    assert on_cpus == [row.name for row in GROUPING_ROWS if row.on_cpus and row.name not in (RANK, CATEGORY)], "a grouping for memory alone"
 
 
 def test_comparisons_come_in_the_order_of_their_evidence(profile: Profile) -> None:
