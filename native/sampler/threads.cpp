@@ -59,10 +59,12 @@ void enrol(Thread& thread, uint32_t creator_stack) noexcept {
                    ? spool::life::kMainThread
                    : spool::append(schema::ThreadRecord{.tid = tid, .creator = creator_stack, .start_ns = now_ns(), .name = name_of(tid)});
   thread.turn_ns.store(0, std::memory_order_relaxed);
+  thread.ticked = false;
   if (thread.row) arm(thread, thread.cpu_start_ns);
 }
 
-enum class Fate : uint8_t { LIVES, GONE };
+// LIVES: its recording ends. ENDS: itself, now. GONE: it has ended.
+enum class Fate : uint8_t { LIVES, ENDS, GONE };
 
 // Without an alternate stack, its ticks would run on its own stack.
 void tell_unsettled(const Thread& thread, uint32_t tid) noexcept {
@@ -87,7 +89,8 @@ void retire(Thread& thread, Fate fate) noexcept {
     char name[32];
     spool::life::end_thread({name, gone ? 0 : task_name(tid, name, sizeof name)}, end, used);
   } else {
-    if (!gone) timers::make_up(thread, row, cpu, end);
+    // A thread that goes on loses one tick at most; but in a recording shorter than a tick it would have no sample.
+    if (fate == Fate::ENDS || (fate == Fate::LIVES && !thread.ticked)) timers::make_up(thread, row, cpu, end);
     spool::append(schema::ThreadEnd{.thread = row, .name = gone ? 0 : name_of(tid), .end_ns = end, .cpu_ns = used});
   }
 }
@@ -288,7 +291,7 @@ void end() noexcept {
   Claim claimed(tid, kWait);
   if (!thread) thread = thread_slots::find(tid);
   if (!thread) return;
-  retire(*thread, Fate::LIVES);
+  retire(*thread, Fate::ENDS);
   tick_stack::remove(*thread);
   thread_slots::give_back(*thread, true);
 }

@@ -92,6 +92,7 @@ struct Thread {
   std::atomic<int32_t> cpu_timer, wall_timer;  // kernel timer ids, -1: none
   uint64_t cpu_start_ns;                       // its CPU clock when recording began
   uint64_t cpu_due_ns;                         // its CPU clock at its next tick on that clock; 0: there will be none
+  bool ticked;                                 // on that clock, in this recording
   uint64_t routine;                            // its start routine, 0: unknown
   uint64_t cpu_seen_ns;                        // its CPU clock at the last wall-clock tick
   std::atomic<uint64_t> turn_ns;               // its first CPU tick since it last waited for events, 0: none; see loop_turns

@@ -217,6 +217,7 @@ void tick(Thread& thread, siginfo_t* info, ucontext_t* context) noexcept {
   if (!wall && thread.cpu_timer.load(std::memory_order_relaxed) != info->si_timerid) return;  // the last of a timer that was stopped
   uint32_t ticks = wall ? wall_ticks(thread, info, now) : 1 + static_cast<uint32_t>(std::clamp(info->si_overrun, 0, 0xFFFE));
   if (!wall) {
+    thread.ticked = true;
     if (thread.cpu_due_ns) thread.cpu_due_ns += uint64_t{ticks} * period_of(control::page().cpu_rate);
     loop_turns::tick(thread, now);
   }

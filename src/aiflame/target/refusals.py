@@ -31,7 +31,7 @@ def _audited(event: str, arguments: "Any") -> None:
         return
     try:
         error = arguments[2]
-        if isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and _TORCH in str(error)):
+        if isinstance(error, MemoryError) or (type(error) is RuntimeError and _TORCH in str(error)):
             _aiflame.append(TABLE, 0, _stack(error.__traceback__), MEMORY, _asked(error), 0, _aiflame.now_ns())
     except Exception:
         pass  # no memory is left for this
@@ -42,6 +42,8 @@ def _asked(error: BaseException) -> int:
     exact = getattr(error, "_total_size", None)
     if isinstance(exact, int):
         return min(max(exact, 0), _MOST)
+    if type(error) not in (MemoryError, RuntimeError):
+        return 0  # its text is made by the program's own code
     words = str(error).replace(",", "").split()
     for number, unit in zip(words, words[1:], strict=False):  # noqa: RUF007 - itertools may not be loaded yet
         if number.replace(".", "", 1).isdigit() and unit.strip(".;:") in _UNITS:

@@ -67,6 +67,14 @@ def test_short_threads(program: Path, tmp_path: Path, cpu_rate: int, microsecond
     assert seconds == pytest.approx(int(ends["cpu_ns"].sum()) / 1e9, rel=0.3)
 
 
+def test_a_thread_that_was_sampled_until_the_recordings_end_has_samples_of_ticks_alone(program: Path, tmp_path: Path) -> None:
+    for number in range(10):
+        recorded([program, str(60_000_000)], tmp_path / str(number) / "p")
+        (process,) = processes(tmp_path / str(number) / "p")
+        assert not process.table("cpu_samples").is_empty()
+        assert "[ended before a tick]" not in process.table("marks")["text"].to_list()
+
+
 def test_short_processes(program: Path, tmp_path: Path) -> None:
     """Through the command: such samples are made when the profile is sealed."""
     command = [sys.executable, "-m", "aiflame.cli.main", "record", "-q", "-o", str(tmp_path / "p.aiflame"), "--"]

@@ -15,6 +15,7 @@ from aiflame.attribute.stacks.process_frames import COMPILER_SUFFIX, GARBAGE_COL
 from aiflame.attribute.transforms.reshape import hide_nodes
 from aiflame.attribute.tree import Tree
 from aiflame.profile.schema.kinds import Kind
+from aiflame.resolve.names.torch_allocators import ALLOCATES
 
 _NATIVE = [int(Kind.C), int(Kind.CPP)]
 _DETAIL = [int(Kind.CPU_LINE), int(Kind.CPU_INSTRUCTION)]
@@ -68,10 +69,8 @@ _ALLOCATORS = (
     r"|^operator new(\[\])?\b|^(std|__gnu_cxx)::(__)?(new_)?(allocator|allocator_traits)<.*>::allocate\b"
     r"|^_?Py(Mem|Object)_\w*(Malloc|Calloc|Realloc|Alloc|ArenaMmap)\w*$|^(pymalloc_alloc|new_arena|allocate_from_new_pool)$"
     r"|^(default_(m|c|re)alloc|PyDataMem_\w+|_?npy_alloc_cache\w*)$|^__r(ust|dl)_alloc\w*$"
-    r"|^c10::(alloc_cpu|DefaultCPUAllocator::allocate)\b|^(at::TensorBase )?at::((detail|native|_ops)::)?_?empty\w*"
-    r"|^c10::(cuda|hip|CachingDeviceAllocator)::\w*CachingAllocator\b|^at::(\(anonymous namespace\)::)*wrapper_\w+_empty\w*"
-    r"|^at::\(anonymous namespace\)::(\(anonymous namespace\)::)?(create_out\b|\w+::set_output_\w+)"
-    r"|^at::TensorIteratorBase::(fast_set_up|build\w*|allocate_or_resize_outputs)\b"
+    r"|^c10::(alloc_cpu|DefaultCPUAllocator::allocate)\b"
+    rf"|{ALLOCATES}"
     r"|^c10::impl::(wrap_kernel_functor|BoxedKernelWrapper|make_boxed_from_unboxed|call_functor)"
 )
 """Of the C library, C++, CPython, NumPy, torch and Rust."""

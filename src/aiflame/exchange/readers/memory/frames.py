@@ -9,6 +9,7 @@ from aiflame.exchange.readers.frames import NamedFrame, PythonFrame
 from aiflame.exchange.readers.memory.replay import whole
 from aiflame.exchange.readers.sampled.samples import DEEPEST, Sampled, native_kind
 from aiflame.profile.schema.kinds import OP_MODULE, Kind
+from aiflame.resolve.names.torch_allocators import ALLOCATES
 
 _PYTHON = (".py", ".pyx")
 _MOST_LINE = 1 << 31
@@ -22,12 +23,7 @@ _INTERPRETER_FILE = re.compile(r"\b(Objects/\w+\.c|Python/\w+\.c|Modules/main\.c
 Since Python 3.11 one call of the interpreter runs many functions, so torch cannot place Python's frames among them."""
 
 _BOXING = re.compile(r"^c10::impl::(wrap_kernel_functor|BoxedKernelWrapper|make_boxed_from_unboxed|call_functor)|c10::Dispatcher::")
-_ALLOCATING = re.compile(
-    r"CUDACachingAllocator|CachingDeviceAllocator|^(at::TensorBase )?at::(detail|native|_ops)::_?empty_\w+|^at::_?empty_?\w*\("
-    r"|^at::\(anonymous namespace\)::(\(anonymous namespace\)::)?(wrapper_\w+__?empty_\w+|create_out\b|\w+::set_output_\w+)"
-    r"|^at::detail::empty\b|^at::TensorIteratorBase::(fast_set_up|build\w*|allocate_or_resize_outputs)\b"
-)
-"""Every allocation of a tensor ends in these functions: they say nothing about who allocated it."""
+_ALLOCATING = re.compile(ALLOCATES)
 _OP = re.compile(r"^at::_ops::(\w+)::(?:call|redispatch)\b")
 
 
