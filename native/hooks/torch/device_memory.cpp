@@ -81,14 +81,21 @@ void write(const Registers& caller, void* address, int64_t bytes, uint64_t alloc
   });
 }
 
-void write_refusal(const Registers& caller, int64_t bytes, Device device) noexcept {
+void write_refusal(const Registers& caller, int64_t bytes, uint64_t allocated, uint64_t reserved, Device device) noexcept {
   control::Use use;
   if (!is_wanted(device)) return;
   Thread* thread = threads::self();
   Place at = thread && thread->row ? place_of(*thread, caller) : Place{};
   spool::append(
       schema::MemoryRefusal{
-          .thread = at.thread, .stack = at.stack, .memory = text_of(device), .bytes = static_cast<uint64_t>(bytes), .time_ns = now_ns()},
+          .thread = at.thread,
+          .stack = at.stack,
+          .memory = text_of(device),
+          .bytes = static_cast<uint64_t>(bytes),
+          .used = allocated,
+          .held = reserved,
+          .time_ns = now_ns(),
+      },
       use);
 }
 
@@ -99,7 +106,7 @@ void reported(void* address, int64_t bytes, uint64_t allocated, uint64_t reserve
 }
 
 void refused(int64_t bytes, uint64_t allocated, uint64_t reserved, Device device) {
-  if (is_wanted(device)) write_refusal(hooks::caller(), bytes, device);
+  if (is_wanted(device)) write_refusal(hooks::caller(), bytes, allocated, reserved, device);
   report_refusal(bytes, allocated, reserved, device);
 }
 

@@ -32,7 +32,7 @@ def _audited(event: str, arguments: "Any") -> None:
     try:
         error = arguments[2]
         if isinstance(error, MemoryError) or (type(error) is RuntimeError and _TORCH in str(error)):
-            _aiflame.append(TABLE, 0, _stack(error.__traceback__), MEMORY, _asked(error), 0, _aiflame.now_ns())
+            _aiflame.append(TABLE, 0, _stack(error.__traceback__), MEMORY, _asked(error), 0, 0, 0, _aiflame.now_ns())
     except Exception:
         pass  # no memory is left for this
 

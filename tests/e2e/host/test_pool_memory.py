@@ -27,13 +27,13 @@ void report_refusal(int64_t, uint64_t, uint64_t, Device) __asm__("_ZN3c1027repor
 void change(long address, long bytes, long used, long held, int type, int index) {
   report((void*)address, bytes, used, held, (Device){type, index});
 }
-void refuse(long bytes, int type, int index) { report_refusal(bytes, 0, 0, (Device){type, index}); }
+void refuse(long bytes, long used, long held, int type, int index) { report_refusal(bytes, used, held, (Device){type, index}); }
 """
 PROGRAM = """
 import ctypes, sys
 allocator = ctypes.CDLL(sys.argv[1])
 allocator.change.argtypes = [ctypes.c_long] * 4 + [ctypes.c_int] * 2
-allocator.refuse.argtypes = [ctypes.c_long] + [ctypes.c_int] * 2
+allocator.refuse.argtypes = [ctypes.c_long] * 3 + [ctypes.c_int] * 2
 CPU, CUDA = 0, 1
 
 import torch
@@ -55,11 +55,11 @@ def on_the_other():
     allocator.change(0x1000, 1024, 1024, 1024, CUDA, 1)
 
 def too_much():
-    allocator.refuse(1 << 40, CUDA, 0)
+    allocator.refuse(1 << 40, 576, 700, CUDA, 0)  # it has given its unused pieces back
 
 def of_the_host():
     allocator.change(0x9000, 4096, 0, 0, CPU, -1)
-    allocator.refuse(4096, CPU, -1)
+    allocator.refuse(4096, 0, 0, CPU, -1)
 
 for part in (from_before, parameters, activations, at_the_same_address, on_the_other, too_much, of_the_host):
     part()
@@ -94,7 +94,7 @@ def test_blocks_and_refusals_have_their_stacks(record: Recorder, allocator: Path
     (refused,) = profile.table("memory_refusals").rows(named=True)
     assert (refused["memory"], refused["bytes"]) == (first, 1 << 40)
     (sentence,) = (one.sentence for one in all_findings(profile) if one.kind == "memory-refused")
-    assert "too_much()" in sentence
+    assert "too_much()" in sentence and "torch's allocator held 124 bytes in pieces" in sentence
 
 
 def test_nothing_without_the_option(record: Recorder, allocator: Path) -> None:

@@ -44,6 +44,8 @@ POOLS = (
             ("memory", T.STR, "as in `memory_blocks`, or a device as in kernel_shapes"),
             ("bytes", T.U64, "that were asked for, 0: not known"),
             ("free_bytes", T.U64, "that the device had free, 0: not known"),
+            ("used", T.U64, "as in `pool_blocks`, 0: not known"),
+            ("held", T.U64, "as in `pool_blocks`, 0: not known; torch has given its unused pieces back before it refuses"),
             ("time_ns", T.U64, "CLOCK_MONOTONIC"),
         ),
     ),
