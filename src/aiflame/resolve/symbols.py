@@ -17,6 +17,7 @@ from aiflame.resolve.files.outside import NOTHING, Outside
 from aiflame.resolve.fused_ops import kernel_labels, provenance, with_kernels
 from aiflame.resolve.jit.symbols import address_symbols, method_symbols
 from aiflame.resolve.names.readable import clean, readable
+from aiflame.resolve.native.early_addresses import in_modules
 from aiflame.resolve.native.symbols import native_symbols
 from aiflame.resolve.program_sources import keep_sources
 from aiflame.resolve.python.names import python_symbols
@@ -44,17 +45,18 @@ def resolve(profile: Profile, progress: Callable[[float], None] | None = None, o
     compiled = provenance(profile.table("kernel_origins"))
     notes = write_gpu_tables(profile, lambda share: tell(0.4 * share), made_from=kernel_labels(compiled), outside=outside)
     notes += write_intra_tables(profile)
-    frames = unpacked(profile.scan("stacks").select("process", "frame").unique().collect())
+    modules = profile.table("modules")
+    frames = in_modules(unpacked(profile.scan("stacks").select("process", "frame").unique().collect()), modules)
     native = native_symbols(
         _of(frames, FrameKind.NATIVE, FrameKind.NATIVE_APPROX),
-        profile.table("modules"),
+        modules,
         _time_of_day(profile),
         profile.folder,
         lambda share: tell(0.4 + 0.5 * share),
         outside,
     )
     parts = [
-        with_kernels(native.symbols, profile.table("modules"), compiled),
+        with_kernels(native.symbols, modules, compiled),
         python_symbols(_of(frames, FrameKind.PYTHON), profile.table("codes")),
         method_symbols(_of(frames, FrameKind.JIT), profile.table("jit_methods")),
         address_symbols(_of(frames, FrameKind.ADDRESS), profile.table("processes"), _time_of_day(profile), profile.folder, outside),

@@ -29,7 +29,7 @@ def unsealed(path: Path, kind: type[ProcessFiles] = ProcessFiles, behind: str = 
     module = files.add("modules", path="/gone/libx.so", inode=INODE, device=DEVICE, base=0, low=0, high=1 << 20)
     frames = [
         FrameKind.NATIVE << 60 | module << 40 | 0x1000,
-        FrameKind.ADDRESS << 60 | 0x7000,
+        FrameKind.ADDRESS << 60 | 0x70_0000,
         FrameKind.MARK << 60 | files.add("marks", text="m"),
     ]
     stack = 0
@@ -59,7 +59,7 @@ def unsealed(path: Path, kind: type[ProcessFiles] = ProcessFiles, behind: str = 
     ended_profile(path, files, meta=Meta(version="1", command=("p",), complete=True))
     _put(path / "cubins" / f"{CUBIN:016x}.cubin", cubin)
     _put(path / "kept" / "graph.txt", b"the graph")
-    _put(path / "jit" / "perf-100.map", b"7000 100 jitted\n")
+    _put(path / "jit" / "perf-100.map", b"700000 100 jitted\n")
     _put(path / "binaries" / f"{INODE}-{DEVICE}", Path("/bin/true").read_bytes())
     one = Packer(1)
     header = pack_header(Header("memory", (Series("" + behind, "used" + behind, "bytes"),)))

@@ -14,6 +14,7 @@ from profiles import native, sealed, stack, this_machine
 
 from aiflame.profile.folder.meta import Clocks, Meta
 from aiflame.profile.opening import open_profile
+from aiflame.profile.schema.enums import FrameKind
 from aiflame.profile.schema.kinds import Kind
 from aiflame.profile.tables.store import Profile
 from aiflame.resolve.symbols import resolve
@@ -270,6 +271,20 @@ def test_processes_share_a_library_under_ids_of_their_own(program: Binary, tmp_p
     resolve(profile, outside=this_machine())
     outermost = profile.table("symbols").filter(pl.col("depth") == 0).sort("process", "frame")
     assert outermost["name"].to_list() == ["app::outer", f"[unknown] else+0x{address - 1:x}", "app::outer"]
+
+
+def test_an_address_that_was_seen_before_its_module_is_a_place_in_it(program: Binary, tmp_path: Path) -> None:
+    base, start = 0x7F00_0000_0000, program.symbols["known"][0]
+    module = {"path": str(program.path), "build_id": program.build_id, "base": base, "low": base + 0x1000, "high": base + 0x8000}
+    replaced = {"path": "/nowhere/else", "base": base + 0x6000, "low": base + 0x7000, "high": base + 0x9000}
+    inside, of_both, of_neither = (FrameKind.ADDRESS << 60 | base + at for at in (start, 0x7800, 0x9000))
+    profile = sealed(tmp_path / "p.aiflame", modules=[module, replaced], stacks=stack(inside, of_both, of_neither))
+    resolve(profile, outside=this_machine())
+    assert names(profile, inside) == ["known"]
+    assert [names(profile, word) for word in (of_both, of_neither)] == [
+        ["[unknown] [JIT]+0x7f0000007800"],
+        ["[unknown] [JIT]+0x7f0000009000"],
+    ]
 
 
 def test_a_module_that_was_lost_leaves_the_offset(tmp_path: Path) -> None:

@@ -149,9 +149,9 @@ def _of_pools(profile: Analysis) -> pl.DataFrame:
 def rest_of_pools(profile: Analysis, live: pl.DataFrame, at: pl.DataFrame) -> pl.DataFrame:
     """Rows as in `live`, the blocks that are live at moments `at` (process, memory, at_ns), for all else that a pool has then: blocks from
     before the recording, and memory that no block uses. The pool counts both at each change, and when it refuses a request."""
-    counts = ["process", *(pl.col(name).clip(0, _MOST).cast(pl.Int64) for name in ("used", "held"))]
-    changes = profile.table("pool_blocks").select(*counts, memory="device", at_ns=_moment("time_ns"))
-    refused = profile.table("memory_refusals").filter(pl.col("held") > 0).select(*counts, "memory", at_ns=_moment("time_ns"))
+    counts = [pl.col(name).clip(0, _MOST).cast(pl.Int64) for name in ("used", "held")]
+    changes = profile.table("pool_blocks").select("process", *counts, memory="device", at_ns=_moment("time_ns"))
+    refused = profile.table("memory_refusals").filter(pl.col("held") > 0).select("process", *counts, "memory", at_ns=_moment("time_ns"))
     pools = pl.concat([changes, refused])
     if pools.is_empty():
         return live[:0]
