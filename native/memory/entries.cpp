@@ -25,8 +25,18 @@ __attribute__((always_inline)) inline Registers caller() noexcept {
   return Registers{.pc = frame[1], .sp = reinterpret_cast<uint64_t>(frame + 2), .bp = frame[0], .all = nullptr, .exact = false};
 }
 
+// An allocation that failed. Small ones are hardly ever sampled, and so seldom seen here.
+void refused(const Registers& from, size_t bytes) noexcept {
+  const host_memory::Interface* collector = collector::interface();
+  if (!bytes || !collector) return;
+  int error = errno;
+  collector->refused(from, bytes);
+  errno = error;
+}
+
 // Passes a sampled block on to the collector, before the program knows its address.
 void* pass_on(const Registers& from, void* block, size_t bytes, uint64_t weight) noexcept {
+  if (!block) refused(from, bytes);
   if (!block || !weight) return block;
   const host_memory::Interface* collector = collector::interface();
   Row row = collector->taken(from, {HostMemoryKind::MALLOC, reinterpret_cast<uint64_t>(block), bytes, weight});
@@ -59,6 +69,7 @@ SLOW void* sampled_realloc(void* block, size_t bytes) noexcept {
   Row row = sampled::may_have(block) ? sampled::remove(block) : 0;
   void* next = real.realloc(block, bytes);
   if (!next && bytes) {
+    refused(from, bytes);
     bool kept;
     if (row) sampled::add(block, row, &kept);
     return next;
@@ -73,7 +84,7 @@ SLOW void sampled_free(void* block) noexcept {
 SLOW int sampled_posix_memalign(void** block, size_t alignment, size_t bytes) noexcept {
   Registers from = caller();
   int error = real.posix_memalign(block, alignment, bytes);
-  if (!error) pass_on(from, *block, bytes, sampling::weigh(bytes));
+  if (error != EINVAL) pass_on(from, error ? nullptr : *block, bytes, sampling::weigh(bytes));
   return error;
 }
 SLOW void* sampled_aligned(void* (*function)(size_t, size_t) noexcept, size_t alignment, size_t bytes) noexcept {
@@ -89,7 +100,8 @@ SLOW void* sampled_paged(void* (*function)(size_t) noexcept, size_t bytes) noexc
 bool counts(int protection, int flags) noexcept { return flags & MAP_ANONYMOUS && protection & PROT_WRITE && !(flags & MAP_NORESERVE); }
 
 void pass_on_mapping(const Registers& from, void* address, size_t bytes, uint64_t weight) noexcept {
-  if (address == MAP_FAILED || !weight || is_of_allocator(from.pc)) return;
+  if (address == MAP_FAILED && errno == ENOMEM) refused(from, bytes);
+  if (address == MAP_FAILED || !weight) return;
   const host_memory::Interface* collector = collector::interface();
   Row row = collector->taken(from, {HostMemoryKind::MAP, reinterpret_cast<uint64_t>(address), bytes, weight});
   if (row) mapped::add(reinterpret_cast<uint64_t>(address), bytes, row);

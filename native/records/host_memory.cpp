@@ -18,6 +18,7 @@ namespace aiflame::host_memory {
 namespace {
 
 std::atomic<uint32_t> recording{1};
+std::atomic<uint32_t> refusals{0};  // in this recording
 
 bool is_on() noexcept { return control::recording() && control::has(schema::Feature::HOST_MEMORY); }
 
@@ -75,11 +76,30 @@ Row remains(Row row, uint64_t address, uint64_t bytes, uint64_t time_ns) noexcep
   return append(part, static_cast<uint32_t>(row >> 32), use);
 }
 
+// A program may ask for ever smaller pieces until it gets one.
+void refused(const Registers& caller, uint64_t bytes) noexcept {
+  constexpr uint32_t kMost = 1000;
+  if (!records() || refusals.load(std::memory_order_relaxed) >= kMost) return;
+  if (refusals.fetch_add(1, std::memory_order_relaxed) == kMost - 1) spool::note("host memory: the first 1,000 failed allocations are recorded");
+  control::Use use;
+  Thread* thread = threads::self_if_known();
+  uint32_t thread_row = row_of(thread);
+  spool::append(
+      schema::MemoryRefusal{
+          .thread = thread_row,
+          .stack = thread_row ? capture(*thread, caller) : 0,
+          .memory = spool::text("host"),
+          .bytes = bytes,
+          .time_ns = now_ns(),
+      },
+      use);
+}
+
 void note(std::string_view text) noexcept {
   if (records()) spool::note(text);
 }
 
-constexpr Interface kInterface{every, taken, released, remains, now_ns, note};
+constexpr Interface kInterface{every, taken, released, remains, refused, now_ns, note};
 
 }  // namespace
 
@@ -91,7 +111,10 @@ void start() noexcept {
     spool::note("host memory is not recorded: that needs aiflame record --host-memory, which starts the program with a library of its own");
 }
 
-void forget_rows() noexcept { recording.fetch_add(1, std::memory_order_acq_rel); }
+void forget_rows() noexcept {
+  recording.fetch_add(1, std::memory_order_acq_rel);
+  refusals.store(0, std::memory_order_relaxed);
+}
 
 }  // namespace aiflame::host_memory
 

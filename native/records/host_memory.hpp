@@ -1,4 +1,4 @@
-// Samples of the program's host memory → `host_allocations`, `host_frees`.
+// Samples of the program's host memory → `host_allocations`, `host_frees`; and allocations that failed → `memory_refusals`.
 //
 // native/memory/ decides which allocations are sampled and remembers their addresses; it looks this interface up by name: aiflame_host_memory()
 // returns it.
@@ -26,6 +26,7 @@ struct Interface {
   void (*released)(Row row, uint64_t time_ns) noexcept;
   // From then on a sample is `bytes` at `address`; returns their row.
   Row (*remains)(Row row, uint64_t address, uint64_t bytes, uint64_t time_ns) noexcept;
+  void (*refused)(const Registers& caller, uint64_t bytes) noexcept;
   uint64_t (*now)() noexcept;
   void (*note)(std::string_view text) noexcept;
 };

@@ -127,6 +127,18 @@ def test_a_reallocation_ends_a_block_and_begins_another(scene: Scene) -> None:
     assert rows["freed_ns"].is_null().to_list() == [False] * 9 + [True]
 
 
+def test_an_allocation_that_failed_has_a_row_with_its_stack(scene: Scene) -> None:
+    (process,) = scene(built("programs/memory_scenes"), "refused")
+    rows = process.table("memory_refusals").sort("id")
+    much = (1 << 62) - 1
+    assert rows["bytes"].to_list()[:6] == [much, 2 * (much // 2 - 4096), *(much - pages * 4096 for pages in (4, 6, 8, 12))]
+    assert set(rows["bytes"][6:]) == {much} and len(rows) == 1000
+    assert set(rows["memory"]) == {"host"} and set(rows["thread"]) == {1}
+    names = callers(process, built("programs/memory_scenes").resolve())
+    assert all("refused" in names[stack] for stack in rows["stack"])
+    assert "host memory: the first 1,000 failed allocations are recorded" in process.table("notes")["text"].to_list()
+
+
 def test_of_mappings_the_rest_stays(scene: Scene) -> None:
     (process,) = scene(built("programs/memory_scenes"), "mappings")
     rows = of_mappings(process)

@@ -129,15 +129,17 @@ UNTIL_KEPT = """
 import glob, sys, time
 def until_kept(name):
     until = time.monotonic() + 120
-    while not glob.glob(f"{sys.argv[1]}/ring-*-{name}.aiflame") and time.monotonic() < until: time.sleep(0.05)
+    while not glob.glob(f"{sys.argv[1]}/ring-*-{name}.aiflame"):
+        if time.monotonic() > until: sys.exit(f"{name} was not kept")
+        time.sleep(0.05)
 """
 MEMORY = f"""{UNTIL_KEPT}
 import subprocess
 try: bytearray(1 << 60)
 except MemoryError: pass
-until_kept("MemoryError*")
+until_kept("out-of-memory")
 subprocess.run([sys.executable, "-c", "raise ValueError('planted')"])
-until_kept("ValueError*")
+until_kept("exception")
 """
 
 

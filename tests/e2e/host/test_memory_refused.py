@@ -38,7 +38,7 @@ def test_the_last_line_names_the_line_that_asked_and_the_largest_holder(tmp_path
     run = recorder(tmp_path, sealed=True)(PYTHON, program(tmp_path, FULL + "ask(kept)\n"), options=("--host-memory", option))
     assert run.status == 1
     assert "MemoryError" in run.stderr
-    sentence = f"the host had no more memory for ask() (program.py:{ASKS}): "
+    sentence = f"the host had no 40 MiB for ask() (program.py:{ASKS}): "
     held = f"% of them from load() (program.py:{LOADS})"
     if option != "--findings":
         (line,) = [line for line in run.stderr.splitlines() if line.startswith(f"aiflame: {sentence}")]
@@ -48,11 +48,40 @@ def test_the_last_line_names_the_line_that_asked_and_the_largest_holder(tmp_path
     assert run.profile().tree("host-bytes@oom").total("host-bytes@oom") >= KEPT
 
 
-def test_a_caught_error_ends_no_program(tmp_path: Path) -> None:
-    caught = 'try:\n    ask(kept)\nexcept MemoryError:\n    kept.clear()\n    print("caught")\n'
-    run = recorder(tmp_path, sealed=True)(PYTHON, program(tmp_path, FULL + caught), options=("--host-memory",))
-    assert run.status == 0, run.stderr
-    assert run.stdout == "caught\n" and "memory" not in run.stderr.replace("--host-memory", "")
+CAUGHT = """
+try:
+    ask(kept)
+except MemoryError:
+    kept.clear()
+    print("caught")
+"""
+ENDS = """
+resource.setrlimit(resource.RLIMIT_AS, (now + 2 * 40 * (1 << 20), resource.RLIM_INFINITY))
+
+
+def ends():
+    return bytearray(1 << 33)
+
+
+ends()
+"""
+
+
+def test_an_error_that_the_program_caught_is_kept_with_the_bytes_of_its_moment(tmp_path: Path) -> None:
+    run = recorder(tmp_path, sealed=True)(PYTHON, program(tmp_path, FULL + CAUGHT), options=("--host-memory",))
+    assert (run.status, run.stdout) == (0, "caught\n"), run.stderr
+    sentence = f"the host had no 40 MiB for ask() (program.py:{ASKS}): "
+    assert f"aiflame: {sentence}" in run.stderr and f"% of them from load() (program.py:{LOADS})" in run.stderr
+    (finding,) = [one for one in all_findings(run.profile()) if one.kind == "memory-refused"]
+    assert finding.sentence.startswith(sentence)
+    assert run.profile().tree("host-bytes@oom").total("host-bytes@oom") >= KEPT
+
+
+def test_the_error_that_ended_the_program_goes_before_one_that_it_caught(tmp_path: Path) -> None:
+    run = recorder(tmp_path, sealed=True)(PYTHON, program(tmp_path, FULL + CAUGHT + ENDS), options=("--host-memory",))
+    assert run.status == 1
+    assert "aiflame: the host had no 8 GiB for ends() (program.py:" in run.stderr
+    assert run.profile().tree("host-bytes@oom").total("host-bytes@oom") < KEPT
 
 
 @needs_torch

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import polars as pl
 
@@ -13,7 +14,7 @@ from aiflame.attribute.analysis import Analysis
 from aiflame.attribute.meaning.memory_categories import NAMES, Category, block_categories
 from aiflame.attribute.memory.blocks import HOST, BlockKind, blocks
 from aiflame.attribute.memory.live import OWNER, live
-from aiflame.attribute.memory.moments import OUT_OF_MEMORY, Moment
+from aiflame.attribute.memory.moments import OUT_OF_MEMORY, Moment, first_refusals
 from aiflame.values import dataclass
 
 LEAST_PART = 0.1
@@ -33,7 +34,7 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """The first allocation of a process that failed in a memory."""
+    """An allocation of a process that failed in a memory (`first_refusals`)."""
 
     memory: str
     function: str
@@ -63,7 +64,7 @@ class Refusal:
 
 def refusals(profile: Analysis) -> Iterator[Refusal]:
     """The earliest first."""
-    first = profile.table("memory_refusals").sort("time_ns").unique(["process", "memory"], keep="first", maintain_order=True)
+    first = first_refusals(profile)
     if first.is_empty():
         return
     held, categories = holders(profile, Moment(OUT_OF_MEMORY)), _categories(profile)
@@ -79,13 +80,22 @@ def refusals(profile: Analysis) -> Iterator[Refusal]:
             row["memory"],
             row["function"],
             place_text(row["file"], row["line"]),
-            min(row["bytes"], _MOST),
+            min(row["bytes"] or _asked_there(profile, row), _MOST),
             min(row["free_bytes"], _MOST),
             int(unused.filter(own)["bytes"].sum()),
             live_bytes,
             next(iter(most), None) if live_bytes else None,
             next(iter(use), None) if live_bytes else None,
         )
+
+
+def _asked_there(profile: Analysis, exception: dict[str, Any]) -> int:
+    """The bytes of the last allocation that failed at the line where this exception, which does not name them, was raised; 0: none did."""
+    earlier = profile.table("memory_refusals").filter(
+        (pl.col("process") == exception["process"]) & (pl.col("memory") == exception["memory"]) & (pl.col("time_ns") < exception["time_ns"])
+    )
+    there = [pl.col(name) == exception[name] for name in ("function", "file", "line")]
+    return int(with_places(profile, earlier).filter(*there).sort("time_ns")["bytes"].last() or 0)
 
 
 def caller(function: str, place: str) -> str:

@@ -10,7 +10,7 @@ from decimal import Decimal
 
 import polars as pl
 
-from aiflame.attribute.memory.blocks import NEVER
+from aiflame.attribute.memory.blocks import HOST, NEVER
 from aiflame.errors import AiflameError
 from aiflame.profile.tables.interface import Tables
 from aiflame.values import dataclass
@@ -78,9 +78,20 @@ def windows(profile: Tables, moment: Moment, owners: pl.DataFrame) -> pl.DataFra
     return owners.with_columns(from_ns=pl.lit(begin, pl.Int64), to_ns=pl.lit(end, pl.Int64))
 
 
+def first_refusals(profile: Tables) -> pl.DataFrame:
+    """The row of `memory_refusals` of each process and memory that says most: the one whose exception ended the program, else the first."""
+    ended = (pl.col("memory") == HOST) & (pl.col("thread") == 0) & (pl.col("stack") > 0)  # by the exception's traceback
+    return (
+        profile.table("memory_refusals")
+        .sort(~ended, "time_ns")
+        .unique(["process", "memory"], keep="first")
+        .sort("time_ns", "process", "memory")
+    )
+
+
 def _of_refusals(profile: Tables) -> pl.DataFrame:
-    """The moment of the first allocation that failed in each process and memory."""
-    rows = profile.table("memory_refusals").with_columns(pl.col("time_ns").clip(0, NEVER - 1).cast(pl.Int64))
+    """The moment of that row."""
+    rows = first_refusals(profile).with_columns(pl.col("time_ns").clip(0, NEVER - 1).cast(pl.Int64))
     if rows.is_empty():
         raise AiflameError("no allocation failed for lack of memory in this profile: use --at peak or --at end")
-    return rows.group_by("process", "memory").agg(from_ns=pl.col("time_ns").min(), to_ns=pl.col("time_ns").min())
+    return rows.select("process", "memory", from_ns="time_ns", to_ns="time_ns")

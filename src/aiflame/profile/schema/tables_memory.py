@@ -36,10 +36,10 @@ POOLS = (
     Table(
         "memory_refusals",
         "MemoryRefusal",
-        "an allocation that failed for lack of memory: of torch's caching allocator (with --gpu-memory), where that ended a Python program "
-        "(with --host-memory), or in an imported profile",
+        "an allocation that failed for lack of memory: of torch's caching allocator (with --gpu-memory), of the host (with --host-memory; "
+        "another row where its exception ended a Python program), or in an imported profile",
         columns(
-            ("thread", T.U32, "row of `threads`, 0: not known"),
+            ("thread", T.U32, "row of `threads`, 0: not known, or a row by the exception's traceback"),
             ("stack", T.U32, "row of `stacks`"),
             ("memory", T.STR, "as in `memory_blocks`, or a device as in kernel_shapes"),
             ("bytes", T.U64, "that were asked for, 0: not known"),

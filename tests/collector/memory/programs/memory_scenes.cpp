@@ -4,6 +4,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 #include <atomic>
+#include <cerrno>
 #include <csignal>
 #include <cstdint>
 #include <cstdio>
@@ -158,6 +159,28 @@ int forks_among_threads() {
   return wrong;
 }
 
+// Each way to allocate fails once for lack of memory, with its own size, and two for other reasons; then malloc() fails a thousand times more.
+int refused() {
+  volatile size_t much = SIZE_MAX / 4;
+  void* block = malloc(100);
+  size_t page = 4096;
+  int wrong = 0;
+  auto expect = [&wrong](void* result) {
+    wrong |= result != nullptr || errno != ENOMEM;
+    errno = 0;
+  };
+  expect(malloc(much));
+  expect(calloc(2, much / 2 - page));
+  expect(realloc(block, much - 4 * page));
+  expect(aligned_alloc(64, much - 6 * page));
+  wrong |= posix_memalign(&block, 64, much - 8 * page) != ENOMEM;
+  wrong |= posix_memalign(&block, 3, much - 10 * page) != EINVAL;
+  wrong |= mmap(nullptr, much - 12 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) != MAP_FAILED || errno != ENOMEM;
+  wrong |= mmap(nullptr, much, PROT_READ | PROT_WRITE, MAP_ANONYMOUS, -1, 0) != MAP_FAILED || errno != EINVAL;
+  for (int time = 0; time < 1000; time++) wrong |= malloc(much) != nullptr;
+  return wrong;
+}
+
 struct Scene {
   const char* name;
   int (*run)();
@@ -165,6 +188,7 @@ struct Scene {
 constexpr Scene kScenes[] = {
     {"threads", threads}, {"forks", forks},     {"reallocs", reallocs}, {"mappings", mappings},
     {"pieces", pieces},   {"moments", moments}, {"vforks", vforks},     {"forks_among_threads", forks_among_threads},
+    {"refused", refused},
 };
 
 }  // namespace
