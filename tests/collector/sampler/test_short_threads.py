@@ -11,6 +11,7 @@ import pytest
 from live import processes, recorded
 
 import aiflame
+from aiflame.profile.schema.enums import FrameKind
 
 PROGRAM = """
 #define _GNU_SOURCE
@@ -67,7 +68,7 @@ def test_short_threads(program: Path, tmp_path: Path, cpu_rate: int, microsecond
     assert seconds == pytest.approx(int(ends["cpu_ns"].sum()) / 1e9, rel=0.3)
 
 
-def test_a_thread_that_was_sampled_until_the_recordings_end_has_samples_of_ticks_alone(program: Path, tmp_path: Path) -> None:
+def test_a_thread_that_was_sampled_until_the_recordings_end_gets_no_last_tick(program: Path, tmp_path: Path) -> None:
     sampled = 0
     for number in range(10):
         recorded([program, str(60_000_000)], tmp_path / str(number) / "p")
@@ -75,7 +76,11 @@ def test_a_thread_that_was_sampled_until_the_recordings_end_has_samples_of_ticks
         if process.table("cpu_samples").is_empty():
             continue  # on a busy host the kernel sent it no tick in 60 ms of CPU time
         sampled += 1
-        assert "[ended before a tick]" not in process.table("marks")["text"].to_list()
+        marks = process.table("marks").filter(process.table("marks")["text"] == "[ended before a tick]")
+        frames = {FrameKind.MARK << 60 | row for row in marks["id"]}
+        made_up = process.table("stacks").filter(process.table("stacks")["frame"].is_in(frames))["id"]
+        late = process.table("cpu_samples").filter(process.table("cpu_samples")["stack"].is_in(made_up.implode()))
+        assert (late["weight"] > 1).all(), "the last tick alone"
     assert sampled
 
 

@@ -19,8 +19,9 @@ from aiflame.profile.spool.process_spool import empty_frame
 
 ENDED_BEFORE_A_TICK = "[ended before a tick]"
 """The only frame of such a sample."""
-_LATEST_NS = 20_000_000
-"""A process that used more CPU time than this and a period, and has no sample, must lack it for another reason."""
+_LATEST_NS = 400_000_000
+"""A process that used more CPU time than this, and has no sample, must lack it for another reason: ticks of a busy kernel are up to 0.2 s
+late."""
 _MOST = 0xFFFF
 
 
@@ -31,7 +32,7 @@ def with_ticks(lives: Lives, cpu_rate: int) -> Lives:
         return lives
     period = 1_000_000_000 // cpu_rate
     used = ends["cpu_ns"].to_numpy().astype(np.int64)
-    weight = _ticks(np.where(used <= _LATEST_NS + period, used, 0), period)
+    weight = _ticks(np.where(used <= _LATEST_NS, used, 0), period)
     chosen = np.flatnonzero(weight)
     word = mark_word(1)
     sample = ends[chosen].select(
