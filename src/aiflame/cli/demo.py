@@ -66,7 +66,7 @@ def run(options: Namespace) -> None:
     tell = _nothing if options.json else say
     chosen = DemoDevice(options.device) if options.device else _best_device(tell)
     tell(f"Recording {options.seconds:g} s of one matrix product in three ways on {_LABELS[chosen]} ...")
-    with _clean_environment():
+    with clean_environment():
         command = [sys.executable, "-m", "aiflame.demo.matmul", "--device", chosen.value, "--seconds", str(options.seconds)]
         with _stdout_as_stderr() if options.json else contextlib.nullcontext():
             status = record(command, place_of(output, command, None), RecordOptions(), overwrite=output == DEFAULT).status
@@ -104,18 +104,18 @@ def _show(path: Path, chosen: DemoDevice, *, as_json: bool) -> None:
 def _best_device(tell: Callable[[str], None]) -> DemoDevice:
     """The first device that can run the workload. Prints why the devices before it cannot."""
     for device in (DemoDevice.CUDA, DemoDevice.OPENCL):
-        reason = _refusal(device)
+        reason = refusal(device)
         if not reason:
             return device
         tell(f"Not on {_LABELS[device]}: {reason}")
     return DemoDevice.CPU
 
 
-def _refusal(device: DemoDevice) -> str:
+def refusal(device: DemoDevice) -> str:
     """Why the device cannot run the workload, "" if it can: tries a tiny run in a child process, since drivers may crash."""
     command = [sys.executable, "-m", "aiflame.demo.matmul", "--device", device.value, "--size", "128", "--seconds", "0"]
     try:
-        with _clean_environment():
+        with clean_environment():
             child = subprocess.run(command, capture_output=True, text=True, timeout=_PROBE_SECONDS, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
         return str(error)
@@ -136,7 +136,7 @@ def _stdout_as_stderr() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _clean_environment() -> Iterator[None]:
+def clean_environment() -> Iterator[None]:
     """Keeps the workload from importing modules of the current folder, and gives PoCL an empty cache: for cached kernels it prints warnings
     about their debug information."""
     with tempfile.TemporaryDirectory(prefix="aiflame-demo-") as cache:
