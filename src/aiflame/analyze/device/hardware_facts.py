@@ -72,5 +72,5 @@ def _stalls(profile: Tables) -> dict[str, Any]:
 def _among(profile: Tables, table: str, places: pl.DataFrame) -> int:
     if not profile.has(table):
         return 0
-    there = profile.scan(table).select(_PLACE).unique().collect().cast(dict(places.schema))
+    there = profile.scan(table).select(_PLACE).unique().collect().cast(pl.Schema(places.schema))
     return len(places.join(there, on=_PLACE, how="semi"))

@@ -95,7 +95,8 @@ def _asked_there(profile: Analysis, exception: dict[str, Any]) -> int:
         (pl.col("process") == exception["process"]) & (pl.col("memory") == exception["memory"]) & (pl.col("time_ns") < exception["time_ns"])
     )
     there = [pl.col(name) == exception[name] for name in ("function", "file", "line")]
-    return int(with_places(profile, earlier).filter(*there).sort("time_ns")["bytes"].last() or 0)
+    asked = with_places(profile, earlier).filter(*there).sort("time_ns")["bytes"].to_list()
+    return int(asked[-1]) if asked else 0
 
 
 def caller(function: str, place: str) -> str:
