@@ -1,8 +1,10 @@
 // The calls of Level Zero about which more is done than to record them.
 #include "hooks/stand_in/level_zero.hpp"
 
+#include "base/clock.hpp"
 #include "hooks/stand_in/level_zero_activity.hpp"
 #include "hooks/stand_in/level_zero_handles.hpp"
+#include "hooks/stand_in/level_zero_modules.hpp"
 #include "hooks/stand_in/watched.hpp"
 #include "spool/control.hpp"
 #include "spool/spool.hpp"
@@ -113,6 +115,7 @@ uint64_t create(const Api& api, Call& call, Kind kind, bool queue) {
   if (!made) return result;
   made->context = call.words[0];
   made->device = device(api, call.words[1]);
+  if (made->device) write_address(api, *made->device);
   made->immediate = queue && kind == Kind::LIST;
   made->stream = queue ? next_stream() : 0;
   made->synchronous = description && description->mode == kSynchronous;
@@ -137,6 +140,27 @@ uint64_t destroy_context(const Api& api, Call& call) {
     Guard guard;
     forget_context(api, call.words[0]);
   }
+  return call.go();
+}
+
+// zeModuleCreate(context, device, description, &module, …)
+uint64_t create_module(const Api& api, Call& call) {
+  uint64_t result = call.go();
+  if (code(result) == kSuccess) module_made(api, call.words[1], *pointer<Handle>(call.words[3]), now_ns());
+  return result;
+}
+
+// zeModuleDynamicLink(count, modules, …)
+uint64_t link_modules(const Api& api, Call& call) {
+  uint64_t result = call.go(), time_ns = now_ns();
+  auto* modules = pointer<const Handle>(call.words[1]);
+  for (uint32_t at = 0; code(result) == kSuccess && modules && at < static_cast<uint32_t>(call.words[0]); at++)
+    module_linked(api, modules[at], time_ns);
+  return result;
+}
+
+uint64_t destroy_module(Call& call) {
+  module_goes(call.words[0]);
   return call.go();
 }
 
@@ -258,6 +282,12 @@ uint64_t watched(const Api& api, Call& call) {
       return forget(api, call, Kind::QUEUE, true);
     case ZeWatch::DESTROY_CONTEXT:
       return destroy_context(api, call);
+    case ZeWatch::CREATE_MODULE:
+      return create_module(api, call);
+    case ZeWatch::LINK_MODULES:
+      return link_modules(api, call);
+    case ZeWatch::DESTROY_MODULE:
+      return destroy_module(call);
     case ZeWatch::GROUP_SIZE:
       return group_size(call);
     case ZeWatch::DESTROY_KERNEL:
@@ -321,6 +351,10 @@ const Api* api(stand_in::Library& library) noexcept {
     LOOK(zeEventQueryStatus);
     LOOK(zeEventQueryKernelTimestamp);
     LOOK(zeEventHostReset);
+    bool has_all = whole;
+    LOOK(zetModuleGetDebugInfo);
+    LOOK(zeDevicePciGetPropertiesExt);
+    whole = has_all;
 #undef LOOK
     if (!whole) spool::note("Level Zero: the loader lacks functions that this needs; calls are recorded without the times of kernels");
     state.store(now = whole ? 1 : -1, std::memory_order_release);

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <map>
 #include <string>
+#include <vector>
 
 static std::map<std::string, int> counts;
 #define CALL(function, ...) (counts[#function]++, function(__VA_ARGS__))
@@ -131,6 +132,31 @@ static void resets() {
   OK(zeKernelDestroy, ten);
 }
 
+static std::vector<uint8_t> file(const char* name) {
+  FILE* opened = fopen((std::string(getenv("ZE_CLIENT_ZEBINS")) + "/" + name).c_str(), "rb");
+  expect(opened, name);
+  std::vector<uint8_t> bytes(1 << 20);
+  bytes.resize(fread(bytes.data(), 1, bytes.size(), opened));
+  fclose(opened);
+  return bytes;
+}
+
+// Native code, of which a later module gets the place of one that is gone; and links of modules.
+static void modules() {
+  auto load = [](const char* name) {
+    std::vector<uint8_t> bytes = file(name);
+    ze_module_desc_t desc{ZE_STRUCTURE_TYPE_MODULE_DESC, nullptr, ZE_MODULE_FORMAT_NATIVE, bytes.size(), bytes.data(), nullptr, nullptr};
+    ze_module_handle_t made;
+    OK(zeModuleCreate, context, device, &desc, &made, nullptr);
+    return made;
+  };
+  ze_module_handle_t first = load("matmul.lnl.zebin");
+  OK(zeModuleDestroy, first);
+  ze_module_handle_t both[] = {load("matmul.pvc.zebin"), load("three.ptl.zebin")};
+  OK(zeModuleDynamicLink, 2, both, nullptr);
+  OK(zeModuleDestroy, both[1]);
+}
+
 // Functions that are not on aiflame's list: one of the loader's own, and one of the driver's.
 static void newer() {
   size_t versions = 0;
@@ -154,7 +180,8 @@ int main(int count, char** arguments) {
   OK(zeDeviceGet, driver, &one, &device);
   OK(zeContextCreate, driver, &context_desc, &context);
   OK(zeModuleCreate, context, device, &module_desc, &module, nullptr);
-  const std::map<std::string, void (*)()> scenes{{"lists", lists}, {"immediate", immediate}, {"resets", resets}, {"newer", newer}};
+  const std::map<std::string, void (*)()> scenes{
+      {"lists", lists}, {"immediate", immediate}, {"resets", resets}, {"newer", newer}, {"modules", modules}};
   for (int at = 1; at < count; at++) scenes.at(arguments[at])();
   OK(zeModuleDestroy, module);
   OK(zeContextDestroy, context);

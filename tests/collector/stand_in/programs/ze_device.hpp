@@ -54,7 +54,11 @@ ze_result_t destroy(void* handle) {
 struct Context : Thing {};
 struct Device : Thing {};
 struct Driver : Thing {};
-struct Module : Thing {};
+struct Module : Thing {
+  std::vector<uint8_t> file;
+  uint64_t address = 0;  // 0: it has no code in the device's memory
+  ~Module() override;
+};
 struct Pool : Thing {
   Context* context;
   ze_event_pool_flags_t flags;

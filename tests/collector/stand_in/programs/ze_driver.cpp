@@ -2,6 +2,7 @@
 // ends the program at a call that a real driver need not bear. When it is unloaded, it writes the times of all commands to ZE_DRIVER_LOG.
 #include <level_zero/ze_api.h>
 #include <level_zero/ze_ddi.h>
+#include <level_zero/zet_ddi.h>
 
 #include <cstdlib>
 #include <cstring>
@@ -10,6 +11,7 @@
 #include <string>
 
 #include "ze_device.hpp"
+#include "ze_modules.hpp"
 
 using namespace sleeper;
 
@@ -68,6 +70,11 @@ ze_result_t device_properties(ze_device_handle_t, ze_device_properties_t* proper
   properties->timestampValidBits = 64;
   properties->kernelTimestampValidBits = 32;
   strcpy(properties->name, "Sleeper 1");
+  return ZE_RESULT_SUCCESS;
+}
+ze_result_t pci_properties(ze_device_handle_t, ze_pci_ext_properties_t* properties) {
+  expect(properties->stype == ZE_STRUCTURE_TYPE_PCI_EXT_PROPERTIES && !properties->pNext, "properties of an unknown type");
+  properties->address = {0, 0x3, 0x1d, 0};
   return ZE_RESULT_SUCCESS;
 }
 ze_result_t global_timestamps(ze_device_handle_t, uint64_t* host, uint64_t* device) {
@@ -211,11 +218,6 @@ ze_result_t event_timestamp(ze_event_handle_t handle, ze_kernel_timestamp_result
   *stamps = {{event.begin, event.end}, {0, event.end - event.begin}};
   return ZE_RESULT_SUCCESS;
 }
-ze_result_t module_create(ze_context_handle_t, ze_device_handle_t, const ze_module_desc_t*, ze_module_handle_t* module,
-                          ze_module_build_log_handle_t*) {
-  std::lock_guard lock(mutex);
-  return give(module, new Module);
-}
 ze_result_t kernel_create(ze_module_handle_t, const ze_kernel_desc_t* desc, ze_kernel_handle_t* kernel) {
   if (strncmp(desc->pKernelName, "sleep_", 6) != 0) return ZE_RESULT_ERROR_INVALID_KERNEL_NAME;
   std::lock_guard lock(mutex);
@@ -273,6 +275,7 @@ TABLE(zeGetDriverProcAddrTable, ze_driver_dditable_t, {
 TABLE(zeGetDeviceProcAddrTable, ze_device_dditable_t, {
   table->pfnGet = device_get;
   table->pfnGetProperties = device_properties;
+  table->pfnPciGetPropertiesExt = pci_properties;
   table->pfnGetGlobalTimestamps = global_timestamps;
 })
 TABLE(zeGetContextProcAddrTable, ze_context_dditable_t, {
@@ -311,8 +314,10 @@ TABLE(zeGetEventProcAddrTable, ze_event_dditable_t, {
 })
 TABLE(zeGetModuleProcAddrTable, ze_module_dditable_t, {
   table->pfnCreate = module_create;
+  table->pfnDynamicLink = module_link;
   table->pfnDestroy = [](ze_module_handle_t module) { return destroy<Module>(module); };
 })
+TABLE(zetGetModuleProcAddrTable, zet_module_dditable_t, { table->pfnGetDebugInfo = module_debug_info; })
 TABLE(zeGetKernelProcAddrTable, ze_kernel_dditable_t, {
   table->pfnCreate = kernel_create;
   table->pfnDestroy = [](ze_kernel_handle_t kernel) { return destroy<Kernel>(kernel); };
@@ -353,7 +358,6 @@ EMPTY(zetGetMetricProcAddrTable)
 EMPTY(zetGetMetricQueryPoolProcAddrTable)
 EMPTY(zetGetMetricQueryProcAddrTable)
 EMPTY(zetGetMetricStreamerProcAddrTable)
-EMPTY(zetGetModuleProcAddrTable)
 EMPTY(zetGetTracerExpProcAddrTable)
 EMPTY(zesGetDeviceProcAddrTable)
 EMPTY(zesGetDiagnosticsProcAddrTable)
