@@ -128,6 +128,7 @@ WHAT_OTHERS_OPEN = {
     "resolve/jit/dumps.py": "names for outside.py",
     "resolve/files/code_files.py": "/proc/self; names for outside.py",
     "resolve/device/iga.py": "Intel's disassembler, a library",
+    "resolve/device/llvm_objdump.py": "LLVM's tools, and files of our own for them",
     "resolve/device/nvdisasm.py": "NVIDIA's tools, and files of our own for them",
     "resolve/files/outside.py": "files beside a profile of this user's own",
     "resolve/device/triton_lines.py": "names for outside.py",
