@@ -172,3 +172,12 @@ def test_a_kernel_of_amd_is_said_to_lack_its_own_tool(tmp_path: Path) -> None:
     assert answer.notes == (
         "no instructions: no llvm-objdump here knows this GPU: install ROCm's LLVM (rocm-llvm), then open the profile again",
     )
+
+
+def test_a_kernel_of_intel_has_opcodes_in_any_case(tmp_path: Path) -> None:
+    kernel = Sampled("k", [(0, "(W) mov (16|M0) r1.0<1>:ud 0x0:ud", (), {"sbid": 2})], api=GpuApi.LEVEL_ZERO)
+    answer = annotate(profile(tmp_path / "p", kernel), "k")
+    assert answer.language == "ISA"
+    assert answer.notes == (
+        "no source lines: the kernel's module has none: compile SYCL with -gline-tables-only, OpenCL C with the option -g",
+    )

@@ -24,7 +24,13 @@ def test_amds_names_become_short_too() -> None:
     assert meaning("arbiter_win_ex_stall").startswith("was chosen")
 
 
+def test_intels_names_are_those_of_linux() -> None:
+    assert short("eustall_sbid") == "sbid" and meaning("sbid").startswith("waits for a result")
+    assert "active" in NO_STALLS and meaning("active")
+
+
 def test_a_reason_has_one_vendor() -> None:
     assert VENDORS.keys() == MEANINGS.keys()
     assert (VENDORS["long_scoreboard"], VENDORS["waitcnt"]) == ("NVIDIA", "AMD")
+    assert VENDORS["pipestall"] == "Intel"
     assert set(VENDORS) > NO_STALLS

@@ -207,7 +207,7 @@ def annotation(
         tuple(_notes(profile, kernel, chosen, instructions)),
         made_from(profile, kernel.name),
         kept(profile, kernel.name),
-        "ISA" if _is_amds(profile, kernel) else "SASS",
+        "SASS" if _vendor(profile, kernel) == _NVIDIA else "ISA",
     )
 
 
@@ -323,26 +323,55 @@ def _notes(profile: OpenedProfile, kernel: Kernel, cubin: int | None, instructio
         yield how_to_sample(profile, kernel.name)
         return
     sass, lines = any(instruction.sass for instruction in instructions), any(instruction.chain for instruction in instructions)
-    amd = _is_amds(profile, kernel)
+    words = _MISSING[_vendor(profile, kernel)]
     if not sass and not lines and not _kept(profile, cubin):
-        missing, file = ("instructions", "code object") if amd else ("SASS", "cubin")
-        yield f"no {missing} and no source lines: the kernel's {file} could not be kept while recording"
-        return
-    if amd:
-        if not sass:
-            yield "no instructions: no llvm-objdump here knows this GPU: install ROCm's LLVM (rocm-llvm), then open the profile again"
-        if not lines:
-            yield "no source lines: the kernel has no line table: compile HIP with -gline-tables-only (Triton does so by itself)"
+        yield f"no {words.instructions} and no source lines: the kernel's {words.file} could not be kept while recording"
         return
     if not sass:
-        yield "no SASS: nvdisasm was not found, or could not read this cubin: pip install nvidia-cuda-nvdisasm, then open the profile again"
+        yield f"no {words.instructions}: {words.no_tool}, then open the profile again"
     if not lines:
-        yield "no source lines: the kernel was compiled without a line table: compile CUDA C++ with -lineinfo (Triton does so by itself)"
+        yield f"no source lines: {words.no_lines}"
 
 
-def _is_amds(profile: OpenedProfile, kernel: Kernel) -> bool:
-    shapes = profile.scan("kernel_shapes").filter(pl.col("name") == kernel.name, pl.col("api") == int(GpuApi.HIP))
-    return bool(shapes.head(1).collect().height)
+@dataclass(frozen=True, slots=True)
+class _Words:
+    """About a vendor's code, of which a part is missing."""
+
+    instructions: str
+    file: str
+    no_tool: str
+    no_lines: str
+
+
+_NVIDIA, _AMD, _INTEL = "NVIDIA", "AMD", "Intel"
+_MISSING = {
+    _NVIDIA: _Words(
+        "SASS",
+        "cubin",
+        "nvdisasm was not found, or could not read this cubin: pip install nvidia-cuda-nvdisasm",
+        "the kernel was compiled without a line table: compile CUDA C++ with -lineinfo (Triton does so by itself)",
+    ),
+    _AMD: _Words(
+        "instructions",
+        "code object",
+        "no llvm-objdump here knows this GPU: install ROCm's LLVM (rocm-llvm)",
+        "the kernel has no line table: compile HIP with -gline-tables-only (Triton does so by itself)",
+    ),
+    _INTEL: _Words(
+        "instructions",
+        "module",
+        "the kernel is not in its module",
+        "the kernel's module has none: compile SYCL with -gline-tables-only, OpenCL C with the option -g",
+    ),
+}
+
+
+def _vendor(profile: OpenedProfile, kernel: Kernel) -> str:
+    """Only Intel's devices have samples of Level Zero's and OpenCL's kernels."""
+    shapes = profile.scan("kernel_shapes").filter(pl.col("name") == kernel.name).select("api").unique().collect()["api"].to_list()
+    if int(GpuApi.HIP) in shapes:
+        return _AMD
+    return _INTEL if {int(GpuApi.LEVEL_ZERO), int(GpuApi.OPENCL)} & set(shapes) else _NVIDIA
 
 
 def _kept(profile: OpenedProfile, cubin: int | None) -> bool:

@@ -13,7 +13,8 @@ import polars as pl
 from aiflame.errors import AiflameError
 from aiflame.profile.folder.door import Folder
 from aiflame.profile.tables.store import Profile
-from aiflame.resolve.device import device_code, hsaco_code, llvm_objdump
+from aiflame.resolve.device import device_code, hsaco, hsaco_code, iga, llvm_objdump, no_tool, zebin, zebin_code
+from aiflame.resolve.device.code_rows import CodeRows, parted
 from aiflame.resolve.device.cubin import Cubin, Function
 from aiflame.resolve.device.cubin_lines import Chain, DeviceLine, File
 from aiflame.resolve.device.kernel_families import family
@@ -72,11 +73,11 @@ def _full(name: str, made_from: Mapping[str, str]) -> str:
 def add_instructions(profile: Profile) -> None:
     """Adds the instructions to a profile that was sealed without a disassembler (`NO_TOOLS`), if one is available now."""
     nvdisasm = tools()
-    if not nvdisasm and not llvm_objdump.tools():
+    here = {NO_TOOL: nvdisasm, no_tool.AMD: llvm_objdump.tools(), no_tool.INTEL: iga.libraries()}
+    if not any(here[note] for note in profile.meta.degraded if note in here):
         return
     folder = profile.folder.folder(device_code.FOLDER)
-    amd, cuda = hsaco_code.parted(folder, _sampled(profile))
-    code = hsaco_code.read(folder, amd, lines=False)
+    code, cuda = _others(folder, _sampled(profile), lines=False)
     functions, codes, _ = _find(folder, cuda, NOTHING)
     listings = disassemble(codes, nvdisasm) if nvdisasm else {}
     if not listings and not code.instructions:
@@ -114,8 +115,7 @@ def _write_code(
     profile: Profile, sampled: list[tuple[int, str]], nvdisasm: Sequence[Path], progress: Callable[[float], None], outside: Outside
 ) -> list[str]:
     folder = profile.folder.folder(device_code.FOLDER)
-    amd, cuda = hsaco_code.parted(folder, sampled)
-    code = hsaco_code.read(folder, amd, progress=progress, apart=not outside.allowed)
+    code, cuda = _others(folder, sampled, progress, apart=not outside.allowed)
     functions, codes, notes = _find(folder, cuda, outside)
     listings = disassemble(codes, nvdisasm, progress) if nvdisasm else {}
     notes += _failures(codes, listings, nvdisasm) + code.notes
@@ -128,6 +128,22 @@ def _write_code(
     texts = sources(files, profile.table("processes")["cwd"].unique().to_list(), outside)
     profile.write_table("sources", _frame(SOURCES, list(texts.text.items())))
     return notes + texts.notes
+
+
+def _others(
+    folder: Folder,
+    sampled: list[tuple[int, str]],
+    progress: Callable[[float], None] = lambda share: None,
+    *,
+    lines: bool = True,
+    apart: bool = True,
+) -> tuple[CodeRows, list[tuple[int, str]]]:
+    """The code of AMD's and Intel's GPUs, and the sampled functions of other code."""
+    amd, others = parted(folder, sampled, hsaco.MACHINE)
+    intel, cuda = parted(folder, others, zebin.MACHINE)
+    code = hsaco_code.read(folder, amd, progress=progress, lines=lines, apart=apart)
+    code.add(zebin_code.read(folder, intel, lines=lines, apart=apart))
+    return code, cuda
 
 
 def _binaries(folder: Folder, crcs: Iterable[int]) -> list[tuple[object, ...]]:

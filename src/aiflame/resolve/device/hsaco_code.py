@@ -1,43 +1,16 @@
-"""Lines and instructions of sampled functions in AMD's code objects, as rows of `gpu_lines` and `gpu_instructions`."""
+"""Lines and instructions of sampled functions in AMD's code objects."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from aiflame.profile.folder.door import Folder
 from aiflame.resolve.device import device_code, no_tool
-from aiflame.resolve.device.cubin_lines import File
-from aiflame.resolve.device.hsaco import MACHINE, STEP, Function, Hsaco
-from aiflame.resolve.device.kernel_names import own_name, short_name
+from aiflame.resolve.device.code_rows import CodeRows
+from aiflame.resolve.device.hsaco import STEP, Function, Hsaco
+from aiflame.resolve.device.kernel_names import short_name
 from aiflame.resolve.device.llvm_objdump import Code, Listing, disassemble, tools
-from aiflame.resolve.names.readable import clean, readable
-from aiflame.values import dataclass, field
-
-_MACHINE_AT = 18
-_LARGEST_LINE = 0xFFFF_FFFF
-
-
-@dataclass(slots=True)
-class HsacoCode:
-    instructions: list[tuple[object, ...]] = field(default_factory=list)
-    """crc, function, offset, text"""
-    lines: list[tuple[object, ...]] = field(default_factory=list)
-    """crc, function, offset, depth, name, file, line"""
-    files: set[File] = field(default_factory=set)
-    notes: list[str] = field(default_factory=list)
-
-
-def parted(folder: Folder, sampled: Iterable[tuple[int, str]]) -> tuple[list[tuple[int, str]], list[tuple[int, str]]]:
-    """The sampled functions (crc, name) that lie in code objects of AMD, and all others."""
-    ours: dict[int, bool] = {}
-    parts: tuple[list[tuple[int, str]], list[tuple[int, str]]] = [], []
-    for crc, name in sampled:
-        if crc not in ours:
-            head = device_code.head(folder, crc)
-            ours[crc] = int.from_bytes(head[_MACHINE_AT : _MACHINE_AT + 2], "little") == MACHINE
-        parts[0 if ours[crc] else 1].append((crc, name))
-    return parts
 
 
 def read(
@@ -48,9 +21,9 @@ def read(
     *,
     lines: bool = True,
     apart: bool = True,
-) -> HsacoCode:
+) -> CodeRows:
     """`objdump`: copies of the disassembler; by default those on this machine. `apart`: another process reads debug information."""
-    code = HsacoCode()
+    code = CodeRows()
     if not sampled:
         return code
     sections: dict[int, Code] = {}
@@ -82,13 +55,8 @@ def read(
     return code
 
 
-def _add_lines(code: HsacoCode, crc: int, name: str, hsaco: Hsaco, function: Function, listing: Listing, apart: bool) -> None:
+def _add_lines(code: CodeRows, crc: int, name: str, hsaco: Hsaco, function: Function, listing: Listing, apart: bool) -> None:
     addresses = sorted(listing) or range(function.start, function.start + function.size, STEP)
-    names: dict[str, str] = {"": short_name(function.name)}
+    holder = short_name(function.name)
     for address, chain in zip(addresses, hsaco.chains(addresses, apart=apart), strict=True):
-        for depth, place in enumerate(chain):
-            if place.function not in names:
-                names[place.function] = readable(own_name(place.function)).short
-            code.files.add(place.file)
-            line = min(place.line, _LARGEST_LINE)
-            code.lines.append((crc, name, address - function.start, depth, names[place.function], clean(place.file.path), line))
+        code.add_lines(crc, name, address - function.start, holder, chain)

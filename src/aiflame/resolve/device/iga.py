@@ -16,11 +16,6 @@ from aiflame.resolve.device import iga_child
 from aiflame.resolve.device.zebin import Version
 from aiflame.values import dataclass
 
-NO_TOOL = (
-    "Intel's disassembler (libiga64) was not found: samples in kernels of Intel's GPUs have instructions without operands; "
-    "`apt install libigc2` (Debian 12: libigc1) has it"
-)
-
 _LONG, _SHORT = 16, 8
 _COMPACTED = 1 << 29
 _OPCODE = 0x7F

@@ -7,12 +7,13 @@ import re
 NOT_ISSUED = "_not_issued"
 """CUPTI has two counters for each reason: all samples, and the part in whose cycle the scheduler issued nothing."""
 SELECTED = "selected"
-"""The only reason that is not a stall: the warp issued its instruction."""
+"""The warp issued its instruction."""
 
 HOST_TRAP = "host_trap"
 """AMD's older method interrupts waves and does not say whether they issued."""
 
 _NAMES = re.compile(r"^(?:smsp?__pcsamp_)?(?:warps_issue_stalled_)?")
+_NAMES_OF_INTEL = "eustall_"
 _NAMES_OF_AMD = "ROCPROFILER_PC_SAMPLING_INSTRUCTION_NOT_ISSUED_REASON_"
 
 _NVIDIA = {
@@ -52,11 +53,25 @@ _AMD = {
     HOST_TRAP: "was running here; this method does not say whether it issued",
 }
 """From rocprofiler-sdk's pc_sampling.h, whose numbers 0 to 9 are the first ten, in this order."""
-MEANINGS = {**_NVIDIA, **_AMD}
+_INTEL = {
+    "active": "issued an instruction: not a stall",
+    "tdr": "waits for a dependency of a pixel shader",
+    "control": "waits for the branch unit",
+    "pipestall": "was chosen, but its pipeline did not take it: a conflict over banks of registers, or a busy unit",
+    "send": "waits for the unit that sends messages to memory, samplers and others: too many small accesses",
+    "dist_acc": "waits for the result of an arithmetic instruction before",
+    "sbid": "waits for a result out of order: from memory, a sampler, a math or a matrix instruction",
+    "sync": "waits at a sync instruction: a barrier, or a fence",
+    "inst_fetch": "waits for instructions: the code missed its cache, or jumps",
+    "other": "another wait",
+}
+"""From Intel's descriptions of the metrics of EU stall sampling; names as in Linux's xe_eu_stall.c."""
+MEANINGS = {**_NVIDIA, **_AMD, **_INTEL}
 """By short name."""
-VENDORS = {**dict.fromkeys(_NVIDIA, "NVIDIA"), **dict.fromkeys(_AMD, "AMD")}
+VENDORS = {**dict.fromkeys(_NVIDIA, "NVIDIA"), **dict.fromkeys(_AMD, "AMD"), **dict.fromkeys(_INTEL, "Intel")}
 """The vendor whose devices have a reason. `selected` is NVIDIA's name, and stands for an issued instruction of AMD, too."""
-NO_STALLS = frozenset({SELECTED, HOST_TRAP, "not_selected", "arbiter_not_win"})
+ISSUED = frozenset({SELECTED, "active"})
+NO_STALLS = ISSUED | {HOST_TRAP, "not_selected", "arbiter_not_win"}
 """Reasons of warps that issued, or could have."""
 
 
@@ -64,6 +79,8 @@ def short(vendor_name: str) -> str:
     """`smsp__pcsamp_warps_issue_stalled_long_scoreboard_not_issued` → `long_scoreboard`."""
     if vendor_name.startswith(_NAMES_OF_AMD):
         return vendor_name.removeprefix(_NAMES_OF_AMD).lower() or "unknown"
+    if vendor_name.startswith(_NAMES_OF_INTEL):
+        return vendor_name.removeprefix(_NAMES_OF_INTEL) or "unknown"
     return _NAMES.sub("", vendor_name).removesuffix(NOT_ISSUED) or "unknown"
 
 

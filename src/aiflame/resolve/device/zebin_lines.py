@@ -16,7 +16,7 @@ import numpy as np
 from aiflame.resolve.device.cubin_lines import Chain, DeviceLine, File
 from aiflame.resolve.device.zebin import MACHINE, Zebin
 from aiflame.resolve.files.elf_file import RELOCATION, ElfFile, NotElf, Section
-from aiflame.resolve.native.debug_lines import SourceLine, too_much
+from aiflame.resolve.native.debug_lines import DebugLines, SourceLine, too_much
 from aiflame.resolve.native.debug_lines_apart import chains_apart
 from aiflame.values import dataclass
 
@@ -32,8 +32,9 @@ _SECTION_HEADER, _PROGRAM_HEADER = struct.Struct("<IIQQQQIIQQ"), struct.Struct("
 _FIRST, _ALIGNED = 0x1000, 0x1000
 
 
-def chains(zebin: Zebin, places: Sequence[tuple[int, int]]) -> list[Chain] | None:
-    """The lines of each place (section, offset). None if the debug information cannot be read, or there is too much of it."""
+def chains(zebin: Zebin, places: Sequence[tuple[int, int]], *, apart: bool = True) -> list[Chain] | None:
+    """The lines of each place (section, offset). None if the debug information cannot be read, or there is too much of it. `apart`: another
+    process reads it, because a stranger may have made it."""
     if len(zebin.content) > LARGEST:
         return None
     content = linked(zebin)
@@ -43,7 +44,12 @@ def chains(zebin: Zebin, places: Sequence[tuple[int, int]]) -> list[Chain] | Non
     if elf is None or too_much(elf):
         return None
     starts = {number: section.address for number, section in enumerate(elf.sections)}
-    answers = chains_apart(elf, [starts[section] + offset for section, offset in places])
+    addresses = [starts[section] + offset for section, offset in places]
+    if apart:
+        answers = chains_apart(elf, addresses)
+    else:
+        debug = DebugLines(elf)
+        answers = [debug.lookup(address) for address in addresses]
     return None if answers is None else [_chain(lines) for lines in answers]
 
 
