@@ -72,7 +72,7 @@ uint64_t create_event(Call& call) {
   return result;
 }
 
-// zeEventCounterBasedCreate(context, device, description, &event)
+// zeEventCounterBasedCreate(context, device, description, &event), and zexCounterBasedEventCreate2, whose description is laid out the same
 uint64_t create_counting_event(Call& call) {
   auto* asked = pointer<const CountingEventDescription>(call.words[2]);
   if (!asked || asked->flags & (kCountingIpc | kCountingHostTimestamps) || !control::recording()) return call.go();
@@ -162,6 +162,15 @@ uint64_t link_modules(const Api& api, Call& call) {
 uint64_t destroy_module(Call& call) {
   module_goes(call.words[0]);
   return call.go();
+}
+
+// zeDriverGetExtensionFunctionAddress(driver, name, &function)
+uint64_t give_function(Call& call) {
+  uint64_t result = call.go();
+  auto* name = pointer<const char>(call.words[1]);
+  auto** function = pointer<void*>(call.words[2]);
+  if (code(result) == kSuccess && name && function) *function = stand_in::instead_of_extension(*function, name);
+  return result;
 }
 
 // zeKernelSetGroupSize(kernel, x, y, z)
@@ -254,6 +263,8 @@ uint64_t watched(const Api& api, Call& call) {
   const auto& words = call.words;
   auto region = [&] { return volume(pointer<const CopyRegion>(words[2])); };
   switch (static_cast<ZeWatch>(call.fact.watch)) {
+    case ZeWatch::GIVES_FUNCTION:
+      return give_function(call);
     case ZeWatch::CREATE_POOL:
       return create_pool(call);
     case ZeWatch::POOL_FLAGS:
@@ -365,6 +376,6 @@ const Api* api(stand_in::Library& library) noexcept {
 }  // namespace aiflame::level_zero
 
 uint64_t aiflame::stand_in::watch_level_zero(Call& call) {
-  const level_zero::Api* api = level_zero::api(call.library);
+  const level_zero::Api* api = level_zero::api(level_zero_loader(call.library));
   return api ? level_zero::watched(*api, call) : call.go();
 }

@@ -9,6 +9,7 @@ enum class HipWatch : uint8_t { NONE, GIVES_FUNCTION };
 // Each function's case in level_zero.cpp gives the order of the arguments that it reads.
 enum class ZeWatch : uint8_t {
   NONE,
+  GIVES_FUNCTION,
   CREATE_POOL,
   DESTROY_POOL,
   POOL_FLAGS,

@@ -80,7 +80,7 @@ def level_zero(tmp_path_factory: pytest.TempPathFactory) -> LevelZero:
     if not (ctypes.util.find_library("ze_loader") and Path("/usr/include/level_zero/ze_api.h").is_file()):
         pytest.skip("no loader of Level Zero here: `make test` installs it (Debian: libze1, libze-dev)")
     folder = tmp_path_factory.mktemp("level_zero")
-    sources = [str(PROGRAMS / name) for name in ("ze_device.cpp", "ze_modules.cpp")]
+    sources = [str(PROGRAMS / name) for name in ("ze_device.cpp", "ze_modules.cpp", "ze_extensions.cpp")]
     driver = build(PROGRAMS / "ze_driver.cpp", folder, *sources, "-shared", "-fPIC").rename(folder / "libze_driver.so")
     return LevelZero(folder, build(PROGRAMS / "ze_client.cpp", folder, "-lze_loader"), driver)
 
@@ -148,6 +148,18 @@ def test_each_kernel_and_copy_has_its_launch(known_run: Recorded) -> None:
     assert len(known_run.launches) == len(executions) == len(joined) == len(joined["correlation"].unique())
     assert (joined["stack"] > 0).all() and (joined["thread"] > 0).all()
     assert (joined["begin_ns"] <= joined["start_ns"] + SLACK_NS).all()
+
+
+def test_kernels_of_sycl_whose_events_a_function_of_the_driver_makes(level_zero: LevelZero) -> None:
+    """One event is signaled by one kernel after the other; the list that is appended has a kernel without an event."""
+    run = level_zero.recorded("sycl")
+    assert dict(run.calls.group_by("function").len().rows()) == json.loads(run.outcome.stdout)
+    kernels = run.kernels
+    assert kernels["name"].to_list() == ["sleep_10", "sleep_20", "sleep_10", "sleep_30", "sleep_20"]
+    assert kernels["block_x"].to_list() == [1, 2, 1, 4, 2]
+    took, takes = kernels["end_ns"] - kernels["start_ns"], run.executions["end_ns"] - run.executions["begin_ns"]
+    assert ((took.cast(pl.Int64) - takes).abs() <= 200).all()
+    assert set(kernels["correlation"]) == set(run.launches["correlation"]) and (run.launches["stack"] > 0).all()
 
 
 def test_modules_are_kept_with_their_addresses_and_times(level_zero: LevelZero) -> None:

@@ -132,6 +132,44 @@ static void resets() {
   OK(zeKernelDestroy, ten);
 }
 
+// As SYCL's runtime works: events that count, made by a function of the driver that is not the loader's; and lists that are appended by another.
+static void sycl() {
+  struct {
+    uint32_t type;
+    const void* next;
+    uint32_t flags, signal, wait;
+  } counting{0x30024, nullptr, 1 | 4, 0, 0};
+  ze_result_t (*zexCounterBasedEventCreate2)(ze_context_handle_t, ze_device_handle_t, const void*, ze_event_handle_t*);
+  ze_result_t (*append)(ze_command_list_handle_t, uint32_t, ze_command_list_handle_t*, ze_event_handle_t, uint32_t, ze_event_handle_t*);
+  OK(zeDriverGetExtensionFunctionAddress, driver, "zexCounterBasedEventCreate2", reinterpret_cast<void**>(&zexCounterBasedEventCreate2));
+  OK(zeDriverGetExtensionFunctionAddress, driver, "zeCommandListImmediateAppendCommandListsExp", reinterpret_cast<void**>(&append));
+  auto desc = queue_desc(ZE_COMMAND_QUEUE_MODE_ASYNCHRONOUS);
+  desc.flags = 2;  // ZE_COMMAND_QUEUE_FLAG_IN_ORDER, of later headers
+  ze_command_list_desc_t list_desc{ZE_STRUCTURE_TYPE_COMMAND_LIST_DESC, nullptr, 0, 0};
+  ze_command_list_handle_t list, recorded;
+  ze_event_handle_t event;
+  ze_kernel_handle_t ten = kernel("sleep_10", 1), twenty = kernel("sleep_20", 2), thirty = kernel("sleep_30", 4);
+  ze_group_count_t groups{1, 1, 1};
+  OK(zeCommandListCreateImmediate, context, device, &desc, &list);
+  OK(zexCounterBasedEventCreate2, context, device, &counting, &event);
+  expect(counting.flags == (1 | 4), "the program's description stays as it is");
+  for (ze_kernel_handle_t each : {ten, twenty}) {
+    OK(zeCommandListAppendLaunchKernel, list, each, &groups, event, 0, nullptr);
+    OK(zeEventHostSynchronize, event, UINT64_MAX);
+  }
+  OK(zeCommandListAppendLaunchKernel, list, ten, &groups, nullptr, 0, nullptr);
+  OK(zeCommandListCreate, context, device, &list_desc, &recorded);
+  OK(zeCommandListAppendLaunchKernel, recorded, thirty, &groups, nullptr, 0, nullptr);
+  OK(zeCommandListClose, recorded);
+  expect((counts["zeCommandListImmediateAppendCommandListsExp"]++, append(list, 1, &recorded, nullptr, 0, nullptr)) == ZE_RESULT_SUCCESS, "lists");
+  OK(zeCommandListAppendLaunchKernel, list, twenty, &groups, event, 0, nullptr);
+  OK(zeEventHostSynchronize, event, UINT64_MAX);
+  OK(zeEventDestroy, event);
+  OK(zeCommandListDestroy, list);
+  OK(zeCommandListDestroy, recorded);
+  for (ze_kernel_handle_t each : {ten, twenty, thirty}) OK(zeKernelDestroy, each);
+}
+
 static std::vector<uint8_t> file(const char* name) {
   FILE* opened = fopen((std::string(getenv("ZE_CLIENT_ZEBINS")) + "/" + name).c_str(), "rb");
   expect(opened, name);
@@ -180,8 +218,8 @@ int main(int count, char** arguments) {
   OK(zeDeviceGet, driver, &one, &device);
   OK(zeContextCreate, driver, &context_desc, &context);
   OK(zeModuleCreate, context, device, &module_desc, &module, nullptr);
-  const std::map<std::string, void (*)()> scenes{
-      {"lists", lists}, {"immediate", immediate}, {"resets", resets}, {"newer", newer}, {"modules", modules}};
+  const std::map<std::string, void (*)()> scenes{{"lists", lists}, {"immediate", immediate}, {"resets", resets},
+                                                 {"newer", newer}, {"modules", modules},     {"sycl", sycl}};
   for (int at = 1; at < count; at++) scenes.at(arguments[at])();
   OK(zeModuleDestroy, module);
   OK(zeContextDestroy, context);

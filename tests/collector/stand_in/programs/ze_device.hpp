@@ -66,11 +66,14 @@ struct Pool : Thing {
   std::set<uint32_t> taken;
 };
 struct Event : Thing {
-  Pool* pool;
-  uint32_t index;
+  Pool* pool = nullptr;  // of an event that counts: none
+  uint32_t index = 0;
+  bool counts = false, host_visible = false, timestamps = false;
   bool signaled = false;
   uint64_t begin = 0, end = 0;
-  ~Event() override { pool->taken.erase(index); }
+  ~Event() override {
+    if (pool) pool->taken.erase(index);
+  }
 };
 struct Kernel : Thing {
   std::string name;
@@ -86,7 +89,7 @@ struct Queue : Thing {
   bool synchronous = false;
 };
 struct List : Queue {
-  bool immediate = false, closed = false;
+  bool immediate = false, in_order = false, closed = false;
   std::vector<Command> commands;
 };
 

@@ -11,6 +11,7 @@
 #include <string>
 
 #include "ze_device.hpp"
+#include "ze_extensions.hpp"
 #include "ze_modules.hpp"
 
 using namespace sleeper;
@@ -24,6 +25,7 @@ ze_result_t append(ze_command_list_handle_t handle, Command command) {
   List& list = the<List>(handle);
   if (list.closed) return ZE_RESULT_ERROR_INVALID_ARGUMENT;
   if (!list.immediate) return list.commands.push_back(command), ZE_RESULT_SUCCESS;
+  expect(!command.signals || !command.signals->counts || list.in_order, "an event counts the commands of a list that is not in order");
   submit(command);
   if (list.synchronous) drain(lock);
   return ZE_RESULT_SUCCESS;
@@ -46,14 +48,6 @@ ze_result_t init(ze_init_flags_t) {
 ze_result_t driver_get(uint32_t* count, ze_driver_handle_t* drivers) {
   if (*count && drivers) *drivers = reinterpret_cast<ze_driver_handle_t>(static_cast<Thing*>(&the_driver));
   *count = 1;
-  return ZE_RESULT_SUCCESS;
-}
-uint64_t newer_function(uint64_t a, uint64_t b, uint64_t c, uint64_t d, uint64_t e, uint64_t f, uint64_t g, uint64_t h) {
-  return a + b + c + d + e + f + g + h;
-}
-ze_result_t extension_function(ze_driver_handle_t, const char* name, void** function) {
-  if (strcmp(name, "zexNewerFunction") != 0) return ZE_RESULT_ERROR_INVALID_ARGUMENT;
-  *function = reinterpret_cast<void*>(newer_function);
   return ZE_RESULT_SUCCESS;
 }
 ze_result_t device_get(ze_driver_handle_t, uint32_t* count, ze_device_handle_t* devices) {
@@ -125,6 +119,7 @@ ze_result_t list_create_immediate(ze_context_handle_t, ze_device_handle_t, const
   std::lock_guard lock(mutex);
   auto* made = new List;
   made->immediate = true;
+  made->in_order = desc->flags & 2;  // ZE_COMMAND_QUEUE_FLAG_IN_ORDER, of later headers
   made->synchronous = desc->mode == ZE_COMMAND_QUEUE_MODE_SYNCHRONOUS;
   return give(list, made);
 }
@@ -186,10 +181,13 @@ ze_result_t event_create(ze_event_pool_handle_t handle, const ze_event_desc_t* d
   auto* made = new Event;
   made->pool = &pool;
   made->index = desc->index;
+  made->host_visible = pool.flags & ZE_EVENT_POOL_FLAG_HOST_VISIBLE;
+  made->timestamps = pool.flags & ZE_EVENT_POOL_FLAG_KERNEL_TIMESTAMP;
   return give(event, made);
 }
 ze_result_t event_reset(ze_event_handle_t event) {
   std::lock_guard lock(mutex);
+  expect(!the<Event>(event).counts, "an event that counts is reset");
   the<Event>(event).signaled = false;
   return ZE_RESULT_SUCCESS;
 }
@@ -201,7 +199,7 @@ ze_result_t event_signal(ze_event_handle_t event) {
 ze_result_t event_status(ze_event_handle_t handle) {
   std::lock_guard lock(mutex);
   Event& event = the<Event>(handle);
-  expect(event.pool->flags & ZE_EVENT_POOL_FLAG_HOST_VISIBLE, "the host looks at an event that it cannot see");
+  expect(event.host_visible, "the host looks at an event that it cannot see");
   return event.signaled ? ZE_RESULT_SUCCESS : ZE_RESULT_NOT_READY;
 }
 ze_result_t event_synchronize(ze_event_handle_t handle, uint64_t) {
@@ -213,7 +211,7 @@ ze_result_t event_synchronize(ze_event_handle_t handle, uint64_t) {
 ze_result_t event_timestamp(ze_event_handle_t handle, ze_kernel_timestamp_result_t* stamps) {
   std::lock_guard lock(mutex);
   Event& event = the<Event>(handle);
-  if (!(event.pool->flags & ZE_EVENT_POOL_FLAG_KERNEL_TIMESTAMP)) return ZE_RESULT_ERROR_INVALID_ARGUMENT;
+  if (!event.timestamps) return ZE_RESULT_ERROR_INVALID_ARGUMENT;
   if (!event.signaled) return ZE_RESULT_NOT_READY;
   *stamps = {{event.begin, event.end}, {0, event.end - event.begin}};
   return ZE_RESULT_SUCCESS;
