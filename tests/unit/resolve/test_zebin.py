@@ -124,6 +124,28 @@ def test_a_name_longer_than_a_section_s_is_read_is_that_of_its_symbol() -> None:
     assert renamed.find(long.decode()) and not renamed.find("matmul")
 
 
+def test_sections_are_read_as_far_as_the_file_and_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A header may say that each of its sections is the whole memory."""
+    data = bytearray(zebin("matmul.lnl.zebin").content)
+    headers = struct.unpack_from("<Q", data, 40)[0]
+    struct.pack_into("<Q", data, headers + 1 * 64 + 32, 1 << 62)
+    (offset,) = struct.unpack_from("<Q", data, headers + 1 * 64 + 24)
+    whole = Zebin(bytes(data))
+    assert whole.kernels[0].size == len(whole.code(1)) == len(data) - offset
+    monkeypatch.setattr("aiflame.resolve.device.zebin.LARGEST_KERNEL", 100)
+    assert {kernel.size for kernel in Zebin(bytes(data)).kernels} == {100}
+    struct.pack_into("<Q", data, headers + 1 * 64 + 24, 1 << 62)
+    assert [kernel.name for kernel in Zebin(bytes(data)).kernels] == ["scale"]
+
+
+def test_code_that_no_driver_places_so_far_apart_has_no_lines() -> None:
+    data = bytearray(zebin("matmul.lnl.debug_info.elf").content)
+    headers = struct.unpack_from("<Q", data, 40)[0]
+    struct.pack_into("<Q", data, headers + 2 * 64 + 16, 0x1000)
+    moved = Zebin(bytes(data))
+    assert chains(moved, [(1, 0), (2, 0)], apart=False) == [(), ()]
+
+
 def test_other_files_are_no_zebins() -> None:
     assert Zebin.of_bytes(b"") is None and Zebin.of_bytes(None) is None
     assert Zebin.of_bytes((INTEL.parent / "lines.cubin").read_bytes()) is None

@@ -75,6 +75,13 @@ def test_a_kernel_that_the_code_does_not_have(folder: Folder) -> None:
     assert not code.instructions and len(code.notes) == 1 and code.notes[0].startswith("2 sampled functions")
 
 
+def test_a_profile_s_code_is_read_so_far(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(zebin_code, "MOST_CODE", 2000)
+    code = rows(folder, (LNL, "matmul"), (PVC, "matmul"))
+    assert {row[0] for row in code.instructions} == {LNL}
+    assert any("too large" in note for note in code.notes)
+
+
 def test_the_flame_graph_leads_to_the_inlined_line_the_instruction_and_the_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """60 samples wait for local memory in the inlined function, 40 issue in the kernel itself."""
     (tmp_path / "p.aiflame/cubins").mkdir(parents=True)

@@ -16,6 +16,9 @@ from aiflame.values import dataclass
 MACHINE = 205
 """EM_INTELGT"""
 
+LARGEST_KERNEL = 8 << 20
+"""A section of code is read so far: half a million instructions, a hundred times as many as in the largest kernels of libraries."""
+
 _CODE = ".text."
 _FUNCTION, _NOTE_SECTION = 2, 7
 _LOW = 0xFFFFFFFF
@@ -69,8 +72,8 @@ class Zebin:
     def kernels(self) -> tuple[ZebinFunction, ...]:
         """Each section of code under its kernel's name, which it shares with the calls that launch it. It covers the functions that the
         kernel calls."""
-        code = (number for number, section in enumerate(self.elf.sections) if _is_code(section))
-        return tuple(ZebinFunction(self._name(number), number, 0, len(self.code(number))) for number in code)
+        sizes = ((number, self._size(section)) for number, section in enumerate(self.elf.sections) if _is_code(section))
+        return tuple(ZebinFunction(self._name(number), number, 0, size) for number, size in sizes if size > 0)
 
     def find(self, name: str) -> ZebinFunction | None:
         return self._by_name.get(name)
@@ -88,7 +91,7 @@ class Zebin:
         return self.elf.sections[kernel.section].address
 
     def code(self, section: int) -> bytes:
-        return self.elf.section_data(self.elf.sections[section])
+        return self.elf.read(self.elf.sections[section].offset, self._size(self.elf.sections[section]))
 
     def inside(self, section: int) -> tuple[ZebinFunction, ...]:
         """The functions in a section that have symbols, by their start."""
@@ -130,6 +133,9 @@ class Zebin:
             if size and 0 <= start <= section.size - size:
                 by_section.setdefault(index, []).append(ZebinFunction(_text(names, int(row["name"])), index, start, size))
         return {index: tuple(sorted(functions, key=lambda one: (one.start, -one.size))) for index, functions in by_section.items()}
+
+    def _size(self, section: Section) -> int:
+        return min(section.size, LARGEST_KERNEL, len(self.content) - section.offset)
 
     def _name(self, section: int) -> str:
         """A long name, as SYCL's kernels have, is not read with the sections (256 bytes at most): the symbol at its begin has it, too."""

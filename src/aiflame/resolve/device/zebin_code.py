@@ -13,6 +13,9 @@ from aiflame.resolve.device.kernel_names import short_name
 from aiflame.resolve.device.zebin import Zebin, ZebinFunction
 from aiflame.resolve.device.zebin_lines import chains
 
+MOST_CODE = 64 << 20
+"""Bytes of all sampled kernels of a profile that are read."""
+
 
 def read(
     folder: Folder, sampled: Sequence[tuple[int, str]], iga: Sequence[Path] | None = None, *, lines: bool = True, apart: bool = True
@@ -21,13 +24,14 @@ def read(
     rows = CodeRows()
     files: dict[int, Zebin | None] = {}
     kernels: list[tuple[int, Zebin, ZebinFunction]] = []
-    lost = 0
+    lost, room = 0, MOST_CODE
     for crc, name in sampled:
         if crc not in files:
             files[crc] = Zebin.of_bytes(device_code.binary(folder, crc))
         file = files[crc]
         kernel = file.find(name) if file is not None else None
-        if file is None or kernel is None:
+        room -= kernel.size if kernel is not None else 0
+        if file is None or kernel is None or room < 0:
             lost += 1
         else:
             kernels.append((crc, file, kernel))
@@ -41,7 +45,9 @@ def read(
         if lines:
             unread += not _add_lines(rows, crc, file, kernel, [one.offset for one in instructions], apart)
     if lost:
-        rows.notes.append(f"{lost} sampled functions could not be found in Intel's device code: they have no lines and no instructions")
+        rows.notes.append(
+            f"{lost} sampled functions could not be found in Intel's device code, or are too large: they have no lines and no instructions"
+        )
     if unread:
         rows.notes.append(f"the debug information of {unread} sampled kernels of Intel's GPUs could not be read: they have no lines")
     if opcodes_alone:

@@ -30,6 +30,8 @@ _EXECUTABLE, _LOAD = 2, 1
 _NO_SECTION, _SYMBOL_TABLE, _RELOCATIONS = 0, 2, (4, 9)
 _SECTION_HEADER, _PROGRAM_HEADER = struct.Struct("<IIQQQQIIQQ"), struct.Struct("<IIQQQQQQ")
 _FIRST, _ALIGNED = 0x1000, 0x1000
+_FARTHEST = 0xF000_0000
+"""The reader has 32 bits for addresses in a file."""
 
 
 def chains(zebin: Zebin, places: Sequence[tuple[int, int]], *, apart: bool = True) -> list[Chain] | None:
@@ -62,6 +64,8 @@ def linked(zebin: Zebin) -> bytes | None:
     starts = {kernel.section: zebin.address(kernel) for kernel in zebin.kernels}
     if not all(starts.values()):
         starts = _placed(zebin)
+    if max(starts.values()) - min(starts.values()) > _FARTHEST:
+        return None  # no driver places the code of a module so
     _relocate(content, zebin, starts)
     _write_headers(content, elf, starts)
     return bytes(content)
