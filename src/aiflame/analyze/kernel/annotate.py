@@ -361,7 +361,7 @@ _MISSING = {
         "instructions",
         "module",
         "the kernel is not in its module",
-        "the kernel's module has none: compile SYCL with -gline-tables-only, OpenCL C with the option -g",
+        "the kernel's module has none: compile SYCL or OpenCL C with -gline-tables-only or -g",
     ),
 }
 

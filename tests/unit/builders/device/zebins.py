@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
+from aiflame.resolve.device.iga import libraries
 from aiflame.resolve.device.zebin import Zebin
 
 INTEL = Path(__file__).parents[2] / "data/intel"
+DRIVER = Path(os.environ.get("AIFLAME_INTEL_DRIVER", Path(__file__).parents[4] / ".venv/intel-driver"))
 _INSTRUCTION = re.compile(r"/\* \[([0-9A-F]+)\]  \*/ (.*)")
 _ROW = re.compile(r"(0x[0-9a-f]+) +(\d+) +\d+ .*?(end_sequence)?\s*")
 
@@ -16,6 +19,11 @@ def zebin(name: str) -> Zebin:
     code = Zebin.of_bytes((INTEL / name).read_bytes())
     assert code is not None, name
     return code
+
+
+def disassemblers() -> list[Path]:
+    """Those of this machine, and the one that comes with the driver for tests."""
+    return [*libraries(), *sorted(DRIVER.glob("usr/lib/*/libiga64.so.2"))]
 
 
 def iga64(name: str) -> list[tuple[int, str]]:
