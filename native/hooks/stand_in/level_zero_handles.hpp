@@ -34,7 +34,7 @@ class Clock {
 
 struct Device {
   Handle handle;
-  char name[sizeof(DeviceProperties::name) + 1];
+  char name[sizeof(DeviceProperties::name) + 16];
   Clock clock;
   uint32_t address_era;  // the recording that has its PCI address
 };

@@ -201,6 +201,13 @@ def test_devices_have_their_pci_address(known_run: Recorded) -> None:
     assert known_run.process.table("gpu_devices").select("device", "address").rows() == [("Sleeper 1", "0000:03:1D.0")]
 
 
+def test_a_second_device_of_the_same_name_has_a_number(level_zero: LevelZero) -> None:
+    run = level_zero.recorded("two_devices")
+    assert run.kernels.select("name", "device").rows() == [("sleep_10", "Sleeper 1"), ("sleep_20", "Sleeper 1 [1]")]
+    addresses = run.process.table("gpu_devices").select("device", "address").rows()
+    assert addresses == [("Sleeper 1", "0000:03:1D.0"), ("Sleeper 1 [1]", "0000:A4:1D.0")]
+
+
 def test_an_event_that_the_device_resets(level_zero: LevelZero) -> None:
     """All three executions were launched. Their times are known where somebody could look before the next one began, as after the last."""
     run = level_zero.recorded("resets")

@@ -132,6 +132,24 @@ static void resets() {
   OK(zeKernelDestroy, ten);
 }
 
+// Two devices of one name.
+static void two_devices() {
+  ze_device_handle_t devices[2];
+  uint32_t two = 2;
+  auto desc = queue_desc(ZE_COMMAND_QUEUE_MODE_SYNCHRONOUS);
+  ze_kernel_handle_t ten = kernel("sleep_10", 1), twenty = kernel("sleep_20", 1);
+  ze_group_count_t groups{1, 1, 1};
+  OK(zeDeviceGet, driver, &two, devices);
+  for (int at = 0; at < 2; at++) {
+    ze_command_list_handle_t list;
+    OK(zeCommandListCreateImmediate, context, devices[at], &desc, &list);
+    OK(zeCommandListAppendLaunchKernel, list, at ? twenty : ten, &groups, nullptr, 0, nullptr);
+    OK(zeCommandListDestroy, list);
+  }
+  OK(zeKernelDestroy, ten);
+  OK(zeKernelDestroy, twenty);
+}
+
 // As SYCL's runtime works: events that count, made by a function of the driver that is not the loader's; and lists that are appended by another.
 static void sycl() {
   struct {
@@ -218,8 +236,8 @@ int main(int count, char** arguments) {
   OK(zeDeviceGet, driver, &one, &device);
   OK(zeContextCreate, driver, &context_desc, &context);
   OK(zeModuleCreate, context, device, &module_desc, &module, nullptr);
-  const std::map<std::string, void (*)()> scenes{{"lists", lists}, {"immediate", immediate}, {"resets", resets},
-                                                 {"newer", newer}, {"modules", modules},     {"sycl", sycl}};
+  const std::map<std::string, void (*)()> scenes{{"lists", lists},     {"immediate", immediate}, {"resets", resets},          {"newer", newer},
+                                                 {"modules", modules}, {"sycl", sycl},           {"two_devices", two_devices}};
   for (int at = 1; at < count; at++) scenes.at(arguments[at])();
   OK(zeModuleDestroy, module);
   OK(zeContextDestroy, context);

@@ -86,7 +86,7 @@ struct End {
 
 }  // namespace
 
-Device the_device;
+Device the_device, second_device;
 Driver the_driver;
 
 void start_device() { device_thread = std::thread(run_device); }

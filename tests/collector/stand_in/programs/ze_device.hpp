@@ -93,7 +93,7 @@ struct List : Queue {
   std::vector<Command> commands;
 };
 
-extern Device the_device;
+extern Device the_device, second_device;  // one thread runs the commands of both
 extern Driver the_driver;
 
 // With `mutex` held, but for the first.

@@ -40,7 +40,7 @@ Event* event_of(ze_event_handle_t handle) {
 ze_result_t init(ze_init_flags_t) {
   static std::once_flag once;
   std::call_once(once, [] {
-    living.insert({&the_driver, &the_device});
+    living.insert({&the_driver, &the_device, &second_device});
     start_device();
   });
   return ZE_RESULT_SUCCESS;
@@ -51,8 +51,9 @@ ze_result_t driver_get(uint32_t* count, ze_driver_handle_t* drivers) {
   return ZE_RESULT_SUCCESS;
 }
 ze_result_t device_get(ze_driver_handle_t, uint32_t* count, ze_device_handle_t* devices) {
-  if (*count && devices) *devices = reinterpret_cast<ze_device_handle_t>(static_cast<Thing*>(&the_device));
-  *count = 1;
+  Thing* const all[] = {&the_device, &second_device};
+  for (uint32_t at = 0; at < *count && at < 2 && devices; at++) devices[at] = reinterpret_cast<ze_device_handle_t>(all[at]);
+  if (!*count || *count > 2) *count = 2;
   return ZE_RESULT_SUCCESS;
 }
 ze_result_t device_properties(ze_device_handle_t, ze_device_properties_t* properties) {
@@ -66,9 +67,10 @@ ze_result_t device_properties(ze_device_handle_t, ze_device_properties_t* proper
   strcpy(properties->name, "Sleeper 1");
   return ZE_RESULT_SUCCESS;
 }
-ze_result_t pci_properties(ze_device_handle_t, ze_pci_ext_properties_t* properties) {
+ze_result_t pci_properties(ze_device_handle_t device, ze_pci_ext_properties_t* properties) {
+  std::lock_guard lock(mutex);
   expect(properties->stype == ZE_STRUCTURE_TYPE_PCI_EXT_PROPERTIES && !properties->pNext, "properties of an unknown type");
-  properties->address = {0, 0x3, 0x1d, 0};
+  properties->address = {0, &the<Device>(device) == &second_device ? 0xa4u : 0x3u, 0x1d, 0};
   return ZE_RESULT_SUCCESS;
 }
 ze_result_t global_timestamps(ze_device_handle_t, uint64_t* host, uint64_t* device) {
