@@ -13,6 +13,20 @@
 static_assert(offsetof(aiflame::stand_in::Frame, floats) == 48 && offsetof(aiflame::stand_in::Frame, bp) == 64);
 static_assert(aiflame::stand_in::kEntryBytes == 16);
 
+// The symbols of a library's description of itself, and of its first entry.
+#ifndef AIFLAME_LIBRARY
+#define AIFLAME_LIBRARY "aiflame_library"
+#define AIFLAME_ENTRIES "aiflame_entries"
+#endif
+
+// An entry that no name leads to.
+#define AIFLAME_HIDDEN_ENTRY(name) \
+  ".p2align 4\n"                   \
+  "endbr64\n"                      \
+  "movl $aiflame_number, %eax\n"   \
+  "jmp aiflame_enter\n"            \
+  ".set aiflame_number, aiflame_number + 1\n"
+
 // The assembler counts the numbers of functions.
 #define AIFLAME_ENTRY(name)        \
   ".globl " #name "\n.type " #name \
@@ -25,13 +39,15 @@ static_assert(aiflame::stand_in::kEntryBytes == 16);
   ".set aiflame_number, aiflame_number + 1\n"
 
 // One range of unwind information for all: none moves the stack pointer.
-#define AIFLAME_ENTRIES_BEGIN \
-  ".text\n"                   \
-  ".p2align 4\n"              \
-  "aiflame_entries:\n"        \
-  ".globl aiflame_entries\n"  \
-  ".hidden aiflame_entries\n" \
-  ".cfi_startproc\n"          \
+#define AIFLAME_ENTRIES_BEGIN    \
+  ".text\n"                      \
+  ".p2align 4\n" AIFLAME_ENTRIES \
+  ":\n"                          \
+  ".globl " AIFLAME_ENTRIES      \
+  "\n"                           \
+  ".hidden " AIFLAME_ENTRIES     \
+  "\n"                           \
+  ".cfi_startproc\n"             \
   ".set aiflame_number, 0\n"
 
 // Builds a Frame. Without the collector (which is preloaded, too), the function has nothing to call.
@@ -55,7 +71,8 @@ static_assert(aiflame::stand_in::kEntryBytes == 16);
   "lea 64(%rsp), %rbp\n"                    \
   ".cfi_def_cfa %rbp, 16\n"                 \
   "mov %rsp, %rdi\n"                        \
-  "lea aiflame_library(%rip), %rsi\n"       \
+  "lea " AIFLAME_LIBRARY                    \
+  "(%rip), %rsi\n"                          \
   "mov %eax, %edx\n"                        \
   "call *aiflame_stand_in@GOTPCREL(%rip)\n" \
   "mov %rbp, %rsp\n"                        \

@@ -4,6 +4,7 @@
 #include "base/sys.hpp"
 #include "hooks/opencl/devices.hpp"
 #include "hooks/opencl/opencl.hpp"
+#include "hooks/opencl/programs.hpp"
 #include "hooks/python/bridge.hpp"
 #include "records/kernel_shapes.hpp"
 #include "sampler/capture.hpp"
@@ -196,6 +197,9 @@ void collect(Queue queue) noexcept {
   oldest.compare_exchange_strong(known, still);
 }
 
-void forget_rows() noexcept { recording.fetch_add(1); }
+void forget_rows() noexcept {
+  recording.fetch_add(1);
+  forget_programs();
+}
 
 }  // namespace aiflame::opencl

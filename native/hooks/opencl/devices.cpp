@@ -67,7 +67,7 @@ Slot* place_for(Queue queue) noexcept {
   return nullptr;
 }
 
-Device* device_for(DeviceId id) noexcept {
+Device* device_for(DeviceId id, const Writer&) noexcept {
   if (!id) return nullptr;
   for (Device& device : devices) {
     DeviceId at = device.id.load(std::memory_order_acquire);
@@ -83,10 +83,14 @@ Device* device_for(DeviceId id) noexcept {
 
 }  // namespace
 
+Device* device_for(DeviceId id) noexcept { return device_for(id, Writer()); }
+
+size_t place_in_table(const Device& device) noexcept { return static_cast<size_t>(&device - devices); }
+
 void add_queue(Queue queue, DeviceId device, QueueInfo info) noexcept {
   Writer writer;
   info.number = last_number.fetch_add(1, std::memory_order_relaxed) + 1;
-  info.device = device_for(device);
+  info.device = device_for(device, writer);
   Slot* slot = place_for(queue);
   if (!slot) return spool::note("OpenCL: more than 4096 command queues at once; the others have no device times");
   slot->info = info;

@@ -35,6 +35,11 @@ struct Device {
   DeviceClock clock;
 };
 
+// nullptr: there are too many.
+Device* device_for(DeviceId id) noexcept;
+// Its number, from 0.
+size_t place_in_table(const Device& device) noexcept;
+
 inline constexpr size_t kMostProperties = 32;
 
 struct QueueInfo {

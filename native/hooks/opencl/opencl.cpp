@@ -4,6 +4,7 @@
 #include "hooks/opencl/activity.hpp"
 #include "hooks/opencl/api.hpp"
 #include "hooks/opencl/calls.hpp"
+#include "hooks/opencl/programs.hpp"
 #include "hooks/opencl/queues.hpp"
 #include "hooks/shared/caller.hpp"
 #include "spool/control.hpp"
@@ -171,6 +172,10 @@ void fill(const Table& table) noexcept {
   table.put(kEnqueueMapImage, map_image);
   table.put(kFinish, finish);
   table.put(kWaitForEvents, wait_for_events);
+  table.put(kCreateKernel, create_kernel);
+  table.put(kCreateKernelsInProgram, create_kernels);
+  table.put(kBuildProgram, build_program);
+  table.put(kReleaseProgram, release_program);
   table.put(kCreateCommandQueue, create_queue);
   table.put(kCreateCommandQueueWithProperties, create_queue_with_properties);
   table.put(kReleaseCommandQueue, release_queue);

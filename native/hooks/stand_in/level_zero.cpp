@@ -1,8 +1,10 @@
 // The calls of Level Zero about which more is done than to record them.
 #include "hooks/stand_in/level_zero.hpp"
 
+#include "base/clock.hpp"
 #include "hooks/stand_in/level_zero_activity.hpp"
 #include "hooks/stand_in/level_zero_handles.hpp"
+#include "hooks/stand_in/level_zero_modules.hpp"
 #include "hooks/stand_in/watched.hpp"
 #include "spool/control.hpp"
 #include "spool/spool.hpp"
@@ -70,7 +72,7 @@ uint64_t create_event(Call& call) {
   return result;
 }
 
-// zeEventCounterBasedCreate(context, device, description, &event)
+// zeEventCounterBasedCreate(context, device, description, &event), and zexCounterBasedEventCreate2, whose description is laid out the same
 uint64_t create_counting_event(Call& call) {
   auto* asked = pointer<const CountingEventDescription>(call.words[2]);
   if (!asked || asked->flags & (kCountingIpc | kCountingHostTimestamps) || !control::recording()) return call.go();
@@ -113,6 +115,7 @@ uint64_t create(const Api& api, Call& call, Kind kind, bool queue) {
   if (!made) return result;
   made->context = call.words[0];
   made->device = device(api, call.words[1]);
+  if (made->device) write_address(api, *made->device);
   made->immediate = queue && kind == Kind::LIST;
   made->stream = queue ? next_stream() : 0;
   made->synchronous = description && description->mode == kSynchronous;
@@ -138,6 +141,36 @@ uint64_t destroy_context(const Api& api, Call& call) {
     forget_context(api, call.words[0]);
   }
   return call.go();
+}
+
+// zeModuleCreate(context, device, description, &module, …)
+uint64_t create_module(const Api& api, Call& call) {
+  uint64_t result = call.go();
+  if (code(result) == kSuccess) module_made(api, call.words[1], *pointer<Handle>(call.words[3]), now_ns());
+  return result;
+}
+
+// zeModuleDynamicLink(count, modules, …)
+uint64_t link_modules(const Api& api, Call& call) {
+  uint64_t result = call.go(), time_ns = now_ns();
+  auto* modules = pointer<const Handle>(call.words[1]);
+  for (uint32_t at = 0; code(result) == kSuccess && modules && at < static_cast<uint32_t>(call.words[0]); at++)
+    module_linked(api, modules[at], time_ns);
+  return result;
+}
+
+uint64_t destroy_module(Call& call) {
+  module_goes(call.words[0]);
+  return call.go();
+}
+
+// zeDriverGetExtensionFunctionAddress(driver, name, &function)
+uint64_t give_function(Call& call) {
+  uint64_t result = call.go();
+  auto* name = pointer<const char>(call.words[1]);
+  auto** function = pointer<void*>(call.words[2]);
+  if (code(result) == kSuccess && name && function) *function = stand_in::instead_of_extension(*function, name);
+  return result;
 }
 
 // zeKernelSetGroupSize(kernel, x, y, z)
@@ -230,6 +263,8 @@ uint64_t watched(const Api& api, Call& call) {
   const auto& words = call.words;
   auto region = [&] { return volume(pointer<const CopyRegion>(words[2])); };
   switch (static_cast<ZeWatch>(call.fact.watch)) {
+    case ZeWatch::GIVES_FUNCTION:
+      return give_function(call);
     case ZeWatch::CREATE_POOL:
       return create_pool(call);
     case ZeWatch::POOL_FLAGS:
@@ -258,6 +293,12 @@ uint64_t watched(const Api& api, Call& call) {
       return forget(api, call, Kind::QUEUE, true);
     case ZeWatch::DESTROY_CONTEXT:
       return destroy_context(api, call);
+    case ZeWatch::CREATE_MODULE:
+      return create_module(api, call);
+    case ZeWatch::LINK_MODULES:
+      return link_modules(api, call);
+    case ZeWatch::DESTROY_MODULE:
+      return destroy_module(call);
     case ZeWatch::GROUP_SIZE:
       return group_size(call);
     case ZeWatch::DESTROY_KERNEL:
@@ -321,6 +362,10 @@ const Api* api(stand_in::Library& library) noexcept {
     LOOK(zeEventQueryStatus);
     LOOK(zeEventQueryKernelTimestamp);
     LOOK(zeEventHostReset);
+    bool has_all = whole;
+    LOOK(zetModuleGetDebugInfo);
+    LOOK(zeDevicePciGetPropertiesExt);
+    whole = has_all;
 #undef LOOK
     if (!whole) spool::note("Level Zero: the loader lacks functions that this needs; calls are recorded without the times of kernels");
     state.store(now = whole ? 1 : -1, std::memory_order_release);
@@ -331,6 +376,6 @@ const Api* api(stand_in::Library& library) noexcept {
 }  // namespace aiflame::level_zero
 
 uint64_t aiflame::stand_in::watch_level_zero(Call& call) {
-  const level_zero::Api* api = level_zero::api(call.library);
+  const level_zero::Api* api = level_zero::api(level_zero_loader(call.library));
   return api ? level_zero::watched(*api, call) : call.go();
 }

@@ -10,7 +10,9 @@ namespace aiflame::level_zero {
 using Handle = uint64_t;
 inline constexpr uint32_t kSuccess = 0, kNotReady = 1;
 
-inline constexpr uint32_t kDeviceProperties = 0x3, kEventPoolDescription = 0x10, kEventDescription = 0x11, kMemoryProperties = 0x17;
+inline constexpr uint32_t kDeviceProperties = 0x3, kEventPoolDescription = 0x10, kEventDescription = 0x11, kMemoryProperties = 0x17,
+                          kPciProperties = 0x10008;
+inline constexpr uint32_t kElfDwarf = 0;
 // The same structure, in which the timer's resolution is in cycles a second, not in whole nanoseconds for each cycle. Drivers older than it fail, or
 // take it for the other.
 inline constexpr uint32_t kDeviceProperties12 = 0x20006;
@@ -66,6 +68,14 @@ struct DeviceProperties {
 };
 static_assert(offsetof(DeviceProperties, timer_resolution) == 80 && offsetof(DeviceProperties, name) == 112);
 
+struct PciProperties {
+  uint32_t type;
+  void* next;
+  uint32_t domain, bus, device, function;
+  int32_t generation, width;
+  int64_t bandwidth;
+};
+
 struct MemoryProperties {
   uint32_t type;
   void* next;
@@ -91,6 +101,9 @@ struct Api {
   uint32_t (*zeEventQueryStatus)(Handle event);
   uint32_t (*zeEventQueryKernelTimestamp)(Handle event, Timestamps* stamps);
   uint32_t (*zeEventHostReset)(Handle event);
+  // nullptr where the loader lacks them.
+  uint32_t (*zetModuleGetDebugInfo)(Handle module, uint32_t format, size_t* size, uint8_t* bytes);
+  uint32_t (*zeDevicePciGetPropertiesExt)(Handle device, PciProperties* properties);
 };
 // nullptr: the loader lacks one of them.
 const Api* api(stand_in::Library& library) noexcept;

@@ -6,6 +6,7 @@
 #include "spool/spool.hpp"
 
 #include <atomic>
+#include <cstdio>
 #include <cstring>
 
 namespace aiflame::level_zero {
@@ -19,6 +20,19 @@ constinit std::atomic<bool> used{false};
 
 constexpr uint32_t kMostDevices = 64;
 AIFLAME_LARGE constinit Device devices[kMostDevices];
+
+// A device's name; that of a second one of the same kind has its number, from 1.
+void name(Device& device, const char* model) noexcept {
+  uint32_t before = 0;
+  size_t length = strnlen(model, sizeof(DeviceProperties::name));
+  for (const Device* other = devices; other != &device; other++)
+    before += strncmp(other->name, model, length) == 0 && (!other->name[length] || other->name[length] == ' ');
+  int most = static_cast<int>(length);
+  if (before)
+    snprintf(device.name, sizeof device.name, "%.*s [%u]", most, model, before);
+  else
+    snprintf(device.name, sizeof device.name, "%.*s", most, model);
+}
 
 // By handle and kind: a driver may give a list and an event the same number.
 constexpr uint32_t kObjects = 1 << 17, kSteps = 128;
@@ -138,7 +152,7 @@ Device* device(const Api& api, Handle handle) noexcept {
       properties.type = kDeviceProperties;
       if (api.zeDeviceGetProperties(handle, &properties) != kSuccess) return nullptr;
     }
-    memcpy(one.name, properties.name, sizeof properties.name);
+    name(one, properties.name);
     one.clock.start(api, handle, properties);
     one.handle = handle;
     return &one;

@@ -1,5 +1,6 @@
 // The objects of Level Zero that a program makes. All under the lock (Guard).
 #pragma once
+#include "hooks/shared/intel_code.hpp"
 #include "hooks/stand_in/level_zero_api.hpp"
 
 namespace aiflame::level_zero {
@@ -33,27 +34,29 @@ class Clock {
 
 struct Device {
   Handle handle;
-  char name[sizeof(DeviceProperties::name) + 1];
+  char name[sizeof(DeviceProperties::name) + 16];
   Clock clock;
+  uint32_t address_era;  // the recording that has its PCI address
 };
 // nullptr: there are too many.
 Device* device(const Api& api, Handle handle) noexcept;
 
-enum class Kind : uint32_t { GONE = 1, POOL, EVENT, LIST, QUEUE, KERNEL };
+enum class Kind : uint32_t { GONE = 1, POOL, EVENT, LIST, QUEUE, KERNEL, MODULE };
 
 struct Object {
   Handle handle;
   Kind kind;
-  uint32_t flags;        // of a pool, as the program requested
-  bool timestamps;       // of a pool and an event
-  uint32_t signaled_by;  // for an event: the command in flight that signals it
-  uint32_t stream;       // of a queue and of an immediate list: unique in the process
-  uint32_t first, last;  // of a list: its commands
-  bool immediate;        // a list that is a queue, too
-  bool synchronous;      // a thread that submits work to it waits for the work
-  Device* device;        // of a list
-  Handle context;        // of a list
-  uint32_t group[3];     // of a kernel
+  uint32_t flags;         // of a pool, as the program requested
+  bool timestamps;        // of a pool and an event
+  uint32_t signaled_by;   // for an event: the command in flight that signals it
+  uint32_t stream;        // of a queue and of an immediate list: unique in the process
+  uint32_t first, last;   // of a list: its commands
+  bool immediate;         // a list that is a queue, too
+  bool synchronous;       // a thread that submits work to it waits for the work
+  Device* device;         // of a list and a module
+  Handle context;         // of a list
+  uint32_t group[3];      // of a kernel
+  intel_code::Load load;  // of a module
 };
 // The object of that kind; nullptr: we have not seen its creation.
 Object* find(Kind kind, Handle handle) noexcept;

@@ -16,6 +16,7 @@ using namespace aiflame::stand_in;
 extern "C" {
 extern __attribute__((weak, visibility("default"))) Library* const aiflame_hip;
 extern __attribute__((weak, visibility("default"))) Library* const aiflame_level_zero;
+extern __attribute__((weak, visibility("default"))) Library* const aiflame_level_zero_extensions;
 }
 
 namespace aiflame::stand_in {
@@ -163,6 +164,19 @@ void* instead_of(void* found, const char* name) noexcept {
     if (void* answer = instead_of(*aiflame_level_zero, found, name)) return answer;
   return found;
 }
+
+void* instead_of_extension(void* found, const char* name) noexcept {
+  if (!&aiflame_level_zero_extensions || !found) return found;
+  Library& library = *aiflame_level_zero_extensions;
+  uint32_t at = place_of(library, name);
+  if (at == kUnknown || ours(library, found)) return found;
+  auto address = reinterpret_cast<uint64_t>(found);
+  uint64_t there = 0;
+  library.behind[at].compare_exchange_strong(there, address, std::memory_order_acq_rel);
+  return there == 0 || there == address ? const_cast<char*>(entry(library, at)) : found;
+}
+
+Library& level_zero_loader(Library& called) noexcept { return &aiflame_level_zero ? *aiflame_level_zero : called; }
 
 Real* Library::real(const char* name) noexcept {
   uint32_t at = place_of(*this, name);

@@ -83,6 +83,11 @@ struct Call {
 // The address that dlsym() returns in place of a function that it found.
 void* instead_of(void* found, const char* name) noexcept;
 
+// A function of a driver of Level Zero, past the loader: ours in its place, if we know its name. The first driver's; those of others stay.
+void* instead_of_extension(void* found, const char* name) noexcept;
+// The library that stands in for the loader of Level Zero; calls of its functions come from there, or from the driver's extensions.
+Library& level_zero_loader(Library& called) noexcept;
+
 // Carries out `watch`: makes the call and returns its result.
 uint64_t watch_hip(Call& call);
 uint64_t watch_level_zero(Call& call);

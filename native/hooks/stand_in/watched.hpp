@@ -9,6 +9,7 @@ enum class HipWatch : uint8_t { NONE, GIVES_FUNCTION };
 // Each function's case in level_zero.cpp gives the order of the arguments that it reads.
 enum class ZeWatch : uint8_t {
   NONE,
+  GIVES_FUNCTION,
   CREATE_POOL,
   DESTROY_POOL,
   POOL_FLAGS,
@@ -23,6 +24,9 @@ enum class ZeWatch : uint8_t {
   CREATE_QUEUE,
   DESTROY_QUEUE,
   DESTROY_CONTEXT,
+  CREATE_MODULE,
+  LINK_MODULES,
+  DESTROY_MODULE,
   GROUP_SIZE,
   DESTROY_KERNEL,
   LAUNCH,

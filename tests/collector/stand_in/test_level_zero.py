@@ -14,8 +14,10 @@ from live import EVERYTHING, Outcome, Process, build, library, plain, processes,
 
 from aiflame.profile.schema.control_schema import Feature
 from aiflame.profile.schema.enums import CallBackend, CopyKind, GpuApi
+from aiflame.resolve.device.zebin import Zebin
 
 PROGRAMS = Path(__file__).parent / "programs"
+INTEL = Path(__file__).parents[2] / "unit/data/intel"
 FEATURES = EVERYTHING & ~Feature.TRACE_STACKS & ~Feature.MEANING
 SLACK_NS = 10_000_000
 """How far a device's clock may be from ours: a reader of both may be delayed in between."""
@@ -23,6 +25,7 @@ SLACK_NS = 10_000_000
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
+    profile: Path
     outcome: Outcome
     process: Process
     executions: pl.DataFrame
@@ -51,7 +54,12 @@ class LevelZero:
     driver: Path
 
     def environment(self) -> dict[str, str]:
-        return {"ZE_ENABLE_ALT_DRIVERS": str(self.driver), "ZE_DRIVER_LOG": str(self.folder / "log")}
+        return {
+            "ZE_ENABLE_ALT_DRIVERS": str(self.driver),
+            "ZE_DRIVER_LOG": str(self.folder / "log"),
+            "ZE_DRIVER_MODULES": str(self.folder / "modules"),
+            "ZE_CLIENT_ZEBINS": str(INTEL),
+        }
 
     def recorded(self, *scenes: str, features: int = FEATURES, env: Mapping[str, str] | None = None) -> Recorded:
         profile = self.folder / f"p{len(list(self.folder.glob('p[0-9]*')))}"
@@ -64,7 +72,7 @@ class LevelZero:
         (process,) = processes(profile)
         lines = [line.split() for line in (self.folder / "log").read_text().splitlines()]
         executions = [(name, int(begin), int(end)) for name, begin, end in lines]
-        return Recorded(outcome, process, pl.DataFrame(executions, schema=["name", "begin_ns", "end_ns"], orient="row"))
+        return Recorded(profile, outcome, process, pl.DataFrame(executions, schema=["name", "begin_ns", "end_ns"], orient="row"))
 
 
 @pytest.fixture(scope="module")
@@ -72,8 +80,8 @@ def level_zero(tmp_path_factory: pytest.TempPathFactory) -> LevelZero:
     if not (ctypes.util.find_library("ze_loader") and Path("/usr/include/level_zero/ze_api.h").is_file()):
         pytest.skip("no loader of Level Zero here: `make test` installs it (Debian: libze1, libze-dev)")
     folder = tmp_path_factory.mktemp("level_zero")
-    device = str(PROGRAMS / "ze_device.cpp")
-    driver = build(PROGRAMS / "ze_driver.cpp", folder, device, "-shared", "-fPIC").rename(folder / "libze_driver.so")
+    sources = [str(PROGRAMS / name) for name in ("ze_device.cpp", "ze_modules.cpp", "ze_extensions.cpp")]
+    driver = build(PROGRAMS / "ze_driver.cpp", folder, *sources, "-shared", "-fPIC").rename(folder / "libze_driver.so")
     return LevelZero(folder, build(PROGRAMS / "ze_client.cpp", folder, "-lze_loader"), driver)
 
 
@@ -140,6 +148,64 @@ def test_each_kernel_and_copy_has_its_launch(known_run: Recorded) -> None:
     assert len(known_run.launches) == len(executions) == len(joined) == len(joined["correlation"].unique())
     assert (joined["stack"] > 0).all() and (joined["thread"] > 0).all()
     assert (joined["begin_ns"] <= joined["start_ns"] + SLACK_NS).all()
+
+
+def test_kernels_of_sycl_whose_events_a_function_of_the_driver_makes(level_zero: LevelZero) -> None:
+    """One event is signaled by one kernel after the other; the list that is appended has a kernel without an event."""
+    run = level_zero.recorded("sycl")
+    assert dict(run.calls.group_by("function").len().rows()) == json.loads(run.outcome.stdout)
+    kernels = run.kernels
+    assert kernels["name"].to_list() == ["sleep_10", "sleep_20", "sleep_10", "sleep_30", "sleep_20"]
+    assert kernels["block_x"].to_list() == [1, 2, 1, 4, 2]
+    took, takes = kernels["end_ns"] - kernels["start_ns"], run.executions["end_ns"] - run.executions["begin_ns"]
+    assert ((took.cast(pl.Int64) - takes).abs() <= 200).all()
+    assert set(kernels["correlation"]) == set(run.launches["correlation"]) and (run.launches["stack"] > 0).all()
+
+
+def test_modules_are_kept_with_their_addresses_and_times(level_zero: LevelZero) -> None:
+    """The second module gets the first one's address. Linking changes code."""
+    run = level_zero.recorded("modules")
+    said = [(act, int(address), int(ns)) for act, address, ns in map(str.split, (level_zero.folder / "modules").read_text().splitlines())]
+    loads = run.process.table("code_loads")
+    unloads = dict(run.process.table("code_unloads").select("load", "time_ns").rows())
+    assert [act for act, _, _ in said][:7] == ["load", "unload", "load", "load", "link", "link", "unload"]
+    placed = [(address, ns) for act, address, ns in said if act in ("load", "link")]
+    assert loads["address"].to_list() == [address for address, _ in placed]
+    assert placed[0][0] == placed[1][0] != placed[2][0]
+    assert all(driver_ns <= ns for ns, (_, driver_ns) in zip(loads["time_ns"], placed, strict=True))
+    first, second, third, _, third_linked = loads["id"]
+    assert unloads.keys() == {first, second, third, third_linked}, "the second is loaded to the end"
+    gone = [ns for act, _, ns in said if act == "unload"]
+    assert loads["time_ns"][0] < unloads[first] <= gone[0] <= loads["time_ns"][1]
+    assert unloads[second] == loads["time_ns"][3] and loads["time_ns"][4] < unloads[third_linked] <= gone[1]
+    assert set(loads["device"]) == {"Sleeper 1"}
+
+
+def test_modules_files_are_those_of_the_driver(level_zero: LevelZero) -> None:
+    run = level_zero.recorded("modules")
+    loads = run.process.table("code_loads")
+    names = ["matmul.lnl", "matmul.pvc", "three.ptl"]
+    for name, (crc, address, size) in zip(names, loads.select("crc", "address", "bytes").rows(), strict=False):
+        code = Zebin.of_bytes((run.profile / f"cubins/{crc:016x}.cubin").read_bytes())
+        compiled = Zebin.of_bytes((INTEL / f"{name}.zebin").read_bytes())
+        assert code and compiled
+        assert [code.code(kernel.section) for kernel in code.kernels] == [compiled.code(kernel.section) for kernel in compiled.kernels]
+        places = [(code.address(kernel), code.address(kernel) + kernel.size) for kernel in code.kernels]
+        assert (address, address + size) == (min(places)[0], max(places)[1])
+    assert run.process.table("cubins").select("crc", "bytes").rows() == [
+        (crc, (run.profile / f"cubins/{crc:016x}.cubin").stat().st_size) for crc in loads["crc"]
+    ]
+
+
+def test_devices_have_their_pci_address(known_run: Recorded) -> None:
+    assert known_run.process.table("gpu_devices").select("device", "address").rows() == [("Sleeper 1", "0000:03:1D.0")]
+
+
+def test_a_second_device_of_the_same_name_has_a_number(level_zero: LevelZero) -> None:
+    run = level_zero.recorded("two_devices")
+    assert run.kernels.select("name", "device").rows() == [("sleep_10", "Sleeper 1"), ("sleep_20", "Sleeper 1 [1]")]
+    addresses = run.process.table("gpu_devices").select("device", "address").rows()
+    assert addresses == [("Sleeper 1", "0000:03:1D.0"), ("Sleeper 1 [1]", "0000:A4:1D.0")]
 
 
 def test_an_event_that_the_device_resets(level_zero: LevelZero) -> None:

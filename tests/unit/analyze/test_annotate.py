@@ -164,3 +164,18 @@ def test_without_samples_it_is_said_how_to_get_them(tmp_path: Path, kernels: lis
     assert (answer.instructions, answer.cubin) == ((), None)
     assert says in answer.notes[0]
     assert "--gpu-sampling" in answer.notes[0] or kernels[0].api == GpuApi.OPENCL
+
+
+def test_a_kernel_of_amd_is_said_to_lack_its_own_tool(tmp_path: Path) -> None:
+    answer = annotate(profile(tmp_path / "p", Sampled("k", [(0, "", line(4), {"waitcnt": 2})], api=GpuApi.HIP)), "k")
+    assert answer.language == "ISA"
+    assert answer.notes == (
+        "no instructions: no llvm-objdump here knows this GPU: install ROCm's LLVM (rocm-llvm), then open the profile again",
+    )
+
+
+def test_a_kernel_of_intel_has_opcodes_in_any_case(tmp_path: Path) -> None:
+    kernel = Sampled("k", [(0, "(W) mov (16|M0) r1.0<1>:ud 0x0:ud", (), {"sbid": 2})], api=GpuApi.LEVEL_ZERO)
+    answer = annotate(profile(tmp_path / "p", kernel), "k")
+    assert answer.language == "ISA"
+    assert answer.notes == ("no source lines: the kernel's module has none: compile SYCL or OpenCL C with -gline-tables-only or -g",)

@@ -199,3 +199,19 @@ def test_a_name_is_taken_apart(text: str, parts: list[tuple[str, tuple[str, ...]
 
 def test_commas_in_brackets_separate_nothing():
     assert list(split("a<b, c>, (d, e), {f, g}, h")) == ["a<b, c>", "(d, e)", "{f, g}", "h"]
+
+
+@pytest.mark.parametrize(
+    ("name", "short"),
+    [
+        ("_ZTS6MatMulIfLi16EE", "MatMul<float,16>"),
+        ("__sycl_kernel_silu_kernel", "silu_kernel"),
+        ("_Z17__sycl_kernel_ssqPfi", "ssq"),
+        ("_ZTSZZ4mainENKUlRN4sycl3_V17handlerEE_clES2_EUlNS0_7nd_itemILi1EEEE_", "main::{lambda#1}"),
+        ("_ZTSZZ4mainENKUlRN4sycl3_V17handlerEE0_clES2_EUlNS0_7nd_itemILi1EEEE_", "main::{lambda#2}"),
+        ("_ZTSZN6oneapi3mkl4blas6columnE5queueEUlvE_", "column::{lambda#1}"),
+    ],
+)
+def test_kernels_of_sycl_are_named_by_their_type_or_the_call_that_launches_them(name: str, short: str):
+    assert short_name(name) == short
+    assert not full_name(name).startswith(("typeinfo", "__sycl"))

@@ -19,6 +19,7 @@ from aiflame.analyze.kernel.source_text import SourceText, SourceTexts
 from aiflame.attribute.devices.stall_samples import UNKNOWN, sampled_functions, samples_of_counter
 from aiflame.attribute.trees.how_to_record import how_to_sample
 from aiflame.errors import AiflameError
+from aiflame.profile.schema.enums import GpuApi
 from aiflame.profile.tables.interface import OpenedProfile
 from aiflame.values import dataclass
 
@@ -140,6 +141,8 @@ class Annotation:
     """The ops from which a compiled kernel was fused."""
     kept: tuple[str, ...] = ()
     """Files of the profile with its intermediate representations."""
+    language: str = "SASS"
+    """The name of its instructions: SASS on NVIDIA's devices, ISA on others."""
 
     @property
     def disassembled(self) -> bool:
@@ -204,6 +207,7 @@ def annotation(
         tuple(_notes(profile, kernel, chosen, instructions)),
         made_from(profile, kernel.name),
         kept(profile, kernel.name),
+        "SASS" if _vendor(profile, kernel) == _NVIDIA else "ISA",
     )
 
 
@@ -319,13 +323,55 @@ def _notes(profile: OpenedProfile, kernel: Kernel, cubin: int | None, instructio
         yield how_to_sample(profile, kernel.name)
         return
     sass, lines = any(instruction.sass for instruction in instructions), any(instruction.chain for instruction in instructions)
+    words = _MISSING[_vendor(profile, kernel)]
     if not sass and not lines and not _kept(profile, cubin):
-        yield "no SASS and no source lines: the kernel's cubin could not be kept while recording"
+        yield f"no {words.instructions} and no source lines: the kernel's {words.file} could not be kept while recording"
         return
     if not sass:
-        yield "no SASS: nvdisasm was not found, or could not read this cubin: pip install nvidia-cuda-nvdisasm, then open the profile again"
+        yield f"no {words.instructions}: {words.no_tool}, then open the profile again"
     if not lines:
-        yield "no source lines: the kernel was compiled without a line table: compile CUDA C++ with -lineinfo (Triton does so by itself)"
+        yield f"no source lines: {words.no_lines}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Words:
+    """About a vendor's code, of which a part is missing."""
+
+    instructions: str
+    file: str
+    no_tool: str
+    no_lines: str
+
+
+_NVIDIA, _AMD, _INTEL = "NVIDIA", "AMD", "Intel"
+_MISSING = {
+    _NVIDIA: _Words(
+        "SASS",
+        "cubin",
+        "nvdisasm was not found, or could not read this cubin: pip install nvidia-cuda-nvdisasm",
+        "the kernel was compiled without a line table: compile CUDA C++ with -lineinfo (Triton does so by itself)",
+    ),
+    _AMD: _Words(
+        "instructions",
+        "code object",
+        "no llvm-objdump here knows this GPU: install ROCm's LLVM (rocm-llvm)",
+        "the kernel has no line table: compile HIP with -gline-tables-only (Triton does so by itself)",
+    ),
+    _INTEL: _Words(
+        "instructions",
+        "module",
+        "the kernel is not in its module",
+        "the kernel's module has none: compile SYCL or OpenCL C with -gline-tables-only or -g",
+    ),
+}
+
+
+def _vendor(profile: OpenedProfile, kernel: Kernel) -> str:
+    """Only Intel's devices have samples of Level Zero's and OpenCL's kernels."""
+    shapes = profile.scan("kernel_shapes").filter(pl.col("name") == kernel.name).select("api").unique().collect()["api"].to_list()
+    if int(GpuApi.HIP) in shapes:
+        return _AMD
+    return _INTEL if {int(GpuApi.LEVEL_ZERO), int(GpuApi.OPENCL)} & set(shapes) else _NVIDIA
 
 
 def _kept(profile: OpenedProfile, cubin: int | None) -> bool:

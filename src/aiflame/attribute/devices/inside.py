@@ -14,8 +14,8 @@ from aiflame.resolve.device.stall_reasons import MEANINGS
 from aiflame.values import dataclass
 
 _PLACE = ["cubin", "function", "offset"]
-_MNEMONIC = r"^\s*(?:@!?\w+\s+)?([\w.]+)"
-"""The first word of SASS after its predicate: `@!P0 LDG.E.128 R4, [R2.64]`."""
+_MNEMONIC = r"^\s*(?:@!?\w+\s+|\([^)]*\)\s*)?([\w.]+)"
+"""The first word of an instruction after its predicate: `@!P0 LDG.E.128 R4, [R2.64]`, `(W&f0.0) jmpi 0x1d8`."""
 
 
 @dataclass(frozen=True, slots=True)

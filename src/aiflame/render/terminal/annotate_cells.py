@@ -10,7 +10,7 @@ from rich.text import Text
 
 from aiflame.analyze.amounts import share
 from aiflame.analyze.kernel.annotate import CodeLine, Reasons
-from aiflame.resolve.device.stall_reasons import SELECTED
+from aiflame.resolve.device.stall_reasons import ISSUED
 from aiflame.resolve.names.readable import clean
 from aiflame.values import dataclass
 
@@ -75,7 +75,7 @@ def percent(part: int, whole: int) -> str:
 
 def heat(part: int, whole: int, reason: str = "") -> str:
     """The style of an amount: hot, warm, lukewarm or cold."""
-    if reason == SELECTED or not whole:
+    if reason in ISSUED or not whole:
         return ""
     if not part:
         return "dim"

@@ -63,6 +63,7 @@ _PLAIN = frozenset(
 )
 _FLAG = re.compile(r"^(?:true|false|\(.*|nullptr|-?[\d.]+f?|&.*)$", re.S)
 _WORD = re.compile(r"\w+$")
+_LAMBDA = "{lambda"
 _CARRIER = re.compile(r"^(?:Collective\w*|[A-Z]|S\w{0,3}_|.*_GLOBAL__N_.*)$")
 """Words in mangled names that come before the important ones."""
 _LENGTH = re.compile(r"\d{1,4}")
@@ -87,7 +88,7 @@ class _Level(NamedTuple):
 @lru_cache(maxsize=1 << 14)
 def short_name(name: str) -> str:
     """The short name of a kernel as compiled, or demangled. Never longer than `LONGEST_PLAIN`."""
-    text = clean(demangle(own_name(name)))
+    text = _readable(name)
     if _WORD.match(text):
         return _from_mangled(text) if text.startswith("_Z") else short_gemm(text) or cut(text, LONGEST_PLAIN)
     path = path_of(text)
@@ -104,7 +105,12 @@ def short_name(name: str) -> str:
 
 def full_name(name: str) -> str:
     """The demangled name."""
-    return cut(clean(demangle(own_name(name))), LONGEST_FULL)
+    return cut(_readable(name), LONGEST_FULL)
+
+
+def _readable(name: str) -> str:
+    """SYCL names a kernel by its type, or a function that is a kernel with a prefix."""
+    return clean(demangle(own_name(name))).removeprefix("typeinfo name for ").removeprefix("__sycl_kernel_")
 
 
 def own_name(name: str) -> str:
@@ -114,6 +120,8 @@ def own_name(name: str) -> str:
 
 def _kernel(path: list[Component], level: _Level) -> str:
     last = path[-1]
+    if last.name.startswith(_LAMBDA):
+        return _unnamed([one.name for one in path])
     arguments = _arguments(last, level)
     if last.name in _GENERIC and len(arguments) == 1:
         return short_gemm(arguments[0]) or arguments[0]  # the type is the name
@@ -127,6 +135,13 @@ def _kernel(path: list[Component], level: _Level) -> str:
     elif _BY_FUNCTOR.search(last.name):
         arguments = [one for one in arguments if not _is_plain(one)][:1] or arguments
     return _joined(library + base, arguments)
+
+
+def _unnamed(names: list[str]) -> str:
+    """A kernel of SYCL without a name: a function in a function that gives it to a queue. The outer one has the number of the call."""
+    first = next(place for place, name in enumerate(names) if name.startswith(_LAMBDA))
+    number = names[first].rpartition("#")[2].rstrip("}")
+    return f"{names[first - 1]}::{_LAMBDA}#{number}}}" if first else names[-1]
 
 
 def _joined(name: str, arguments: list[str], longest: int = LONGEST) -> str:

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <map>
 #include <string>
+#include <vector>
 
 static std::map<std::string, int> counts;
 #define CALL(function, ...) (counts[#function]++, function(__VA_ARGS__))
@@ -131,6 +132,87 @@ static void resets() {
   OK(zeKernelDestroy, ten);
 }
 
+// Two devices of one name.
+static void two_devices() {
+  ze_device_handle_t devices[2];
+  uint32_t two = 2;
+  auto desc = queue_desc(ZE_COMMAND_QUEUE_MODE_SYNCHRONOUS);
+  ze_kernel_handle_t ten = kernel("sleep_10", 1), twenty = kernel("sleep_20", 1);
+  ze_group_count_t groups{1, 1, 1};
+  OK(zeDeviceGet, driver, &two, devices);
+  for (int at = 0; at < 2; at++) {
+    ze_command_list_handle_t list;
+    OK(zeCommandListCreateImmediate, context, devices[at], &desc, &list);
+    OK(zeCommandListAppendLaunchKernel, list, at ? twenty : ten, &groups, nullptr, 0, nullptr);
+    OK(zeCommandListDestroy, list);
+  }
+  OK(zeKernelDestroy, ten);
+  OK(zeKernelDestroy, twenty);
+}
+
+// As SYCL's runtime works: events that count, made by a function of the driver that is not the loader's; and lists that are appended by another.
+static void sycl() {
+  struct {
+    uint32_t type;
+    const void* next;
+    uint32_t flags, signal, wait;
+  } counting{0x30024, nullptr, 1 | 4, 0, 0};
+  ze_result_t (*zexCounterBasedEventCreate2)(ze_context_handle_t, ze_device_handle_t, const void*, ze_event_handle_t*);
+  ze_result_t (*append)(ze_command_list_handle_t, uint32_t, ze_command_list_handle_t*, ze_event_handle_t, uint32_t, ze_event_handle_t*);
+  OK(zeDriverGetExtensionFunctionAddress, driver, "zexCounterBasedEventCreate2", reinterpret_cast<void**>(&zexCounterBasedEventCreate2));
+  OK(zeDriverGetExtensionFunctionAddress, driver, "zeCommandListImmediateAppendCommandListsExp", reinterpret_cast<void**>(&append));
+  auto desc = queue_desc(ZE_COMMAND_QUEUE_MODE_ASYNCHRONOUS);
+  desc.flags = 2;  // ZE_COMMAND_QUEUE_FLAG_IN_ORDER, of later headers
+  ze_command_list_desc_t list_desc{ZE_STRUCTURE_TYPE_COMMAND_LIST_DESC, nullptr, 0, 0};
+  ze_command_list_handle_t list, recorded;
+  ze_event_handle_t event;
+  ze_kernel_handle_t ten = kernel("sleep_10", 1), twenty = kernel("sleep_20", 2), thirty = kernel("sleep_30", 4);
+  ze_group_count_t groups{1, 1, 1};
+  OK(zeCommandListCreateImmediate, context, device, &desc, &list);
+  OK(zexCounterBasedEventCreate2, context, device, &counting, &event);
+  expect(counting.flags == (1 | 4), "the program's description stays as it is");
+  for (ze_kernel_handle_t each : {ten, twenty}) {
+    OK(zeCommandListAppendLaunchKernel, list, each, &groups, event, 0, nullptr);
+    OK(zeEventHostSynchronize, event, UINT64_MAX);
+  }
+  OK(zeCommandListAppendLaunchKernel, list, ten, &groups, nullptr, 0, nullptr);
+  OK(zeCommandListCreate, context, device, &list_desc, &recorded);
+  OK(zeCommandListAppendLaunchKernel, recorded, thirty, &groups, nullptr, 0, nullptr);
+  OK(zeCommandListClose, recorded);
+  expect((counts["zeCommandListImmediateAppendCommandListsExp"]++, append(list, 1, &recorded, nullptr, 0, nullptr)) == ZE_RESULT_SUCCESS, "lists");
+  OK(zeCommandListAppendLaunchKernel, list, twenty, &groups, event, 0, nullptr);
+  OK(zeEventHostSynchronize, event, UINT64_MAX);
+  OK(zeEventDestroy, event);
+  OK(zeCommandListDestroy, list);
+  OK(zeCommandListDestroy, recorded);
+  for (ze_kernel_handle_t each : {ten, twenty, thirty}) OK(zeKernelDestroy, each);
+}
+
+static std::vector<uint8_t> file(const char* name) {
+  FILE* opened = fopen((std::string(getenv("ZE_CLIENT_ZEBINS")) + "/" + name).c_str(), "rb");
+  expect(opened, name);
+  std::vector<uint8_t> bytes(1 << 20);
+  bytes.resize(fread(bytes.data(), 1, bytes.size(), opened));
+  fclose(opened);
+  return bytes;
+}
+
+// Native code, of which a later module gets the place of one that is gone; and links of modules.
+static void modules() {
+  auto load = [](const char* name) {
+    std::vector<uint8_t> bytes = file(name);
+    ze_module_desc_t desc{ZE_STRUCTURE_TYPE_MODULE_DESC, nullptr, ZE_MODULE_FORMAT_NATIVE, bytes.size(), bytes.data(), nullptr, nullptr};
+    ze_module_handle_t made;
+    OK(zeModuleCreate, context, device, &desc, &made, nullptr);
+    return made;
+  };
+  ze_module_handle_t first = load("matmul.lnl.zebin");
+  OK(zeModuleDestroy, first);
+  ze_module_handle_t both[] = {load("matmul.pvc.zebin"), load("three.ptl.zebin")};
+  OK(zeModuleDynamicLink, 2, both, nullptr);
+  OK(zeModuleDestroy, both[1]);
+}
+
 // Functions that are not on aiflame's list: one of the loader's own, and one of the driver's.
 static void newer() {
   size_t versions = 0;
@@ -154,7 +236,8 @@ int main(int count, char** arguments) {
   OK(zeDeviceGet, driver, &one, &device);
   OK(zeContextCreate, driver, &context_desc, &context);
   OK(zeModuleCreate, context, device, &module_desc, &module, nullptr);
-  const std::map<std::string, void (*)()> scenes{{"lists", lists}, {"immediate", immediate}, {"resets", resets}, {"newer", newer}};
+  const std::map<std::string, void (*)()> scenes{{"lists", lists},     {"immediate", immediate}, {"resets", resets},          {"newer", newer},
+                                                 {"modules", modules}, {"sycl", sycl},           {"two_devices", two_devices}};
   for (int at = 1; at < count; at++) scenes.at(arguments[at])();
   OK(zeModuleDestroy, module);
   OK(zeContextDestroy, context);

@@ -86,11 +86,12 @@ struct End {
 
 }  // namespace
 
-Device the_device;
+Device the_device, second_device;
 Driver the_driver;
 
 void start_device() { device_thread = std::thread(run_device); }
 void submit(const Command& command) {
+  if (command.signals && command.signals->counts) command.signals->signaled = false;
   waiting.push_back(command);
   changed.notify_all();
 }

@@ -54,7 +54,11 @@ ze_result_t destroy(void* handle) {
 struct Context : Thing {};
 struct Device : Thing {};
 struct Driver : Thing {};
-struct Module : Thing {};
+struct Module : Thing {
+  std::vector<uint8_t> file;
+  uint64_t address = 0;  // 0: it has no code in the device's memory
+  ~Module() override;
+};
 struct Pool : Thing {
   Context* context;
   ze_event_pool_flags_t flags;
@@ -62,11 +66,14 @@ struct Pool : Thing {
   std::set<uint32_t> taken;
 };
 struct Event : Thing {
-  Pool* pool;
-  uint32_t index;
+  Pool* pool = nullptr;  // of an event that counts: none
+  uint32_t index = 0;
+  bool counts = false, host_visible = false, timestamps = false;
   bool signaled = false;
   uint64_t begin = 0, end = 0;
-  ~Event() override { pool->taken.erase(index); }
+  ~Event() override {
+    if (pool) pool->taken.erase(index);
+  }
 };
 struct Kernel : Thing {
   std::string name;
@@ -82,11 +89,11 @@ struct Queue : Thing {
   bool synchronous = false;
 };
 struct List : Queue {
-  bool immediate = false, closed = false;
+  bool immediate = false, in_order = false, closed = false;
   std::vector<Command> commands;
 };
 
-extern Device the_device;
+extern Device the_device, second_device;  // one thread runs the commands of both
 extern Driver the_driver;
 
 // With `mutex` held, but for the first.

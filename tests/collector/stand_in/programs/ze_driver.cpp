@@ -2,6 +2,7 @@
 // ends the program at a call that a real driver need not bear. When it is unloaded, it writes the times of all commands to ZE_DRIVER_LOG.
 #include <level_zero/ze_api.h>
 #include <level_zero/ze_ddi.h>
+#include <level_zero/zet_ddi.h>
 
 #include <cstdlib>
 #include <cstring>
@@ -10,6 +11,8 @@
 #include <string>
 
 #include "ze_device.hpp"
+#include "ze_extensions.hpp"
+#include "ze_modules.hpp"
 
 using namespace sleeper;
 
@@ -22,6 +25,7 @@ ze_result_t append(ze_command_list_handle_t handle, Command command) {
   List& list = the<List>(handle);
   if (list.closed) return ZE_RESULT_ERROR_INVALID_ARGUMENT;
   if (!list.immediate) return list.commands.push_back(command), ZE_RESULT_SUCCESS;
+  expect(!command.signals || !command.signals->counts || list.in_order, "an event counts the commands of a list that is not in order");
   submit(command);
   if (list.synchronous) drain(lock);
   return ZE_RESULT_SUCCESS;
@@ -36,7 +40,7 @@ Event* event_of(ze_event_handle_t handle) {
 ze_result_t init(ze_init_flags_t) {
   static std::once_flag once;
   std::call_once(once, [] {
-    living.insert({&the_driver, &the_device});
+    living.insert({&the_driver, &the_device, &second_device});
     start_device();
   });
   return ZE_RESULT_SUCCESS;
@@ -46,17 +50,10 @@ ze_result_t driver_get(uint32_t* count, ze_driver_handle_t* drivers) {
   *count = 1;
   return ZE_RESULT_SUCCESS;
 }
-uint64_t newer_function(uint64_t a, uint64_t b, uint64_t c, uint64_t d, uint64_t e, uint64_t f, uint64_t g, uint64_t h) {
-  return a + b + c + d + e + f + g + h;
-}
-ze_result_t extension_function(ze_driver_handle_t, const char* name, void** function) {
-  if (strcmp(name, "zexNewerFunction") != 0) return ZE_RESULT_ERROR_INVALID_ARGUMENT;
-  *function = reinterpret_cast<void*>(newer_function);
-  return ZE_RESULT_SUCCESS;
-}
 ze_result_t device_get(ze_driver_handle_t, uint32_t* count, ze_device_handle_t* devices) {
-  if (*count && devices) *devices = reinterpret_cast<ze_device_handle_t>(static_cast<Thing*>(&the_device));
-  *count = 1;
+  Thing* const all[] = {&the_device, &second_device};
+  for (uint32_t at = 0; at < *count && at < 2 && devices; at++) devices[at] = reinterpret_cast<ze_device_handle_t>(all[at]);
+  if (!*count || *count > 2) *count = 2;
   return ZE_RESULT_SUCCESS;
 }
 ze_result_t device_properties(ze_device_handle_t, ze_device_properties_t* properties) {
@@ -68,6 +65,12 @@ ze_result_t device_properties(ze_device_handle_t, ze_device_properties_t* proper
   properties->timestampValidBits = 64;
   properties->kernelTimestampValidBits = 32;
   strcpy(properties->name, "Sleeper 1");
+  return ZE_RESULT_SUCCESS;
+}
+ze_result_t pci_properties(ze_device_handle_t device, ze_pci_ext_properties_t* properties) {
+  std::lock_guard lock(mutex);
+  expect(properties->stype == ZE_STRUCTURE_TYPE_PCI_EXT_PROPERTIES && !properties->pNext, "properties of an unknown type");
+  properties->address = {0, &the<Device>(device) == &second_device ? 0xa4u : 0x3u, 0x1d, 0};
   return ZE_RESULT_SUCCESS;
 }
 ze_result_t global_timestamps(ze_device_handle_t, uint64_t* host, uint64_t* device) {
@@ -118,6 +121,7 @@ ze_result_t list_create_immediate(ze_context_handle_t, ze_device_handle_t, const
   std::lock_guard lock(mutex);
   auto* made = new List;
   made->immediate = true;
+  made->in_order = desc->flags & 2;  // ZE_COMMAND_QUEUE_FLAG_IN_ORDER, of later headers
   made->synchronous = desc->mode == ZE_COMMAND_QUEUE_MODE_SYNCHRONOUS;
   return give(list, made);
 }
@@ -179,10 +183,13 @@ ze_result_t event_create(ze_event_pool_handle_t handle, const ze_event_desc_t* d
   auto* made = new Event;
   made->pool = &pool;
   made->index = desc->index;
+  made->host_visible = pool.flags & ZE_EVENT_POOL_FLAG_HOST_VISIBLE;
+  made->timestamps = pool.flags & ZE_EVENT_POOL_FLAG_KERNEL_TIMESTAMP;
   return give(event, made);
 }
 ze_result_t event_reset(ze_event_handle_t event) {
   std::lock_guard lock(mutex);
+  expect(!the<Event>(event).counts, "an event that counts is reset");
   the<Event>(event).signaled = false;
   return ZE_RESULT_SUCCESS;
 }
@@ -194,7 +201,7 @@ ze_result_t event_signal(ze_event_handle_t event) {
 ze_result_t event_status(ze_event_handle_t handle) {
   std::lock_guard lock(mutex);
   Event& event = the<Event>(handle);
-  expect(event.pool->flags & ZE_EVENT_POOL_FLAG_HOST_VISIBLE, "the host looks at an event that it cannot see");
+  expect(event.host_visible, "the host looks at an event that it cannot see");
   return event.signaled ? ZE_RESULT_SUCCESS : ZE_RESULT_NOT_READY;
 }
 ze_result_t event_synchronize(ze_event_handle_t handle, uint64_t) {
@@ -206,15 +213,10 @@ ze_result_t event_synchronize(ze_event_handle_t handle, uint64_t) {
 ze_result_t event_timestamp(ze_event_handle_t handle, ze_kernel_timestamp_result_t* stamps) {
   std::lock_guard lock(mutex);
   Event& event = the<Event>(handle);
-  if (!(event.pool->flags & ZE_EVENT_POOL_FLAG_KERNEL_TIMESTAMP)) return ZE_RESULT_ERROR_INVALID_ARGUMENT;
+  if (!event.timestamps) return ZE_RESULT_ERROR_INVALID_ARGUMENT;
   if (!event.signaled) return ZE_RESULT_NOT_READY;
   *stamps = {{event.begin, event.end}, {0, event.end - event.begin}};
   return ZE_RESULT_SUCCESS;
-}
-ze_result_t module_create(ze_context_handle_t, ze_device_handle_t, const ze_module_desc_t*, ze_module_handle_t* module,
-                          ze_module_build_log_handle_t*) {
-  std::lock_guard lock(mutex);
-  return give(module, new Module);
 }
 ze_result_t kernel_create(ze_module_handle_t, const ze_kernel_desc_t* desc, ze_kernel_handle_t* kernel) {
   if (strncmp(desc->pKernelName, "sleep_", 6) != 0) return ZE_RESULT_ERROR_INVALID_KERNEL_NAME;
@@ -273,6 +275,7 @@ TABLE(zeGetDriverProcAddrTable, ze_driver_dditable_t, {
 TABLE(zeGetDeviceProcAddrTable, ze_device_dditable_t, {
   table->pfnGet = device_get;
   table->pfnGetProperties = device_properties;
+  table->pfnPciGetPropertiesExt = pci_properties;
   table->pfnGetGlobalTimestamps = global_timestamps;
 })
 TABLE(zeGetContextProcAddrTable, ze_context_dditable_t, {
@@ -311,8 +314,10 @@ TABLE(zeGetEventProcAddrTable, ze_event_dditable_t, {
 })
 TABLE(zeGetModuleProcAddrTable, ze_module_dditable_t, {
   table->pfnCreate = module_create;
+  table->pfnDynamicLink = module_link;
   table->pfnDestroy = [](ze_module_handle_t module) { return destroy<Module>(module); };
 })
+TABLE(zetGetModuleProcAddrTable, zet_module_dditable_t, { table->pfnGetDebugInfo = module_debug_info; })
 TABLE(zeGetKernelProcAddrTable, ze_kernel_dditable_t, {
   table->pfnCreate = kernel_create;
   table->pfnDestroy = [](ze_kernel_handle_t kernel) { return destroy<Kernel>(kernel); };
@@ -353,7 +358,6 @@ EMPTY(zetGetMetricProcAddrTable)
 EMPTY(zetGetMetricQueryPoolProcAddrTable)
 EMPTY(zetGetMetricQueryProcAddrTable)
 EMPTY(zetGetMetricStreamerProcAddrTable)
-EMPTY(zetGetModuleProcAddrTable)
 EMPTY(zetGetTracerExpProcAddrTable)
 EMPTY(zesGetDeviceProcAddrTable)
 EMPTY(zesGetDiagnosticsProcAddrTable)
