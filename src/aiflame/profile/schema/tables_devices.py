@@ -198,3 +198,27 @@ COUNTERS = (
         ),
     ),
 )
+
+LOADS = (
+    Table(
+        "code_loads",
+        "CodeLoad",
+        "device code that a driver placed in a GPU's memory; another load may have its addresses once it is gone",
+        columns(
+            ("crc", T.U64, "as in cubins"),
+            ("device", T.STR, "as in kernel_shapes"),
+            ("address", T.U64, "the lowest address of its code"),
+            ("bytes", T.U64, "from there to the end of its code"),
+            ("time_ns", T.U64, "CLOCK_MONOTONIC: when the call that loaded it returned; none of its kernels ran before"),
+        ),
+    ),
+    Table(
+        "code_unloads",
+        "CodeUnload",
+        "the program called for the removal of device code; a load without a row lived to the end",
+        columns(
+            ("load", T.U32, "row of `code_loads`"),
+            ("time_ns", T.U64, "CLOCK_MONOTONIC: when the call began"),
+        ),
+    ),
+)
