@@ -41,7 +41,7 @@ def refused(call, *arguments, **named):
 
 
 def _said(machine: XeMachine, program: str) -> object:
-    """What a program on the machine prints."""
+    """The JSON that a program prints on the machine."""
     environment = {**os.environ, **machine.environment, "PYTHONPATH": str(Path(aiflame.__file__).parents[1])}
     ran = subprocess.run([sys.executable, "-c", _BEGIN + program], capture_output=True, text=True, env=environment, timeout=60, check=False)
     assert ran.returncode == 0, ran.stderr
@@ -101,11 +101,9 @@ with subprocess.Popen(["sleep", "60"], close_fds=False) as child:
 
 
 def test_requests_that_the_driver_refuses(machine: XeMachine) -> None:
-    said = _said(
-        machine,
-        "print(json.dumps([refused(stream, period=250), refused(stream, reports=0), refused(stream, reports=5000), refused(stream, unit=1)]))",
-    )
-    assert said == ["Invalid argument"] * 4
+    wrong = ["period=250", "period=251 * 8", "reports=0", "reports=5000", "unit=1"]
+    calls = ", ".join(f"refused(stream, {one})" for one in wrong)
+    assert _said(machine, f"print(json.dumps([{calls}]))") == ["Invalid argument"] * len(wrong)
 
 
 def test_reading_before_and_after(machine: XeMachine) -> None:
@@ -144,7 +142,7 @@ print(json.dumps([rows, lost]))
 
 
 def _sampled(machine: XeMachine, wanted: int, samples: list[tuple[int, int, str, int]]) -> object:
-    """What a reader of the stream has read, when the device has taken (core, address, reason, number of records) of one sample each."""
+    """The samples that a reader of the stream gets when the device takes them: core, address, reason, number of records of one sample."""
     environment = {**os.environ, **machine.environment, "PYTHONPATH": str(Path(aiflame.__file__).parents[1])}
     program = _BEGIN + _SAMPLED.replace("WANTED", str(wanted))
     device = Device(machine)
@@ -164,14 +162,9 @@ def test_all_samples_of_all_cores(library: Path, tmp_path: Path, version: tuple[
 
 
 def test_lost_samples_are_told_once(library: Path, tmp_path: Path) -> None:
-    """A buffer of 16 records, and 40 at once. The device may be faster or slower than the reader."""
+    """A buffer of 16 records, and 40 at once, which nobody reads meanwhile."""
     machine = XeMachine(tmp_path / "xe", library, (Gpu(records=16),))
     device = Device(machine)
-    said = _said_while(machine, device)
-    assert said == [16, 1, 1]
-
-
-def _said_while(machine: XeMachine, device: Device) -> object:
     environment = {**os.environ, **machine.environment, "PYTHONPATH": str(Path(aiflame.__file__).parents[1])}
     program = """
 one = stream(reports=1)
@@ -202,4 +195,4 @@ print(json.dumps([len(records) // 64, lost, len(after) // 64 + times]))
         print(file=reader.stdin, flush=True)
         assert reader.stdout.readline() == "read\n"
         assert device.sample(64, active=1) == 1
-        return json.loads(reader.communicate("\n", timeout=60)[0])
+        assert json.loads(reader.communicate("\n", timeout=60)[0]) == [16, 1, 1]

@@ -1,8 +1,8 @@
 """Samples the Intel GPUs that a recorded program uses, from its first device code to its end.
 
-A stream wakes its GPU, so none is opened before a process of the recording has loaded code for a Level Zero or OpenCL device. A thread of the
-recorder reads all streams; each fifth of a second is a block of `profile/folder/eu_stall_files.py`. If the reading takes more than a tenth
-of a core, the GPU rests between blocks, and a note says for which part of the time it was sampled.
+A stream wakes its GPU, so none is opened before a process of the recording has loaded code for a Level Zero or OpenCL device. A thread of
+the recorder reads all streams; each fifth of a second is a block of `profile/folder/eu_stall_files.py`. If the reading takes more than a
+tenth of a core, sampling pauses between blocks, and a note says for which part of the time the GPU was sampled.
 """
 
 from __future__ import annotations
@@ -91,12 +91,15 @@ class EuStalls:
 
     def _open_all(self) -> None:
         for gpu in gpus(self._root):
-            try:
-                self._open(gpu)
-            except OSError as error:
-                self._notes.append(_refusal(gpu, error))
+            self._open(gpu)
 
     def _open(self, gpu: Gpu) -> None:
+        try:
+            self._open_units(gpu)
+        except OSError as error:
+            self._notes.append(_refusal(gpu, error))
+
+    def _open_units(self, gpu: Gpu) -> None:
         device = os.open(gpu.node, os.O_RDWR | os.O_CLOEXEC)
         try:
             offered = sampling(device)
@@ -153,18 +156,24 @@ class EuStalls:
 
     def _read_all(self, poll: select.poll | None = None) -> None:
         for one in list(self._streams):
-            try:
-                one.read()
-            except OSError as error:
-                self._notes.append(f"stall samples of the Intel GPU {one.gpu.address} ended: {error.strerror}")
-                one.write_window(self._page)
-                if poll is not None:
-                    poll.unregister(one.stream)
-                self._streams.remove(one)
-                one.close()
+            self._read(one, poll)
+
+    def _read(self, one: _Read, poll: select.poll | None) -> None:
+        try:
+            one.read()
+        except OSError as error:
+            self._notes.append(f"stall samples of the Intel GPU {one.gpu.address} ended: {error.strerror}")
+            one.write_window(self._page)
+            if poll is not None:
+                poll.unregister(one.stream)
+            self._streams.remove(one)
+            one.close()
 
     def _write_window(self) -> bool:
-        return all([one.write_window(self._page) for one in self._streams])
+        there_is_room = True
+        for one in self._streams:
+            there_is_room = one.write_window(self._page) and there_is_room
+        return there_is_room
 
     def _rest(self, pause_ns: float) -> None:
         for one in self._streams:
