@@ -76,12 +76,11 @@ def read_header(data: bytes | mmap.mmap) -> tuple[Header, int]:
             raise ValueError("it was written by another version of aiflame")
         fields: Any = parse(data[_PREFIX.size : _PREFIX.size + size], most_values=_MOST_VALUES)
         reasons = tuple(fields["reasons"])
-        numbers = [fields[name] for name in ("unit", "period", "address_bits")]
-        if not all(isinstance(one, str) for one in (fields["address"], *reasons)) or not all(type(one) is int for one in numbers):
+        unit, period, bits = (fields[name] for name in ("unit", "period", "address_bits"))
+        texts = all(isinstance(one, str) for one in (fields["address"], *reasons))
+        if not texts or not all(type(one) is int for one in (unit, period, bits)) or not 0 < period < 1 << 31 or bits not in (32, 64):
             raise ValueError("its header is damaged")
-        if not (0 < numbers[1] < 1 << 31 and numbers[2] in (32, 64)):
-            raise ValueError("its header is damaged")
-        return Header(fields["address"], *numbers, reasons), _PREFIX.size + size
+        return Header(fields["address"], unit, period, bits, reasons), _PREFIX.size + size
     except (struct.error, KeyError, TypeError, AttributeError, RecursionError):
         raise ValueError("its header is damaged") from None
 

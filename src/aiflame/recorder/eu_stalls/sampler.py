@@ -43,6 +43,7 @@ _FULL = 4
 """A poll returns when a core's buffer may be full to this part."""
 _WORTH_SAYING = 0.9
 _PATIENCE_S = 1.0
+_NUMPY_THREADS = "OPENBLAS_NUM_THREADS"
 PARANOID = "sudo sysctl dev.xe.observation_paranoid=0"
 
 
@@ -55,6 +56,7 @@ class EuStalls:
         self._thread = threading.Thread(target=self._run, name="EU stalls", daemon=True)
         self._notes: list[str] = []
         self._streams: list[_Read] = []
+        self._resting = False
 
     def start(self) -> None:
         """Does nothing on a machine without such a GPU."""
@@ -73,6 +75,7 @@ class EuStalls:
     def _run(self) -> None:
         try:
             if self._code_was_loaded():
+                _import_numpy()
                 self._open_all()
                 self._sample()
         except Exception as error:  # the recording goes on
@@ -131,22 +134,21 @@ class EuStalls:
         poll = select.poll()
         for one in self._streams:
             poll.register(one.stream, select.POLLIN)
-        began_ns, sampled_ns = time.monotonic_ns(), 0
+        began_ns, rested_ns = time.monotonic_ns(), 0
         while self._streams and not self._over.is_set() and self._page.stop_reason is StopReason.NONE:
             window_ns, used_ns = time.monotonic_ns(), time.thread_time_ns()
             self._fill_window(poll, window_ns + int(WINDOW_S * 1e9))
             if not self._write_window():
                 return
             window_ns, used_ns = time.monotonic_ns() - window_ns, time.thread_time_ns() - used_ns
-            sampled_ns += window_ns
             if used_ns > SHARE * window_ns:
-                self._rest(used_ns / SHARE - window_ns)
-        if self._streams:
+                rested_ns += self._rest(int(used_ns / SHARE) - window_ns)
+        if self._streams and not self._resting:
             time.sleep(2 * POLL_S)  # until the driver has looked at the GPU's buffers once more
             self._read_all()
             self._write_window()
-        part = sampled_ns / max(time.monotonic_ns() - began_ns, 1)
-        if self._streams and part < _WORTH_SAYING and sampled_ns:
+        part = 1 - rested_ns / max(time.monotonic_ns() - began_ns, 1)
+        if part < _WORTH_SAYING:
             self._notes.append(f"stalls of the Intel GPU were sampled for {part:.0%} of the time: there were too many to read them all")
 
     def _fill_window(self, poll: select.poll, until_ns: int) -> None:
@@ -175,12 +177,27 @@ class EuStalls:
             there_is_room = one.write_window(self._page) and there_is_room
         return there_is_room
 
-    def _rest(self, pause_ns: float) -> None:
+    def _rest(self, pause_ns: int) -> int:
+        """Returns for how long it was."""
+        began_ns, self._resting = time.monotonic_ns(), True
         for one in self._streams:
             one.stream.disable()
         if not self._over.wait(pause_ns / 1e9):
+            self._resting = False
             for one in self._streams:
                 one.begin()
+        return time.monotonic_ns() - began_ns
+
+
+def _import_numpy() -> None:
+    """Its library for linear algebra, which nobody calls here, starts a thread for each core unless a variable forbids it."""
+    before = os.environ.get(_NUMPY_THREADS)
+    os.environ[_NUMPY_THREADS] = "1"
+    import aiflame.recorder.eu_stalls.records  # noqa: F401
+
+    os.environ.pop(_NUMPY_THREADS)
+    if before is not None:
+        os.environ[_NUMPY_THREADS] = before
 
 
 def chosen_period(choice: int, rates: tuple[int, ...]) -> int:

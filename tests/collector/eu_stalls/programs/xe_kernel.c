@@ -44,6 +44,7 @@ struct gpu {
   char node[32];
   int major, minor, units, cores, records;
   ino_t inode, streams[UNITS];
+  int held[UNITS];  // descriptors, to ask whether a stream is open
 };
 
 static struct gpu gpus[GPUS];
@@ -94,6 +95,7 @@ __attribute__((constructor)) static void begin(void) {
     for (int unit = 0; unit < gpu->units; unit++) {
       snprintf(path, sizeof path, "%s/stream-%s-%d", root, gpu->node, unit);
       gpu->streams[unit] = inode_of(path);
+      gpu->held[unit] = real_open(path, O_RDWR);
     }
     gpu++, gpu_count++;
   }
@@ -111,6 +113,12 @@ static void put(unsigned char* record, unsigned* at, unsigned count, uint64_t va
 struct stalls {
   uint8_t active, tdr, other, control, pipestall, send, dist_acc, sbid, sync, inst_fetch;
 };
+
+// Closing the last descriptor of a stream disables it, also when its process is killed.
+static int samples(const struct gpu* gpu, int unit) {
+  struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+  return state->units[gpu - gpus][unit].enabled && !fcntl(gpu->held[unit], F_OFD_GETLK, &whole) && whole.l_type != F_UNLCK;
+}
 
 // The GPU samples an instruction. 0: the unit does not sample; -1: a core's buffer was full.
 int fake_xe_sample(const char* node, int unit_number, int core_number, uint64_t address, const struct stalls* seen) {
@@ -139,10 +147,11 @@ int fake_xe_sample(const char* node, int unit_number, int core_number, uint64_t 
     struct core* core = &unit->cores[core_number % gpu->cores];
     int result = 0;
     lock();
-    if (unit->enabled && core->write - core->read == (uint64_t)gpu->records) {
+    int enabled = samples(gpu, unit_number);
+    if (enabled && core->write - core->read == (uint64_t)gpu->records) {
       core->full = 1;
       result = -1;
-    } else if (unit->enabled) {
+    } else if (enabled) {
       memcpy(core->records[core->write++ % (uint64_t)gpu->records], record, sizeof record);
       result = 1;
     }
@@ -156,7 +165,7 @@ int fake_xe_sample(const char* node, int unit_number, int core_number, uint64_t 
 int fake_xe_enabled(const char* node, int unit) {
   begin();
   for (int gpu = 0; gpu < gpu_count; gpu++)
-    if (!strcmp(gpus[gpu].node, node)) return (int)state->units[gpu][unit].enabled;
+    if (!strcmp(gpus[gpu].node, node)) return samples(&gpus[gpu], unit);
   return 0;
 }
 
