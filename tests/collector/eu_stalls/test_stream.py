@@ -150,7 +150,7 @@ def _sampled(machine: XeMachine, wanted: int, samples: list[tuple[int, int, str,
         assert reader.stdout is not None and reader.stdout.readline() == "ready\n"
         for core, address, reason, number in samples:
             for _ in range(number):
-                device.sample(address, core=core, **{reason: 1})
+                device.sample(address, "renderD128", 0, core, **{reason: 1})
         return json.loads(reader.communicate(timeout=60)[0])
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-PROGRAM = Path(__file__).parent / "programs/xe_kernel.c"
+PROGRAMS = Path(__file__).parent / "programs"
 REASONS = ("active", "tdr", "other", "control", "pipestall", "send", "dist_acc", "sbid", "sync", "inst_fetch")
 
 
@@ -83,7 +83,7 @@ def build_kernel(folder: Path) -> Path:
         pytest.skip("no C compiler")
     library = folder / "xe_kernel.so"
     subprocess.run(
-        [compiler, "-O1", "-Wall", "-Werror", "-Wno-maybe-uninitialized", "-shared", "-fPIC", str(PROGRAM), "-o", str(library), "-ldl"],
+        [compiler, "-O1", "-Wall", "-Werror", "-Wno-maybe-uninitialized", "-shared", "-fPIC", *map(str, sorted(PROGRAMS.glob("xe_*.c"))), "-o", str(library), "-ldl"],
         check=True,
     )
     return library

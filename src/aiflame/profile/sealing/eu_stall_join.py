@@ -123,4 +123,5 @@ def _part(counts: Longs, weight: int, whole: int) -> Longs:
     if whole <= 0:
         return np.zeros(len(counts), np.int64)
     sums = np.floor(np.cumsum(counts) * (weight / whole) + 0.5).astype(np.int64)
-    return np.diff(sums, prepend=0)
+    parts: Longs = np.diff(sums, prepend=0)
+    return parts

@@ -85,10 +85,11 @@ def together(parts: list[Counts]) -> Counts:
 
 def _bits(words: NDArray[np.uint64], first: int, count: int) -> NDArray[np.uint64]:
     word, shift = divmod(first, 64)
-    value = words[:, word] >> np.uint64(shift)
+    value: NDArray[np.uint64] = words[:, word] >> np.uint64(shift)
     if shift + count > 64:
         value = value | words[:, word + 1] << np.uint64(64 - shift)
-    return value & np.uint64((1 << count) - 1)
+    value &= np.uint64((1 << count) - 1)
+    return value
 
 
 def _added(address: NDArray[np.uint64], counts: NDArray[np.uint64], overflows: int) -> Counts:

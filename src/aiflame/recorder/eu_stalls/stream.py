@@ -39,7 +39,7 @@ class Stream:
         for place, (name, value) in enumerate(values):
             following = first + _PROPERTY.size * (place + 1) if place + 1 < len(values) else 0
             _PROPERTY.pack_into(memory, _PROPERTY.size * place, following, 0, 0, name, 0, value)
-        self._descriptor = fcntl.ioctl(device, _OBSERVE, bytearray(_REQUEST.pack(0, _STALLS, _OPEN, first)))
+        self._descriptor: int = fcntl.ioctl(device, _OBSERVE, bytearray(_REQUEST.pack(0, _STALLS, _OPEN, first)))
         # The driver makes the descriptor without close-on-exec, whatever one asks for.
         os.set_inheritable(self._descriptor, False)
         os.set_blocking(self._descriptor, False)

@@ -8,7 +8,7 @@ from stalled_gpu import BASE, Program, recording, stretch
 from trees import paths
 
 from aiflame.attribute.devices.samples import NO_CODE
-from aiflame.attribute.metrics import GPU_STALLS
+from aiflame.attribute.tree import GPU_STALLS
 from aiflame.attribute.trees.build import tree
 from aiflame.profile.opening import open_profile
 from aiflame.profile.schema.kinds import UNKNOWN_CODE

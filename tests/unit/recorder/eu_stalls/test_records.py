@@ -11,7 +11,7 @@ import pytest
 from aiflame.profile.folder.eu_stall_files import ROW
 from aiflame.recorder.eu_stalls.records import PONTE_VECCHIO, RECORD_BYTES, XE2, XE3P, Layout, decode, layout_of, together
 
-DATA = Path(__file__).parents[3] / "data/eu_stalls"
+DATA = Path(__file__).parents[2] / "data/eu_stalls"
 DRIVERS_NAMES = {
     "Active": "active", "PSDepStall": "tdr", "ControlStall": "control", "PipeStall": "pipestall", "SendStall": "send",
     "DistStall": "dist_acc", "SbidStall": "sbid", "SyncStall": "sync", "InstrFetchStall": "inst_fetch", "OtherStall": "other",
