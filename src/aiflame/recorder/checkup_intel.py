@@ -21,9 +21,8 @@ _CONTAINER = "docker run --device /dev/dri …"
 
 def intel_findings(root: Path = Path("/")) -> list[Finding]:
     """One for each GPU of the xe driver; a single one if there is none."""
-    found = gpus(root)
-    if found:
-        return [_of_gpu(gpu) for gpu in found]
+    if served := gpus(root):
+        return [_of_gpu(gpu) for gpu in served]
     drivers = sorted({driver for card in sorted((root / "sys/class/drm").glob("card*"), key=natural) if (driver := _intel_driver(card))})
     if not drivers:
         return [Finding(_SUBJECT, State.ABSENT, "none on this machine")]

@@ -31,9 +31,9 @@ def findings(machine: XeMachine, before: str = "") -> list[tuple[str, str, str]]
         "print(json.dumps([[one.state, one.text, one.mend] for one in intel_findings()]))"
     )
     environment = {**os.environ, **machine.environment, "PYTHONPATH": str(Path(aiflame.__file__).parents[1])}
-    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment, timeout=60, check=False)
-    assert ran.returncode == 0, ran.stderr
-    return [(state, text, mend) for state, text, mend in json.loads(ran.stdout)]
+    outcome = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment, timeout=60, check=False)
+    assert outcome.returncode == 0, outcome.stderr
+    return [(state, text, mend) for state, text, mend in json.loads(outcome.stdout)]
 
 
 def card(root: Path, name: str, driver: str, vendor: str) -> None:

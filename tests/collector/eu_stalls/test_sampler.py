@@ -79,11 +79,11 @@ class Recorder:
     def samples(self, address: str = "0000:03:00.0", unit: int = 0) -> Counter[tuple[int, str]]:
         """Address and reason → samples."""
         header, parts = self.files()[address, unit]
-        found: Counter[tuple[int, str]] = Counter({(0, LOST): dropped} if (dropped := sum(one.dropped for one in parts)) else {})
+        samples: Counter[tuple[int, str]] = Counter({(0, LOST): dropped} if (dropped := sum(one.dropped for one in parts)) else {})
         for block in parts:
             for at, reason, count in ROW.iter_unpack(block.rows):
-                found[at, header.reasons[reason].removeprefix("eustall_")] += count
-        return found
+                samples[at, header.reasons[reason].removeprefix("eustall_")] += count
+        return samples
 
 
 def until(true: Callable[[], bool]) -> None:
@@ -140,20 +140,20 @@ def test_a_sample_was_taken_within_its_stretch(library: Path, tmp_path: Path) ->
     with recorder(XeMachine(tmp_path / "xe", library), tmp_path / "p") as here:
         here.load_code()
         here.sampling()
-        taken: dict[int, tuple[int, int]] = {}
+        moments: dict[int, tuple[int, int]] = {}
         for number in range(40):
             before = time.monotonic_ns()
             assert here.device.sample(8 * number, active=1) == 1
-            taken[8 * number] = before, time.monotonic_ns()
+            moments[8 * number] = before, time.monotonic_ns()
             time.sleep(0.02)
         here.finish()
         ((_, stretches),) = here.files().values()
         assert len(stretches) >= 3
         for block in stretches:
             for address, _, _ in ROW.iter_unpack(block.rows):
-                begin, end = taken.pop(address)
+                begin, end = moments.pop(address)
                 assert block.begin_ns <= end and begin <= block.end_ns
-        assert not taken
+        assert not moments
         for earlier, later in pairwise(stretches):
             assert earlier.begin_ns < later.begin_ns <= earlier.end_ns < later.end_ns
 
@@ -165,9 +165,9 @@ def test_lost_samples_are_counted(library: Path, tmp_path: Path) -> None:
         written = [here.device.sample(64, active=1) for _ in range(5000)]
         assert -1 in written
         here.finish()
-        found = here.samples()
-        assert found[64, "active"] == written.count(1)
-        assert 1 <= found[0, LOST] <= written.count(-1)
+        samples = here.samples()
+        assert samples[64, "active"] == written.count(1)
+        assert 1 <= samples[0, LOST] <= written.count(-1)
 
 
 def test_a_period_of_ones_own(library: Path, tmp_path: Path) -> None:

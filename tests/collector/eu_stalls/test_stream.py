@@ -1,4 +1,4 @@
-"""The EU stall streams of the xe driver, read from a stand-in for the kernel that refuses what the kernel refuses."""
+"""The EU stall streams of the xe driver, read from a stand-in for the kernel, which is as strict."""
 
 from __future__ import annotations
 
@@ -43,9 +43,11 @@ def refused(call, *arguments, **named):
 def _said(machine: XeMachine, program: str) -> object:
     """The JSON that a program prints on the machine."""
     environment = {**os.environ, **machine.environment, "PYTHONPATH": str(Path(aiflame.__file__).parents[1])}
-    ran = subprocess.run([sys.executable, "-c", _BEGIN + program], capture_output=True, text=True, env=environment, timeout=60, check=False)
-    assert ran.returncode == 0, ran.stderr
-    return json.loads(ran.stdout)
+    outcome = subprocess.run(
+        [sys.executable, "-c", _BEGIN + program], capture_output=True, text=True, env=environment, timeout=60, check=False
+    )
+    assert outcome.returncode == 0, outcome.stderr
+    return json.loads(outcome.stdout)
 
 
 def test_gpus_and_their_units(library: Path, tmp_path: Path) -> None:

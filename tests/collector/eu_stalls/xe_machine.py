@@ -83,7 +83,19 @@ def build_kernel(folder: Path) -> Path:
         pytest.skip("no C compiler")
     library = folder / "xe_kernel.so"
     subprocess.run(
-        [compiler, "-O1", "-Wall", "-Werror", "-Wno-maybe-uninitialized", "-shared", "-fPIC", *map(str, sorted(PROGRAMS.glob("xe_*.c"))), "-o", str(library), "-ldl"],
+        [
+            compiler,
+            "-O1",
+            "-Wall",
+            "-Werror",
+            "-Wno-maybe-uninitialized",
+            "-shared",
+            "-fPIC",
+            *map(str, sorted(PROGRAMS.glob("xe_*.c"))),
+            "-o",
+            str(library),
+            "-ldl",
+        ],
         check=True,
     )
     return library

@@ -1,4 +1,4 @@
-"""Files of EU stall samples in `PROFILE/telemetry/`: what the recorder read from an Intel GPU. Standard library alone.
+"""Files of EU stall samples in `PROFILE/telemetry/`, which the recorder read from an Intel GPU. Standard library alone.
 
 A file has one stream of the driver (one graphics unit of a GPU): the magic, the length of a JSON header, the header, then blocks. A block
 is a stretch of time whose samples were read together: its head, and a row for each address and reason. It is appended in one piece and has

@@ -101,8 +101,8 @@ class Code:
         if len(functions) == 1:
             yield self._share(functions[0], rows)
             return
-        ran = [self._ran_ns(one, max(begin_ns, one.begin_ns), min(end_ns, one.end_ns)) for one in functions]
-        weights = ran if any(ran) else [1] * len(ran)
+        times = [self._ran_ns(one, max(begin_ns, one.begin_ns), min(end_ns, one.end_ns)) for one in functions]
+        weights = times if any(times) else [1] * len(times)
         left = rows["count"].astype(np.int64)
         for place, one in enumerate(functions):
             mine = _part(left, weights[place], sum(weights[place:]))
@@ -114,8 +114,8 @@ class Code:
         count = rows["count"].astype(np.int64) if count is None else count
         start = np.uint64(one.address & self._mask if one is not None else 0)
         offset = (rows["address"] - start).astype(np.int64) if one is not None else np.zeros(len(rows), np.int64)
-        taken = count > 0
-        return Share(one, offset[taken], rows["reason"].astype(np.int64)[taken], count[taken], divided)
+        some = count > 0
+        return Share(one, offset[some], rows["reason"].astype(np.int64)[some], count[some], divided)
 
 
 def _part(counts: Longs, weight: int, whole: int) -> Longs:

@@ -31,7 +31,7 @@ _LARGEST = 64 << 30
 
 
 class EuStalls:
-    """Gathers what the samples need of the tables of processes, then yields the rows that they add."""
+    """Gathers the tables of processes that the samples need, then yields rows for them."""
 
     def __init__(self, profile: Folder) -> None:
         self._profile = profile
@@ -116,7 +116,7 @@ class EuStalls:
 
 @dataclass(slots=True)
 class _Rows:
-    """What is added to the tables of one process."""
+    """Rows to add to the tables of one process."""
 
     last: Counter[str]
     windows: list[dict[str, object]] = field(default_factory=list)
@@ -137,7 +137,7 @@ class _Rows:
 
 
 class _Written:
-    """What is added to the tables of all processes."""
+    """Rows to add to the tables of all processes."""
 
     def __init__(self, last: Mapping[int, Counter[str]]) -> None:
         self._last = last

@@ -49,7 +49,7 @@ class Unit:
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """What the driver says of its EU stall sampling."""
+    """The driver's EU stall sampling, by its own account."""
 
     record_bytes: int
     buffer_bytes: int
@@ -60,13 +60,13 @@ class Sampling:
 
 def gpus(root: Path = Path("/")) -> list[Gpu]:
     """The GPUs that the xe driver serves and for which there is a device file."""
-    found = []
+    served = []
     for entry in sorted((root / "sys/class/drm").glob("renderD*"), key=natural):
         facts = dict(re.findall(r"^(\w+)=(.*)$", text(entry / "device/uevent"), re.MULTILINE))
         node = root / "dev/dri" / entry.name
         if facts.get("DRIVER") == "xe" and facts.get("PCI_SLOT_NAME") and node.exists():
-            found.append(Gpu(node, facts["PCI_SLOT_NAME"].lower()))
-    return found
+            served.append(Gpu(node, facts["PCI_SLOT_NAME"].lower()))
+    return served
 
 
 def units(device: int) -> list[Unit]:

@@ -64,7 +64,7 @@ class EuStalls:
             self._thread.start()
 
     def finish(self) -> list[str]:
-        """Reads what is left; returns notes for the user."""
+        """Reads the last samples; returns notes for the user."""
         self._over.set()
         if self._thread.is_alive():
             self._thread.join(_PATIENCE_S)
@@ -220,7 +220,7 @@ def _refusal(gpu: Gpu, error: OSError) -> str:
 
 @dataclass(slots=True)
 class _Read:
-    """A stream, and what was read of its present window."""
+    """A stream, and the samples of its present window that were read."""
 
     gpu: Gpu
     header: Header

@@ -1,8 +1,8 @@
 """An EU stall stream of the xe driver: one graphics unit's samples, as records of 64 bytes.
 
 The driver (Linux's xe_eu_stall.c) gives one stream of a unit to one process at a time, to everybody where
-`/proc/sys/dev/xe/observation_paranoid` is 0, else to holders of CAP_PERFMON. It looks at the GPU's buffers every 5 ms; a read returns what
-was there at its last look, EAGAIN where that is nothing, and once EIO where the GPU had no room for samples.
+`/proc/sys/dev/xe/observation_paranoid` is 0, else to holders of CAP_PERFMON. It looks at the GPU's buffers every 5 ms; a read returns the
+records that it saw there, EAGAIN if it saw none, and once EIO if the GPU had no room for samples.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Stream:
         fcntl.ioctl(self._descriptor, _ENABLE, 0)
 
     def disable(self) -> None:
-        """The GPU samples no more; what was not read is lost."""
+        """The GPU samples no more; samples that were not read are lost."""
         fcntl.ioctl(self._descriptor, _DISABLE, 0)
 
     def read(self) -> tuple[bytes, int]:

@@ -64,9 +64,9 @@ def test_ponte_vecchio_marks_a_record_after_which_others_were_lost() -> None:
 
 
 def test_generations() -> None:
-    known = {(12, 60): PONTE_VECCHIO, (12, 61): PONTE_VECCHIO, (20, 1): XE2, (20, 4): XE2, (30, 0): XE2, (30, 3): XE2, (35, 11): XE3P}
+    layouts = {(12, 60): PONTE_VECCHIO, (12, 61): PONTE_VECCHIO, (20, 1): XE2, (20, 4): XE2, (30, 0): XE2, (30, 3): XE2, (35, 11): XE3P}
     unknown = [(12, 55), (12, 70), (12, 74), (13, 0), (31, 0), (36, 0)]
-    assert {version: layout_of(version) for version in (*known, *unknown)} == {**known, **dict.fromkeys(unknown)}
+    assert {version: layout_of(version) for version in (*layouts, *unknown)} == {**layouts, **dict.fromkeys(unknown)}
 
 
 def _record(layout: Layout, address: int, counts: dict[int, int]) -> bytes:
