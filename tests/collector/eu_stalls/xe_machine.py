@@ -41,6 +41,9 @@ class XeMachine:
         (self.root / "gpus").write_text("\n".join(lines) + "\n")
         for one in self.gpus:
             (self.root / "dev/dri" / one.node).touch()
+            by_path = self.root / "dev/dri/by-path"
+            by_path.mkdir(exist_ok=True)
+            (by_path / f"pci-{one.address.lower()}-render").symlink_to(f"../{one.node}")
             device = self.root / "sys/class/drm" / one.node / "device"
             device.mkdir(parents=True)
             (device / "uevent").write_text(f"DRIVER=xe\nPCI_CLASS=30000\nPCI_SLOT_NAME={one.address}\n")

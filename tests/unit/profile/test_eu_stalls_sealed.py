@@ -74,6 +74,16 @@ def test_addresses_come_again(tmp_path: Path) -> None:
     assert samples(profile) == [(100, UNKNOWN_CODE, 0, "sbid", 8), (100, "matmul", 8, "sbid", 3), (100, "scale", 8, "sbid", 4)]
 
 
+def test_code_that_was_replaced(tmp_path: Path) -> None:
+    """OpenCL does not say when code is removed: it ends when other code has one of its addresses."""
+    program = Program()
+    program.load(MATMUL, 10)
+    program.load({"other": (BASE + 0x10000, 0x100)}, 100)
+    program.load({"scale": (BASE + 0x700, 0x100)}, 400)
+    stretches = [stretch(begin, begin + 90, {(BASE + 0x708, "eustall_sbid"): count}) for begin, count in ((50, 1), (200, 2), (450, 4))]
+    assert samples(sealed(tmp_path, [program], stretches)) == [(100, "matmul", 0x708, "sbid", 3), (100, "scale", 8, "sbid", 4)]
+
+
 def test_code_that_followed_at_the_same_address_shares_by_the_time_that_its_kernels_ran(tmp_path: Path) -> None:
     program = Program()
     program.load(MATMUL, 10, 150)

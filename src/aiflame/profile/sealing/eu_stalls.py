@@ -77,12 +77,10 @@ class EuStalls:
         placed = []
         for process, of in tables.items():
             gpus = {device: where.lower() for device, where in of["gpu_devices"].select("device", "address").iter_rows()}
-            ends = dict(of["code_unloads"].select("load", "time_ns").iter_rows())
-            for load, crc, device, time_ns in of["code_loads"].select("id", "crc", "device", "time_ns").iter_rows():
+            for crc, device, begin_ns, end_ns in with_ends(of["code_loads"], of["code_unloads"]).iter_rows():
                 if gpus.get(device, address) == address:
-                    end_ns = ends.get(load, _FOREVER)
                     of_code = self._of_code(crc)
-                    placed += [Placed(process, device, crc, one.name, one.address, one.size, time_ns, end_ns) for one in of_code]
+                    placed += [Placed(process, device, crc, one.name, one.address, one.size, begin_ns, end_ns) for one in of_code]
         return placed
 
     def _of_code(self, crc: int) -> list[Function]:
@@ -112,6 +110,23 @@ class EuStalls:
             )
         if left_out:
             self.notes.append(f"{left_out:,} stall samples of {gpu} were left out: the recording has no code that ran on it")
+
+
+def with_ends(loads: pl.DataFrame, unloads: pl.DataFrame) -> pl.DataFrame:
+    """crc, device, begin_ns, end_ns: code ends when the program removes it, or when other code is loaded to one of its addresses."""
+    ends = unloads.group_by("load").agg(end_ns=pl.col("time_ns").min())
+    rows = loads.join(ends, left_on="id", right_on="load", how="left").sort("time_ns", "id")
+    begin, first = rows["time_ns"].to_numpy(), rows["address"].to_numpy()
+    last = first + np.maximum(rows["bytes"].to_numpy(), np.uint64(1))
+    device = rows["device"].rank("dense").to_numpy()
+    removed = rows["end_ns"].fill_null(_FOREVER).to_numpy()
+    replaced = []
+    for row in range(len(rows)):
+        later = slice(row + 1, None)
+        over = (first[later] < last[row]) & (last[later] > first[row]) & (device[later] == device[row])
+        replaced.append(int(begin[later][over.argmax()]) if over.any() else _FOREVER)
+    ended = np.minimum(removed, np.array(replaced, np.uint64))
+    return rows.select("crc", "device", begin_ns="time_ns", end_ns=pl.Series(ended, dtype=pl.UInt64))
 
 
 @dataclass(slots=True)

@@ -179,6 +179,7 @@ class EuStalls:
 
     def _rest(self, pause_ns: int) -> int:
         """Returns for how long it was."""
+        self._read_all()
         began_ns, self._resting = time.monotonic_ns(), True
         for one in self._streams:
             one.stream.disable()

@@ -11,61 +11,6 @@
 #include <poll.h>
 #include <stdarg.h>
 
-// ---- the driver: queries ----
-
-struct device_query {
-  uint64_t extensions;
-  uint32_t query, size;
-  uint64_t data, reserved[2];
-};
-struct gt {
-  uint16_t type, tile, id, pad[3];
-  uint32_t clock;
-  uint64_t near_memory, far_memory;
-  uint16_t major, minor, revision, pad2;
-  uint64_t reserved[7];
-};
-
-static int refuse(int number) {
-  errno = number;
-  return -1;
-}
-
-static int answer(struct device_query* query, const void* data, uint32_t size) {
-  if (!query->size) {
-    query->size = size;
-    return 0;
-  }
-  if (query->size != size) return refuse(EINVAL);
-  memcpy((void*)query->data, data, size);
-  return 0;
-}
-
-static int device_query(const struct gpu* gpu, struct device_query* query) {
-  if (query->extensions || query->reserved[0] || query->reserved[1]) return refuse(EINVAL);
-  if (query->query == 3) {
-    struct {
-      uint32_t count, pad;
-      struct gt gts[UNITS + 1];
-    } list = {.count = (uint32_t)gpu->units + 1};
-    for (int unit = 0; unit < gpu->units; unit++)
-      list.gts[unit] =
-          (struct gt){.tile = (uint16_t)unit, .id = (uint16_t)unit, .clock = 19200000, .major = (uint16_t)gpu->major, .minor = (uint16_t)gpu->minor};
-    // The last one encodes video, and has a version of its own.
-    list.gts[gpu->units] = (struct gt){.type = 1, .id = (uint16_t)gpu->units, .clock = 19200000, .major = 13, .minor = 1};
-    return answer(query, &list, (uint32_t)(8 + list.count * sizeof(struct gt)));
-  }
-  if (query->query == 10) {
-    if (gpu->major < 20 && !(gpu->major == 12 && gpu->minor >= 60)) return refuse(ENODEV);
-    struct {
-      uint64_t extensions, capabilities, record, buffer, reserved[5], count, rates[7];
-    } stalls = {.capabilities = 1, .record = RECORD, .buffer = (uint64_t)gpu->records * RECORD, .count = 7};
-    for (uint64_t at = 0; at < 7; at++) stalls.rates[at] = 251 * (at + 1);
-    return answer(query, &stalls, sizeof stalls);
-  }
-  return refuse(EINVAL);
-}
-
 // ---- the driver: streams ----
 
 struct property {
@@ -87,19 +32,19 @@ static int paranoid(void) {
 }
 
 static int open_stream(const struct gpu* gpu, const struct observation* asked) {
-  if (asked->extensions || asked->type != 1 || asked->operation != 0) return refuse(EINVAL);
-  if (gpu->major < 20 && gpu->major != 12) return refuse(ENODEV);
-  if (paranoid() && !getenv("FAKE_XE_PERFMON")) return refuse(EACCES);
+  if (asked->extensions || asked->type != 1 || asked->operation != 0) return xe_refuse(EINVAL);
+  if (gpu->major < 20 && gpu->major != 12) return xe_refuse(ENODEV);
+  if (paranoid() && !getenv("FAKE_XE_PERFMON")) return xe_refuse(EACCES);
   uint64_t unit_number = ~0ull, multiple = 4, reports = 1;
   int depth = 0;
   for (const struct property* one = (const void*)asked->parameters; one; one = (const void*)one->next) {
-    if (depth++ >= 5) return refuse(E2BIG);
-    if (one->pad || one->name || one->pad2 || one->property < 1 || one->property > 3) return refuse(EINVAL);
+    if (depth++ >= 5) return xe_refuse(E2BIG);
+    if (one->pad || one->name || one->pad2 || one->property < 1 || one->property > 3) return xe_refuse(EINVAL);
     if (one->property == 1) unit_number = one->value;
     if (one->property == 2) multiple = one->value / 251;
     if (one->property == 3) reports = one->value;
   }
-  if (unit_number >= (uint64_t)gpu->units || multiple < 1 || multiple > 7) return refuse(EINVAL);
+  if (unit_number >= (uint64_t)gpu->units || multiple < 1 || multiple > 7) return xe_refuse(EINVAL);
   char path[4096];
   snprintf(path, sizeof path, "%s/stream-%s-%d", xe_root, gpu->node, (int)unit_number);
   int stream = REAL(open)(path, O_RDWR);  // without close-on-exec, as the kernel's
@@ -108,11 +53,11 @@ static int open_stream(const struct gpu* gpu, const struct observation* asked) {
   struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
   if (fcntl(stream, F_OFD_SETLK, &whole)) {
     close(stream);
-    return refuse(EBUSY);
+    return xe_refuse(EBUSY);
   }
   if (!reports || reports > (uint64_t)(gpu->records * gpu->cores)) {
     close(stream);
-    return refuse(EINVAL);
+    return xe_refuse(EINVAL);
   }
   struct unit* unit = &xe_state->units[gpu - xe_gpus][unit_number];
   xe_lock();
@@ -125,7 +70,7 @@ static int open_stream(const struct gpu* gpu, const struct observation* asked) {
 }
 
 static int control_stream(struct unit* unit, unsigned long request) {
-  if (request != 0x6900 && request != 0x6901) return refuse(EINVAL);
+  if (request != 0x6900 && request != 0x6901) return xe_refuse(EINVAL);
   xe_lock();
   int enable = request == 0x6900;
   if (enable && !unit->enabled) {
@@ -176,7 +121,7 @@ static ssize_t read_locked(const struct gpu* gpu, struct unit* unit, unsigned ch
 
 static ssize_t read_stream(int stream, const struct gpu* gpu, struct unit* unit, void* to, size_t room) {
   room -= room % RECORD;
-  if (!room || !unit->enabled) return refuse(EINVAL);
+  if (!room || !unit->enabled) return xe_refuse(EINVAL);
   for (;;) {
     xe_lock();
     look(gpu, unit);
@@ -185,7 +130,7 @@ static ssize_t read_stream(int stream, const struct gpu* gpu, struct unit* unit,
     unit->readable = 0;
     xe_unlock();
     if (result >= 0) return result;
-    if (result != -EAGAIN || !waits) return refuse((int)-result);
+    if (result != -EAGAIN || !waits) return xe_refuse((int)-result);
     usleep(1000);
   }
 }
@@ -218,9 +163,8 @@ int ioctl(int descriptor, unsigned long request, ...) {
   // FIOCLEX, FIONCLEX and FIONBIO never reach a driver.
   if (!gpu || request == 0x5451 || request == 0x5450 || request == 0x5421) return REAL(ioctl)(descriptor, request, argument);
   if (unit) return control_stream(unit, request);
-  if (request == 0xc0286440) return device_query(gpu, argument);
   if (request == 0x4020644b) return open_stream(gpu, argument);
-  return refuse(EINVAL);
+  return request == 0xc0286440 ? xe_query(gpu, argument) : xe_memory_call(gpu, request, argument);
 }
 
 ssize_t read(int descriptor, void* to, size_t room) {

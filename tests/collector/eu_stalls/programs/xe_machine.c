@@ -8,6 +8,13 @@ int xe_gpu_count;
 struct state* xe_state;
 const char* xe_root;
 
+int xe_refuse(int number) {
+  errno = number;
+  return -1;
+}
+
+uint64_t xe_ticks(void) { return (uint64_t)((unsigned __int128)xe_now_ns() * XE_CLOCK_HZ / 1000000000u); }
+
 uint64_t xe_now_ns(void) {
   struct timespec time;
   clock_gettime(CLOCK_MONOTONIC, &time);
@@ -46,6 +53,7 @@ __attribute__((constructor)) void xe_begin(void) {
     if (gpu->units > UNITS || gpu->cores > CORES || gpu->records > RECORDS) abort();
     snprintf(path, sizeof path, "%s/dev/dri/%s", xe_root, gpu->node);
     gpu->inode = inode_of(path);
+    if (truncate(path, MEMORY)) abort();
     for (int unit = 0; unit < gpu->units; unit++) {
       snprintf(path, sizeof path, "%s/stream-%s-%d", xe_root, gpu->node, unit);
       gpu->streams[unit] = inode_of(path);
@@ -63,10 +71,6 @@ static void put(unsigned char* record, unsigned* at, unsigned count, uint64_t va
   for (unsigned bit = 0; bit < count; bit++, ++*at)
     if (value >> bit & 1) record[*at / 8] |= (unsigned char)(1u << *at % 8);
 }
-
-struct stalls {
-  uint8_t active, tdr, other, control, pipestall, send, dist_acc, sbid, sync, inst_fetch;
-};
 
 // Closing the last descriptor of a stream disables it, also when its process is killed.
 static int samples(const struct gpu* gpu, int unit) {

@@ -15,6 +15,8 @@
 
 enum { GPUS = 4, UNITS = 2, CORES = 8, RECORDS = 8192, RECORD = 64, PERIOD_NS = 5000000 };
 
+#define MEMORY (64ll << 30)  // of a GPU's file, which has holes
+
 struct core {
   uint64_t write, read, seen;  // counted from the begin; `seen`: of `write`, at the driver's last look
   uint32_t full, drop;         // the GPU's own bit, and the driver's copy of it
@@ -28,6 +30,7 @@ struct unit {
 struct state {
   atomic_flag locked;
   struct unit units[GPUS][UNITS];
+  atomic_uint_least64_t next_offset;  // of buffers, in the files of the GPUs
 };
 struct gpu {
   char node[32];
@@ -49,5 +52,27 @@ uint64_t xe_now_ns(void);
 
 // Opens a path as it is.
 int xe_real_open(const char* path, int flags);
+
+// The driver's other calls: queries, and memory, queues and the execution of commands.
+int xe_query(const struct gpu* gpu, void* argument);
+int xe_memory_call(const struct gpu* gpu, unsigned long request, void* argument);
+
+// The memory at an address of this process's GPU; NULL: nothing is mapped there.
+unsigned char* xe_memory(uint64_t address);
+
+// Executes the commands at an address.
+void xe_execute(const struct gpu* gpu, uint64_t address);
+
+// A timer of the GPU.
+enum { XE_CLOCK_HZ = 19200000 };
+uint64_t xe_ticks(void);
+
+// Sets errno, and returns -1.
+int xe_refuse(int number);
+
+struct stalls {
+  uint8_t active, tdr, other, control, pipestall, send, dist_acc, sbid, sync, inst_fetch;
+};
+int fake_xe_sample(const char* node, int unit_number, int core_number, uint64_t address, const struct stalls* seen);
 
 #define REAL(name) ((__typeof__(&name))dlsym(RTLD_NEXT, #name))
