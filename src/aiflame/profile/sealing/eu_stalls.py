@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import mmap
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
@@ -183,7 +182,7 @@ class _Written:
             samples=sum(int(one.count.sum()) for one in shares),
             dropped=dropped,
             foreign=0,
-            period_log2=round(math.log2(header.period)),
+            period_log2=0,
         )
         for share in shares:
             reasons = np.zeros(len(header.reasons), np.uint32)
