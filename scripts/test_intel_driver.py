@@ -1,4 +1,4 @@
-"""Intel's driver for Level Zero and its compiler for the tests, from Debian's unstable suite: `test_intel_driver.py FOLDER`.
+"""Intel's drivers for Level Zero and OpenCL and their compiler for the tests, from Debian's unstable suite: `test_intel_driver.py FOLDER`.
 
 The packages (80 MB) are laid into FOLDER with all that they need, their C library included: half a minute, once.
 """
@@ -11,7 +11,10 @@ from pathlib import Path
 
 from debian_packages import LIBRARIES, Missing, download, lay, own_libraries, tools
 
-PACKAGES = ["libze-intel-gpu1", "intel-ocloc", "libigc2", "libigdfcl2", "libze1", "libze-dev"]
+PACKAGES = [
+    *("libze-intel-gpu1", "intel-opencl-icd", "intel-ocloc", "libigc2", "libigdfcl2"),
+    *("libze1", "libze-dev", "ocl-icd-libopencl1", "ocl-icd-opencl-dev", "opencl-c-headers"),
+]
 
 
 def main() -> None:
