@@ -1,4 +1,6 @@
-// Multiplies matrices on a device of Level Zero: ze_matmul BINARY TIMES. first() launches three times as many groups as second() does.
+// Multiplies matrices on a device of Level Zero: ze_matmul BINARY TIMES [PTI]. first() launches three times as many groups as second() does.
+#include "pti_samples.h"
+
 #include <level_zero/ze_api.h>
 
 #include <stdio.h>
@@ -54,7 +56,8 @@ static void prepare(ze_context_handle_t context, ze_device_handle_t device) {
 }
 
 int main(int count, char** arguments) {
-  if (count != 3) return 2;
+  if (count < 3) return 2;
+  if (count > 3) pti_begin(arguments[3]);
   uint32_t one = 1;
   ze_driver_handle_t driver;
   ze_device_handle_t device;
@@ -64,6 +67,7 @@ int main(int count, char** arguments) {
   CHECK(zeDeviceGet(driver, &one, &device));
   ze_context_desc_t context_description = {.stype = ZE_STRUCTURE_TYPE_CONTEXT_DESC};
   CHECK(zeContextCreate(driver, &context_description, &context));
+  if (count > 3) pti_start();
   ze_module_handle_t module = load(context, device, arguments[1]);
   ze_kernel_desc_t kernel_description = {.stype = ZE_STRUCTURE_TYPE_KERNEL_DESC, .pKernelName = "matmul"};
   ze_kernel_handle_t kernel;
@@ -81,5 +85,6 @@ int main(int count, char** arguments) {
     second(kernel);
     nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
   }
+  if (count > 3) pti_print();
   return 0;
 }
