@@ -156,11 +156,12 @@ def test_a_cubin_that_was_not_kept_is_said_to_be_the_cause(tmp_path: Path) -> No
         ([Sampled("k")], {"gpu_sampling": int(GpuSampling.OFF)}, "recorded with --gpu-sampling off"),
         ([Sampled("k")], {"gpu_sampling": int(GpuSampling.AUTO)}, "aiflame doctor"),
         ([Sampled("k"), HOT], {}, "sampling never hit this kernel"),
-        ([Sampled("k", api=GpuApi.OPENCL)], {}, "only CUDA kernels are sampled"),
+        ([Sampled("k", api=GpuApi.OPENCL)], {}, "only kernels of CUDA and of Intel's GPUs are sampled"),
+        ([Sampled("k", api=GpuApi.LEVEL_ZERO)], {}, "Linux's xe driver samples Intel's GPUs"),
     ],
 )
 def test_without_samples_it_is_said_how_to_get_them(tmp_path: Path, kernels: list[Sampled], options: dict[str, int], says: str) -> None:
     answer = annotate(profile(tmp_path / "p", *kernels, meta=Meta(options={**options})), "k")
     assert (answer.instructions, answer.cubin) == ((), None)
     assert says in answer.notes[0]
-    assert "--gpu-sampling" in answer.notes[0] or kernels[0].api == GpuApi.OPENCL
+    assert "--gpu-sampling" in answer.notes[0] or kernels[0].api != GpuApi.CUDA

@@ -27,6 +27,8 @@ _ROW = np.dtype([("address", "<u8"), ("reason", "<u4"), ("count", "<u4")])
 assert _ROW.itemsize == ROW.size
 _FOREVER = (1 << 62) - 1
 _LARGEST = 64 << 30
+_MOST_LOADS, _MOST_FUNCTIONS = 1 << 14, 1 << 20
+"""Of a process, and of all processes of a GPU."""
 
 
 class EuStalls:
@@ -76,8 +78,10 @@ class EuStalls:
         placed = []
         for process, of in tables.items():
             gpus = {device: where.lower() for device, where in of["gpu_devices"].select("device", "address").iter_rows()}
-            for crc, device, begin_ns, end_ns in with_ends(of["code_loads"], of["code_unloads"]).iter_rows():
-                if gpus.get(device, address) == address:
+            if len(of["code_loads"]) > _MOST_LOADS:
+                self.notes.append(f"a process has loaded device code more than {_MOST_LOADS:,} times: samples in later code are not found")
+            for crc, device, begin_ns, end_ns in with_ends(of["code_loads"].head(_MOST_LOADS), of["code_unloads"]).iter_rows():
+                if gpus.get(device, address) == address and len(placed) < _MOST_FUNCTIONS:
                     of_code = self._of_code(crc)
                     placed += [Placed(process, device, crc, one.name, one.address, one.size, begin_ns, end_ns) for one in of_code]
         return placed
