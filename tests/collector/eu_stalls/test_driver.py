@@ -70,8 +70,8 @@ class Machine:
     def truth(self) -> Counter[int]:
         """Records by the low 32 bits of their address."""
         records: Counter[int] = Counter()
-        told = self.xe.root / "truth"
-        for line in told.read_text().splitlines() if told.exists() else ():
+        file = self.xe.root / "truth"
+        for line in file.read_text().splitlines() if file.exists() else ():
             address, offset, count = line.split()
             records[int(address, 16) + int(offset, 16) & 0xFFFF_FFFF] += int(count)
         return records
@@ -158,7 +158,7 @@ def test_samples_by_instruction_are_those_that_the_gpu_took(recorded: Recorded) 
 
 
 def test_towers_of_both_callers(recorded: Recorded) -> None:
-    """Three quarters of the groups, and so of the time on an idle machine, are of one of them."""
+    """One of them has three quarters of the groups, and on an idle machine of the time."""
     of = tree(recorded.profile, "gpu-stalls", detail="function")
     names = of.frames["name"].to_list()
     sums: Counter[str] = Counter()

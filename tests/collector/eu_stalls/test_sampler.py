@@ -256,8 +256,13 @@ def test_reading_takes_a_bounded_share_of_a_core(library: Path, tmp_path: Path) 
 def test_a_generation_that_is_not_known(library: Path, tmp_path: Path) -> None:
     with recorder(XeMachine(tmp_path / "xe", library, (Gpu(version=(47, 11)),)), tmp_path / "p") as here:
         here.load_code()
-        until(lambda: not _thread_lives(here.process))
-        assert here.finish() == ["stalls of the Intel GPU 0000:03:00.0 are not sampled: its generation (47.11) is not known"]
+        here.sampling()
+        for _ in range(5):
+            here.device.sample(8, active=1)
+        assert here.finish() == ["stalls of the Intel GPU 0000:03:00.0 are not shown: its generation (47.11) is not known"]
+        facts, _, records = (here.profile / "telemetry/0000-03-00.0-0.eustalls-unknown").read_bytes().partition(b"\n")
+        assert json.loads(facts) == {"version": [47, 11], "unit": 0, "record_bytes": 64, "period": 1757}
+        assert len(records) == 5 * 64
 
 
 def test_a_limit_of_the_profiles_size(library: Path, tmp_path: Path) -> None:

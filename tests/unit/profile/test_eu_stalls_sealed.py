@@ -181,6 +181,14 @@ def test_a_recorder_that_was_killed(tmp_path: Path, lost: int) -> None:
     assert not [note for note in profile.notes() if "stall" in note]
 
 
+def test_records_of_a_generation_that_is_not_known_stay(tmp_path: Path) -> None:
+    path = recording(tmp_path / "p", [Program()], [])
+    (path / FOLDER / "0000-03-00.0-0.eustalls-unknown").write_bytes(b"{}\n" + bytes(64))
+    profile = open_profile(path)
+    assert (path / "unknown_stalls/0000-03-00.0-0.eustalls-unknown").read_bytes() == b"{}\n" + bytes(64)
+    assert [note for note in profile.notes() if "unknown generation" in note] and not (path / FOLDER).exists()
+
+
 @pytest.mark.parametrize("content", [b"", b"\0" * 4096, b"AIFLAMEI" + b"\xff" * 64, b"no such file"])
 def test_a_file_that_is_not_ours(tmp_path: Path, content: bytes) -> None:
     program = Program()

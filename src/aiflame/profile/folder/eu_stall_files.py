@@ -19,6 +19,10 @@ from aiflame.profile.folder.json_data import parse
 from aiflame.values import dataclass
 
 SUFFIX = ".eustalls"
+UNKNOWN_SUFFIX = ".eustalls-unknown"
+"""Of files with records of a generation that is not known: a line of JSON about the GPU, then the driver's records."""
+UNKNOWN_FOLDER = "unknown_stalls"
+"""The folder of a sealed profile that keeps them."""
 
 _MAGIC = b"AIFLAMEI"
 _VERSION = 1

@@ -11,7 +11,7 @@ import polars as pl
 
 from aiflame.errors import AiflameError
 from aiflame.profile.folder.door import Folder
-from aiflame.profile.folder.eu_stall_files import ROW, SUFFIX, Block, Header, blocks, read_header
+from aiflame.profile.folder.eu_stall_files import ROW, SUFFIX, UNKNOWN_FOLDER, UNKNOWN_SUFFIX, Block, Header, blocks, read_header
 from aiflame.profile.folder.telemetry_files import FOLDER
 from aiflame.profile.schema.all_tables import TABLE
 from aiflame.profile.schema.kinds import UNKNOWN_CODE
@@ -26,7 +26,7 @@ _READ = ("code_loads", "code_unloads", "gpu_devices", "kernel_shapes", "kernels"
 _ROW = np.dtype([("address", "<u8"), ("reason", "<u4"), ("count", "<u4")])
 assert _ROW.itemsize == ROW.size
 _FOREVER = (1 << 62) - 1
-_LARGEST = 64 << 30
+_LARGEST, _LARGEST_UNKNOWN = 64 << 30, 16 << 20
 _MOST_LOADS, _MOST_FUNCTIONS = 1 << 14, 1 << 20
 """Of a process, and of all processes of a GPU."""
 
@@ -73,9 +73,19 @@ class EuStalls:
             self._join(header, blocks(memoryview(data)[begin:]), code, written)
         yield from written.frames()
 
+    def keep_unknown(self, place: Folder) -> None:
+        """Copies records of a generation that is not known into the sealed profile."""
+        for entry in self._profile.folder(FOLDER).entries():
+            if entry.name.endswith(UNKNOWN_SUFFIX):
+                content = self._profile.folder(FOLDER).read(entry.name, limit=_LARGEST_UNKNOWN)
+                place.make_folder(UNKNOWN_FOLDER).put(entry.name, content or b"")
+                self.notes.append(
+                    f"the first stall samples of an Intel GPU of an unknown generation are kept in {UNKNOWN_FOLDER}/{entry.name}"
+                )
+
     def _placed(self, tables: Mapping[int, Mapping[str, pl.DataFrame]], address: str) -> list[Placed]:
         """The functions of the code that was loaded to a GPU, by its PCI address."""
-        placed = []
+        placed = list[Placed]()
         for process, of in tables.items():
             gpus = {device: where.lower() for device, where in of["gpu_devices"].select("device", "address").iter_rows()}
             if len(of["code_loads"]) > _MOST_LOADS:

@@ -217,6 +217,7 @@ def _write_tables(
     lives.add_until(None, len(rows), writer)
     for name, number, frame in stalls.rows():
         writer.add(name, number, frame)
+    stalls.keep_unknown(place)
     index, unread = add_telemetry(profile, partial, writer.finish())
     index.write(partial)
     partial.sync_tree()  # the spool will be removed, so the tables must survive a power failure

@@ -23,6 +23,7 @@ from aiflame.profile.folder.telemetry_files import FOLDER
 from aiflame.profile.schema.control_schema import GpuSampling, StopReason
 from aiflame.recorder.eu_stalls.devices import Gpu, Sampling, Unit, gpus, sampling, units
 from aiflame.recorder.eu_stalls.stream import POLL_S, Stream
+from aiflame.recorder.eu_stalls.unknown import Unknown
 from aiflame.values import dataclass, field
 
 TYPE_CHECKING = False
@@ -55,7 +56,7 @@ class EuStalls:
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, name="EU stalls", daemon=True)
         self._notes: list[str] = []
-        self._streams: list[_Read] = []
+        self._streams: list[_Read | Unknown] = []
         self._resting = False
 
     def start(self) -> None:
@@ -120,14 +121,15 @@ class EuStalls:
         from aiflame.recorder.eu_stalls.records import RECORD_BYTES, layout_of
 
         layout = layout_of(unit.version)
+        period = chosen_period(self._choice, offered.rates)
+        stream = Stream(device, unit.number, period, max(offered.buffer_bytes // RECORD_BYTES // _FULL, 1))
         if layout is None or offered.record_bytes != RECORD_BYTES:
             version = ".".join(map(str, unit.version))
-            self._notes.append(f"stalls of the Intel GPU {gpu.address} are not sampled: its generation ({version}) is not known")
-            return
-        period = chosen_period(self._choice, offered.rates)
-        header = Header(gpu.address, unit.number, period, layout.address_bits, layout.reasons)
-        stream = Stream(device, unit.number, period, max(offered.buffer_bytes // RECORD_BYTES // _FULL, 1))
-        self._streams.append(_Read(gpu, header, stream, layout, self._profile))
+            self._notes.append(f"stalls of the Intel GPU {gpu.address} are not shown: its generation ({version}) is not known")
+            self._streams.append(Unknown(gpu, unit, offered, period, stream, self._profile))
+        else:
+            header = Header(gpu.address, unit.number, period, layout.address_bits, layout.reasons)
+            self._streams.append(_Read(gpu, header, stream, layout, self._profile))
         self._streams[-1].begin()
 
     def _sample(self) -> None:
@@ -160,7 +162,7 @@ class EuStalls:
         for one in list(self._streams):
             self._read(one, poll)
 
-    def _read(self, one: _Read, poll: select.poll | None) -> None:
+    def _read(self, one: _Read | Unknown, poll: select.poll | None) -> None:
         try:
             one.read()
         except OSError as error:
