@@ -107,6 +107,7 @@ $(VENV)/.test-tools: $(VENV)/.ready
 	$(BIN)/python scripts/test_tools.py $(PINS) $(TEST_PACKAGES)
 	$(BIN)/python scripts/test_interpreter.py 3.14 $(VENV)/interpreters/3.14
 	$(BIN)/python scripts/test_old_system.py $(VENV)/old-system
+	$(BIN)/python scripts/test_intel_driver.py $(VENV)/intel-driver
 	touch $@
 
 $(VENV)/.site-tools: $(VENV)/.ready

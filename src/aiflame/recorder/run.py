@@ -31,6 +31,7 @@ from aiflame.version import VERSION
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from aiflame.profile.folder.meta import Kept
+    from aiflame.recorder.eu_stalls.sampler import EuStalls
     from aiflame.recorder.looks.waits import Waits
     from aiflame.recorder.ring.flight import Flight
     from aiflame.recorder.sources.base import Source
@@ -237,6 +238,7 @@ class Watch:
         self._flight: Flight | None = None
         self._telemetry: Telemetry | None = None
         self._waits: Waits | None = None
+        self._stalls: EuStalls | None = None
         self._keeper = Keeper(place.folder(), page)
         self._looks, self._next_look = 0, 0.0
         self._stop_noted = False
@@ -254,6 +256,8 @@ class Watch:
                 self._start_telemetry()
             with self.noted():
                 self._start_waits()
+            with self.noted():
+                self._start_stalls()
         with self.noted():
             if self._options.last_ms:
                 self._flight_recorder()()
@@ -290,6 +294,14 @@ class Watch:
             self._waits = Waits(self._place.folder().folder("spool"), self._page)
             self._waits.start()
 
+    def _start_stalls(self) -> None:
+        """Stalls of Intel GPUs. Not in a ring, whose old samples nobody would remove."""
+        if self._options.gpu_sampling and not self._options.last_ms:
+            from aiflame.recorder.eu_stalls.sampler import EuStalls
+
+            self._stalls = EuStalls(self._place.folder(), self._page, self._options.gpu_sampling)
+            self._stalls.start()
+
     def _flight_recorder(self) -> Flight:
         if self._flight is None:
             from aiflame.recorder.ring.flight import Flight
@@ -306,7 +318,7 @@ class Watch:
             self._notes += self._flight.notes
         with self.noted():
             self._keeper.finish(all_of_them=not sealed_soon)
-        for work in (self._telemetry, self._waits):
+        for work in (self._telemetry, self._waits, self._stalls):
             with self.noted():
                 for note in work.finish() if work is not None else ():
                     self._note(note)

@@ -139,6 +139,11 @@ def test_of_a_stripped_cubin_only_the_sampled_offsets_are_known(tmp_path: Path) 
     assert [note.partition(":")[0] for note in answer.notes] == ["no SASS", "no source lines"]
 
 
+def test_a_kernel_of_an_intel_gpu_without_samples(tmp_path: Path) -> None:
+    answer = annotate(profile(tmp_path / "p", Sampled("k", api=GpuApi.LEVEL_ZERO)), "k")
+    assert answer.notes[0].startswith("no samples: Linux's xe driver samples Intel's GPUs: aiflame doctor")
+
+
 def test_a_cubin_that_was_not_kept_is_said_to_be_the_cause(tmp_path: Path) -> None:
     stored = sealed(
         tmp_path / "p",
@@ -156,7 +161,7 @@ def test_a_cubin_that_was_not_kept_is_said_to_be_the_cause(tmp_path: Path) -> No
         ([Sampled("k")], {"gpu_sampling": int(GpuSampling.OFF)}, "recorded with --gpu-sampling off"),
         ([Sampled("k")], {"gpu_sampling": int(GpuSampling.AUTO)}, "aiflame doctor"),
         ([Sampled("k"), HOT], {}, "sampling never hit this kernel"),
-        ([Sampled("k", api=GpuApi.OPENCL)], {}, "only CUDA kernels are sampled"),
+        ([Sampled("k", api=GpuApi.OPENCL)], {}, "only kernels of CUDA and of Intel's GPUs are sampled"),
     ],
 )
 def test_without_samples_it_is_said_how_to_get_them(tmp_path: Path, kernels: list[Sampled], options: dict[str, int], says: str) -> None:

@@ -109,7 +109,7 @@ class Sampling:
     samples: int = 0
     dropped: int = 0
     periods: tuple[int, ...] = ()
-    """Logarithms of the periods in cycles, ascending."""
+    """Logarithms of the periods in cycles, ascending; none if no period is a power of two."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,7 +314,7 @@ def _line(text: SourceText, number: int, within: Sequence[Instruction]) -> Line:
 
 def _sampling(profile: OpenedProfile) -> Sampling:
     windows = profile.table("gpu_windows")
-    return Sampling(int(windows["samples"].sum()), int(windows["dropped"].sum()), tuple(sorted(set(windows["period_log2"]))))
+    return Sampling(int(windows["samples"].sum()), int(windows["dropped"].sum()), tuple(sorted(set(windows["period_log2"]) - {0})))
 
 
 def _notes(profile: OpenedProfile, kernel: Kernel, cubin: int | None, instructions: Sequence[Instruction]) -> Iterable[str]:

@@ -19,12 +19,13 @@ from aiflame.attribute.devices.stall_samples import UNKNOWN, sampled_functions, 
 from aiflame.attribute.devices.windows import LATEST, overlaps
 from aiflame.attribute.devices.work import Work
 from aiflame.attribute.meaning.specializations import separate_specializations
-from aiflame.profile.schema.kinds import Kind
+from aiflame.profile.schema.kinds import UNKNOWN_CODE, Kind
 from aiflame.profile.tables.interface import Tables
 from aiflame.values import dataclass
 
 NO_KERNEL = "[unattributed: no kernel ran in the sample's window]"
 NO_CALLER = "[unattributed: called by an unknown kernel]"
+NO_CODE = "[unattributed: code that the recording does not have]"
 DROPPED = "[unattributed: samples dropped]"
 DRIVER = "[kernels of the driver]"
 MOST_SAMPLES = 1 << 40
@@ -189,19 +190,20 @@ class _Device:
         """The samples placed on their sites; and those without a site: why, point, value."""
         window, point, count = (_ints(counts, name) for name in ("window", "point", "count"))
         cells, unplaced = [], []
-        for rows, kernels in self._functions(counts):
+        for function, rows, kernels in self._functions(counts):
             at, many = window[rows], count[rows]
             shares = self._shares(np.unique(at), kernels)
             has = np.isin(at, shares[1])
             if has.any():
                 cells.append(divide(point[rows][has], at[has], many[has], *shares))
             if not has.all():
-                unplaced.append((NO_KERNEL if kernels else NO_CALLER, point[rows][~has], many[~has]))
+                why = NO_KERNEL if kernels else NO_CODE if function == UNKNOWN_CODE else NO_CALLER
+                unplaced.append((why, point[rows][~has], many[~has]))
         return joined(cells), unplaced
 
-    def _functions(self, counts: pl.DataFrame) -> Iterator[tuple[slice, list[str]]]:
-        """The rows of each function, and its kernels: for a called function, the kernel in its name (`$kernel$function`), otherwise all
-        kernels of its cubin."""
+    def _functions(self, counts: pl.DataFrame) -> Iterator[tuple[str, slice, list[str]]]:
+        """Each function, its rows, and its kernels: for a called function, the kernel in its name (`$kernel$function`),
+        otherwise all kernels of its cubin."""
         in_cubin: dict[int, set[str]] = {}
         for cubin, name in counts.select("cubin", "function").unique().rows():
             if name in self.kernels:
@@ -214,7 +216,7 @@ class _Device:
             name = key["function"]
             caller = name.split("$")[1] if name.startswith("$") else ""
             callers = [one for one in (name, caller) if one in self.kernels][:1]
-            yield slice(begin, begin + length), callers or sorted(in_cubin.get(key["cubin"], ()))
+            yield name, slice(begin, begin + length), callers or sorted(in_cubin.get(key["cubin"], ()))
             begin += length
 
     def _shares(self, windows: Ints, kernels: list[str]) -> Cells:

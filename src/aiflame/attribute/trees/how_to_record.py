@@ -16,6 +16,8 @@ from aiflame.profile.tables.interface import OpenedProfile, Tables
 
 LONGER = "record it for longer, with a higher --cpu-rate, or with --wall"
 """Advice for a profile without any data."""
+_INTEL_GPU = r"^Intel\(R\) .*(Graphics|GPU)"
+"""Names of devices of OpenCL; those of CPUs have other words."""
 
 
 def origin(profile: Tables) -> Imported | None:
@@ -51,12 +53,19 @@ def how_to_sample(profile: OpenedProfile, kernel: str) -> str:
     """Why a kernel (by its name as compiled) has no samples, and how to get some."""
     if (file := origin(profile)) is not None:
         return f"no samples: this file of {file.format} has none of the instructions of kernels; aiflame record takes them"
-    if not profile.scan("kernel_shapes").filter(pl.col("name") == kernel, pl.col("api") == int(GpuApi.CUDA)).head(1).collect().height:
-        return "no samples: only CUDA kernels are sampled; for OpenCL on a CPU use: aiflame flame --metric cpu-time --detail line"
+    runs = profile.scan("kernel_shapes").filter(pl.col("name") == kernel).select("api", "device").unique().collect()
+    on_intel = runs.filter((pl.col("api") == int(GpuApi.LEVEL_ZERO)) | pl.col("device").str.contains(_INTEL_GPU))
+    if not (runs["api"] == int(GpuApi.CUDA)).any() and on_intel.is_empty():
+        return (
+            "no samples: only kernels of CUDA and of Intel's GPUs are sampled; for OpenCL on a CPU use: aiflame flame --metric cpu-time"
+            " --detail line"
+        )
     if profile.has("gpu_windows"):
         return "no samples: sampling never hit this kernel, its runs are too short: record longer, or more often: --gpu-sampling 4096"
     if profile.meta.options.get("gpu_sampling") == int(GpuSampling.OFF):
         return "no samples: recorded with --gpu-sampling off: record again with --gpu-sampling auto"
+    if len(on_intel):
+        return "no samples: Linux's xe driver samples Intel's GPUs: aiflame doctor says what it lacks here"
     return "no samples: record with --gpu-sampling auto; where the driver does not permit it, aiflame doctor names the setting"
 
 

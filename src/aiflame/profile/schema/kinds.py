@@ -7,6 +7,9 @@ from enum import IntEnum
 OP_MODULE = "torch op"
 """The module of frames of imported traces that are ops of torch, or nodes of its backward graph."""
 
+UNKNOWN_CODE = "[unknown kernel]"
+"""The function, of cubin 0, of stall samples at addresses where no recorded process had code."""
+
 PROFILER_MODULES = ("overhead", "Overhead")
 """The modules of frames of the profiler's own work: torch.profiler's categories for it."""
 

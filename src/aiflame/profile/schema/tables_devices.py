@@ -155,7 +155,11 @@ DEVICES = (
             ("samples", T.U64, "all samples taken, whether or not they name a function"),
             ("dropped", T.U64, "samples lost because a buffer was full"),
             ("foreign", T.U64, "samples in the driver's own kernels"),
-            ("period_log2", T.U32, "one warp of each multiprocessor is sampled every 2^n cycles"),
+            (
+                "period_log2",
+                T.U32,
+                "one warp of each multiprocessor is sampled every 2^n cycles; 0: the period is no power of two (Intel's GPUs)",
+            ),
         ),
     ),
     Table(

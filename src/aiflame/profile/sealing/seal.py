@@ -27,6 +27,7 @@ from aiflame.profile.folder.meta import FILE_NAME as META_FILE
 from aiflame.profile.folder.meta import Kept, Meta
 from aiflame.profile.folder.telemetry_files import FOLDER as TELEMETRY
 from aiflame.profile.schema.control_schema import ControlState
+from aiflame.profile.sealing.eu_stalls import EuStalls
 from aiflame.profile.sealing.going_on import SEALED, still_recorded
 from aiflame.profile.sealing.telemetry import add_telemetry
 from aiflame.profile.sealing.unseen import CpuTime, notes_on, readable
@@ -188,6 +189,7 @@ def _write_tables(
     spool_bytes = sum(folder.size for folder in rows) + lives.size
     cpu.extend(lives.cpu_times())
     writer, damage, bytes_read = TableWriter(partial, _refuses_removed(profile)), lives.damage, lives.size
+    stalls = EuStalls(profile)
     for earlier, folder in enumerate(rows):
         number = earlier + lives.add_until((folder.start_ns, folder.pid), earlier, writer)
         writer.add("processes", number, folder.row)
@@ -202,6 +204,7 @@ def _write_tables(
                 writer.add(name, number, frame)
                 cpu[-1].add(name, frame)
                 own_rows.add(name, frame)
+                stalls.add(number, name, frame)
             if window is not None:
                 tables.damage.pop(MISSING_WINDOWS, None)
             if not growing:  # a record that is just being written is not damaged
@@ -212,12 +215,16 @@ def _write_tables(
         bytes_read += folder.size
         progress(bytes_read / max(spool_bytes, 1))
     lives.add_until(None, len(rows), writer)
+    for name, number, frame in stalls.rows():
+        writer.add(name, number, frame)
+    stalls.keep_unknown(place)
     index, unread = add_telemetry(profile, partial, writer.finish())
     index.write(partial)
     partial.sync_tree()  # the spool will be removed, so the tables must survive a power failure
     degraded = (
         *(f"{count} {kind}" for kind, count in sorted(damage.items())),
         *unread,
+        *stalls.notes,
         *_unseen(cpu, meta, notes, growing=growing or window is not None),
     )
     meta.with_notes(*degraded).write(place)

@@ -12,6 +12,7 @@ import polars as pl
 
 from aiflame.errors import AiflameError
 from aiflame.profile.folder.door import Folder
+from aiflame.profile.schema.kinds import UNKNOWN_CODE
 from aiflame.profile.tables.store import Profile
 from aiflame.resolve.device import device_code, hsaco, hsaco_code, iga, llvm_objdump, no_tool, zebin, zebin_code
 from aiflame.resolve.device.code_rows import CodeRows, parted
@@ -49,7 +50,8 @@ def write_gpu_tables(
 ) -> list[str]:
     """Writes the tables for which the profile has data; compresses cubins with samples, removes the others. Returns notes on missing parts.
     `made_from`: the source ops of compiled kernels by name, for the full name."""
-    names = pl.concat([profile.table("kernel_shapes")["name"], profile.table("gpu_functions")["name"]]).unique().sort().to_list()
+    functions = profile.table("gpu_functions").filter(pl.col("name") != UNKNOWN_CODE)
+    names = pl.concat([profile.table("kernel_shapes")["name"], functions["name"]]).unique().sort().to_list()
     if names:
         profile.write_table(
             "kernel_names", _frame(NAMES, [(name, short_name(name), _full(name, made_from), family(name)) for name in names])
@@ -93,6 +95,7 @@ def add_instructions(profile: Profile) -> None:
 def _sampled(profile: Profile) -> list[tuple[int, str]]:
     """The functions that have samples: (crc of the cubin, name)."""
     functions = profile.scan("gpu_functions").select("process", pl.col("id").alias("function"), "cubin", "name")
+    functions = functions.filter(pl.col("name") != UNKNOWN_CODE)
     samples = profile.scan("gpu_samples").select("process", "function").unique()
     rows = functions.join(samples, on=["process", "function"], how="semi").select("cubin", "name").unique().sort("cubin", "name")
     return [(crc, name) for crc, name in rows.collect().iter_rows()]
