@@ -69,7 +69,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "resolve.files": PROFILE,
     "resolve.names": PROFILE,
     "resolve.native": NAMES,
-    "resolve.device": NAMES | INTRA,
+    "resolve.device": NAMES | INTRA | {"resolve.native"},
     "resolve.jit": NAMES,
     "resolve.python": NAMES,
     "resolve": RESOLVE,
