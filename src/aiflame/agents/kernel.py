@@ -11,12 +11,12 @@ from aiflame.analyze.kernel.choice import kernels
 from aiflame.analyze.kernel.source_text import Origin, SourceFolder, SourceTexts
 from aiflame.api import Profile
 from aiflame.errors import AiflameError
-from aiflame.resolve.device.stall_reasons import MEANINGS, SELECTED
+from aiflame.resolve.device.stall_reasons import MEANINGS, NO_STALLS
 
 ANNOTATE = "aiflame.mcp.annotate/1"
 SOURCE = "aiflame.mcp.source/1"
 MOST_REASONS = 3
-_STALLS = frozenset(MEANINGS) - {SELECTED, "not_selected"}
+_STALLS = frozenset(MEANINGS) - NO_STALLS
 
 
 def kernel_answer(

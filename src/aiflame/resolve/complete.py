@@ -8,14 +8,14 @@ from collections.abc import Callable
 from aiflame.errors import AiflameError
 from aiflame.profile.folder import claims
 from aiflame.profile.tables.store import Profile
-from aiflame.resolve.device.nvdisasm import NO_TOOL
+from aiflame.resolve.device.no_tool import NO_TOOLS
 
 
 def complete(profile: Profile, progress: Callable[[float], None] | None = None) -> None:
     """Looks up all names, once in a profile's life. Files outside of the profile are read only if this user recorded it on this machine
     (`outside.py`). The sealer calls this right after sealing; a command that opens an incomplete profile calls it, too."""
     if profile.has("symbols"):
-        if NO_TOOL in profile.meta.degraded:
+        if not NO_TOOLS.isdisjoint(profile.meta.degraded):
             from aiflame.resolve.device.gpu_code import add_instructions
 
             add_instructions(profile)

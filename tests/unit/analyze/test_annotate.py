@@ -164,3 +164,11 @@ def test_without_samples_it_is_said_how_to_get_them(tmp_path: Path, kernels: lis
     assert (answer.instructions, answer.cubin) == ((), None)
     assert says in answer.notes[0]
     assert "--gpu-sampling" in answer.notes[0] or kernels[0].api == GpuApi.OPENCL
+
+
+def test_a_kernel_of_amd_is_said_to_lack_its_own_tool(tmp_path: Path) -> None:
+    answer = annotate(profile(tmp_path / "p", Sampled("k", [(0, "", line(4), {"waitcnt": 2})], api=GpuApi.HIP)), "k")
+    assert answer.language == "ISA"
+    assert answer.notes == (
+        "no instructions: no llvm-objdump here knows this GPU: install ROCm's LLVM (rocm-llvm), then open the profile again",
+    )

@@ -127,6 +127,7 @@ WHAT_OTHERS_OPEN = {
     "resolve/files/elf_file.py": "files for outside.py",
     "resolve/jit/dumps.py": "names for outside.py",
     "resolve/files/code_files.py": "/proc/self; names for outside.py",
+    "resolve/device/llvm_objdump.py": "LLVM's tools, and files of our own for them",
     "resolve/device/nvdisasm.py": "NVIDIA's tools, and files of our own for them",
     "resolve/files/outside.py": "files beside a profile of this user's own",
     "resolve/device/triton_lines.py": "names for outside.py",

@@ -19,8 +19,9 @@ def test_lines_equal_llvms(name: str):
     code, expected = Hsaco(hsaco(name)), chains(name)
     compared = 0
     for function in code.functions:
-        for address in (at for at in expected if function.covers(at)):
-            lines = [(place.function or function.name, Path(place.file.path).name, place.line) for place in code.chain(address)]
+        addresses = [at for at in expected if function.covers(at)]
+        for address, chain in zip(addresses, code.chains(addresses), strict=True):
+            lines = [(place.function or function.name, Path(place.file.path).name, place.line) for place in chain]
             assert lines == [place for place in expected[address] if place[2]], hex(address)
             compared += 1
     assert compared > 140
@@ -30,8 +31,10 @@ def test_an_inlined_function_stands_below_the_line_of_its_call():
     code = Hsaco(hsaco(SCALE))
     kernel = code.find("scale")
     assert kernel
-    lines = [[(place.function, place.line) for place in code.chain(at)] for at in range(kernel.start, kernel.start + kernel.size, 4)]
-    assert [("", 12), ("square", 2)] in lines
+    addresses = range(kernel.start, kernel.start + kernel.size, 4)
+    chains = code.chains(addresses)
+    assert [("", 12), ("square", 2)] in [[(place.function, place.line) for place in chain] for chain in chains]
+    assert code.chains(addresses, apart=True) == chains
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -80,7 +83,7 @@ def test_code_without_debug_information_has_functions_but_no_lines():
     data = bytearray(hsaco(SCALE).replace(b".debug_info", b".wiped_info").replace(b".debug_line", b".wiped_line"))
     code = Hsaco(bytes(data))
     assert len(code.functions) == 4
-    assert all(code.chain(at) == () for at, _ in instructions(SCALE))
+    assert set(code.chains([at for at, _ in instructions(SCALE)])) == {()}
 
 
 @pytest.mark.parametrize("data", [b"", b"\x7fELF\x02\x01", hsaco(SCALE)[:18] + b"\x3e\0" + hsaco(SCALE)[20:]])
@@ -103,5 +106,5 @@ def test_damaged_code_objects_are_read_as_far_as_they_go(name: str, damage: list
     code = Hsaco.of_bytes(bytes(data[: int(len(data) * kept)]))
     if code is not None:
         for function in code.functions[:3]:
-            code.chain(function.start)
+            code.chains([function.start])
         assert all(kernel.vector_registers > 0 for kernel in code.kernels.values())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aiflame.resolve.device.stall_reasons import MEANINGS, meaning, short
+from aiflame.resolve.device.stall_reasons import MEANINGS, NO_STALLS, VENDORS, meaning, short
 
 
 def test_vendors_names_become_short() -> None:
@@ -17,3 +17,14 @@ def test_reasons_are_explained_where_we_know_them() -> None:
     assert "memory" in meaning("long_scoreboard")
     assert meaning("something_new") == ""
     assert all(MEANINGS.values())
+
+
+def test_amds_names_become_short_too() -> None:
+    assert short("ROCPROFILER_PC_SAMPLING_INSTRUCTION_NOT_ISSUED_REASON_ARBITER_WIN_EX_STALL") == "arbiter_win_ex_stall"
+    assert meaning("arbiter_win_ex_stall").startswith("was chosen")
+
+
+def test_a_reason_has_one_vendor() -> None:
+    assert VENDORS.keys() == MEANINGS.keys()
+    assert (VENDORS["long_scoreboard"], VENDORS["waitcnt"]) == ("NVIDIA", "AMD")
+    assert set(VENDORS) > NO_STALLS

@@ -19,6 +19,7 @@ from aiflame.analyze.kernel.source_text import SourceText, SourceTexts
 from aiflame.attribute.devices.stall_samples import UNKNOWN, sampled_functions, samples_of_counter
 from aiflame.attribute.trees.how_to_record import how_to_sample
 from aiflame.errors import AiflameError
+from aiflame.profile.schema.enums import GpuApi
 from aiflame.profile.tables.interface import OpenedProfile
 from aiflame.values import dataclass
 
@@ -140,6 +141,8 @@ class Annotation:
     """The ops from which a compiled kernel was fused."""
     kept: tuple[str, ...] = ()
     """Files of the profile with its intermediate representations."""
+    language: str = "SASS"
+    """The name of its instructions: SASS on NVIDIA's devices, ISA on others."""
 
     @property
     def disassembled(self) -> bool:
@@ -204,6 +207,7 @@ def annotation(
         tuple(_notes(profile, kernel, chosen, instructions)),
         made_from(profile, kernel.name),
         kept(profile, kernel.name),
+        "ISA" if _is_amds(profile, kernel) else "SASS",
     )
 
 
@@ -319,13 +323,26 @@ def _notes(profile: OpenedProfile, kernel: Kernel, cubin: int | None, instructio
         yield how_to_sample(profile, kernel.name)
         return
     sass, lines = any(instruction.sass for instruction in instructions), any(instruction.chain for instruction in instructions)
+    amd = _is_amds(profile, kernel)
     if not sass and not lines and not _kept(profile, cubin):
-        yield "no SASS and no source lines: the kernel's cubin could not be kept while recording"
+        missing, file = ("instructions", "code object") if amd else ("SASS", "cubin")
+        yield f"no {missing} and no source lines: the kernel's {file} could not be kept while recording"
+        return
+    if amd:
+        if not sass:
+            yield "no instructions: no llvm-objdump here knows this GPU: install ROCm's LLVM (rocm-llvm), then open the profile again"
+        if not lines:
+            yield "no source lines: the kernel has no line table: compile HIP with -gline-tables-only (Triton does so by itself)"
         return
     if not sass:
         yield "no SASS: nvdisasm was not found, or could not read this cubin: pip install nvidia-cuda-nvdisasm, then open the profile again"
     if not lines:
         yield "no source lines: the kernel was compiled without a line table: compile CUDA C++ with -lineinfo (Triton does so by itself)"
+
+
+def _is_amds(profile: OpenedProfile, kernel: Kernel) -> bool:
+    shapes = profile.scan("kernel_shapes").filter(pl.col("name") == kernel.name, pl.col("api") == int(GpuApi.HIP))
+    return bool(shapes.head(1).collect().height)
 
 
 def _kept(profile: OpenedProfile, cubin: int | None) -> bool:

@@ -82,7 +82,7 @@ class Listing:
 
     def in_order_of_code(self) -> Iterator[Text]:
         """Rows in the device's order, which shows loops and moved instructions, each with its source line."""
-        yield from self._titled("SASS" if self._answer.disassembled else "Offsets")
+        yield from self._titled(self._answer.language if self._answer.disassembled else "Offsets")
         yield self._code_heading()
         yield from self._folded(self._answer.instructions, _CONTEXT)
 
@@ -196,7 +196,7 @@ class Listing:
         )
 
     def _code_heading(self) -> Text:
-        return self._code_row("", "", ("%", "samples", "not iss."), "line", "SASS", "waits for", "bold")
+        return self._code_row("", "", ("%", "samples", "not iss."), "line", self._answer.language, "waits for", "bold")
 
     def _code_row(self, mark: str, offset: str, numbers: Sequence[str], place: str, sass: str, waits: str, style: str) -> Text:
         part, samples, not_issued = numbers

@@ -38,6 +38,19 @@ def binary(folder: Folder, crc: int) -> bytes | None:
     return None
 
 
+def head(folder: Folder, crc: int) -> bytes:
+    """The first 64 bytes; b"" if it was not stored."""
+    name = _name(crc)
+    with contextlib.suppress(OSError, EOFError, zlib.error):
+        with folder.file(name) as file:
+            if file is not None:
+                return file.read(64)
+        with folder.file(_packed(name)) as file:
+            if file is not None:
+                return gzip.GzipFile(fileobj=file).read(64)
+    return b""
+
+
 def cubin(folder: Folder, crc: int) -> Cubin | None:
     with folder.file(_name(crc)) as file:
         if file is not None:

@@ -13,11 +13,12 @@ import polars as pl
 from aiflame.errors import AiflameError
 from aiflame.profile.folder.door import Folder
 from aiflame.profile.tables.store import Profile
-from aiflame.resolve.device import device_code
+from aiflame.resolve.device import device_code, hsaco_code, llvm_objdump
 from aiflame.resolve.device.cubin import Cubin, Function
 from aiflame.resolve.device.cubin_lines import Chain, DeviceLine, File
 from aiflame.resolve.device.kernel_families import family
 from aiflame.resolve.device.kernel_names import full_name, own_name, short_name
+from aiflame.resolve.device.no_tool import NO_TOOLS
 from aiflame.resolve.device.nvdisasm import NO_TOOL, Code, Listing, disassemble, tools
 from aiflame.resolve.device.sources import sources
 from aiflame.resolve.device.triton_lines import TritonCache, TritonLines, caches
@@ -26,7 +27,7 @@ from aiflame.resolve.names.readable import clean, readable
 from aiflame.values import dataclass, field
 
 INSTRUCTION_BYTES = 16
-"""The size of an instruction on every GPU that can be sampled (Volta and later)."""
+"""The size of an instruction on every GPU of NVIDIA that can be sampled (Volta and later)."""
 
 INSTRUCTIONS = {"cubin": pl.UInt64, "function": pl.String, "offset": pl.UInt32, "sass": pl.String}
 LINES = {
@@ -69,15 +70,21 @@ def _full(name: str, made_from: Mapping[str, str]) -> str:
 
 
 def add_instructions(profile: Profile) -> None:
-    """Adds the instructions to a profile that was sealed without nvdisasm (`NO_TOOL`), if the tool is available now."""
-    if not (nvdisasm := tools()):
+    """Adds the instructions to a profile that was sealed without a disassembler (`NO_TOOLS`), if one is available now."""
+    nvdisasm = tools()
+    if not nvdisasm and not llvm_objdump.tools():
         return
-    functions, codes, _ = _find(profile.folder.folder(device_code.FOLDER), _sampled(profile), NOTHING)
-    listings = disassemble(codes, nvdisasm)
+    folder = profile.folder.folder(device_code.FOLDER)
+    amd, cuda = hsaco_code.parted(folder, _sampled(profile))
+    code = hsaco_code.read(folder, amd, lines=False)
+    functions, codes, _ = _find(folder, cuda, NOTHING)
+    listings = disassemble(codes, nvdisasm) if nvdisasm else {}
+    if not listings and not code.instructions:
+        return
     try:
-        profile.write_table("gpu_instructions", _instructions(functions, listings))
-        kept = tuple(note for note in profile.meta.degraded if note != NO_TOOL)
-        profile.write_meta(dataclasses.replace(profile.meta, degraded=kept).with_notes(*_failures(codes, listings, nvdisasm)))
+        profile.write_table("gpu_instructions", pl.concat([_instructions(functions, listings), _frame(INSTRUCTIONS, code.instructions)]))
+        kept = tuple(note for note in profile.meta.degraded if note not in NO_TOOLS)
+        profile.write_meta(dataclasses.replace(profile.meta, degraded=kept).with_notes(*_failures(codes, listings, nvdisasm), *code.notes))
     except (AiflameError, OSError):
         pass  # a profile that we cannot write to is read as it is
 
@@ -106,15 +113,18 @@ class _Sampled:
 def _write_code(
     profile: Profile, sampled: list[tuple[int, str]], nvdisasm: Sequence[Path], progress: Callable[[float], None], outside: Outside
 ) -> list[str]:
-    functions, codes, notes = _find(profile.folder.folder(device_code.FOLDER), sampled, outside)
+    folder = profile.folder.folder(device_code.FOLDER)
+    amd, cuda = hsaco_code.parted(folder, sampled)
+    code = hsaco_code.read(folder, amd, progress=progress, apart=not outside.allowed)
+    functions, codes, notes = _find(folder, cuda, outside)
     listings = disassemble(codes, nvdisasm, progress) if nvdisasm else {}
-    notes += _failures(codes, listings, nvdisasm)
-    profile.write_table("gpu_instructions", _instructions(functions, listings))
+    notes += _failures(codes, listings, nvdisasm) + code.notes
+    profile.write_table("gpu_instructions", pl.concat([_instructions(functions, listings), _frame(INSTRUCTIONS, code.instructions)]))
     table = _Lines()
     for one in functions:
         table.add(one, listings.get(one.code))
-    profile.write_table("gpu_lines", table.frame())
-    files = table.files if outside.keeps_sources else ()
+    profile.write_table("gpu_lines", pl.concat([table.frame(), _frame(LINES, code.lines)]))
+    files = table.files | code.files if outside.keeps_sources else ()
     texts = sources(files, profile.table("processes")["cwd"].unique().to_list(), outside)
     profile.write_table("sources", _frame(SOURCES, list(texts.text.items())))
     return notes + texts.notes

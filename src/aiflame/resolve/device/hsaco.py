@@ -6,13 +6,15 @@ from __future__ import annotations
 import os
 import struct
 from bisect import bisect_right
+from collections.abc import Sequence
 from functools import cached_property
 
 import numpy as np
 
 from aiflame.resolve.device.cubin_lines import Chain, DeviceLine, File
 from aiflame.resolve.files.elf_file import ElfFile, NotElf
-from aiflame.resolve.native.debug_lines import DebugLines, too_much
+from aiflame.resolve.native.debug_lines import DebugLines, SourceLine, too_much
+from aiflame.resolve.native.debug_lines_apart import chains_apart
 from aiflame.values import dataclass
 
 MACHINE = 224
@@ -101,14 +103,18 @@ class Hsaco:
         function = self.functions[place - 1] if place else None
         return function if function is not None and function.covers(address) else None
 
-    def chain(self, address: int) -> Chain:
-        """The source lines of an instruction, outermost first; empty if there is no line."""
-        places = self._lines.lookup(address) if self._lines is not None else []
-        return tuple(
-            DeviceLine(place.name if depth else "", File(place.file, 0), place.line)
-            for depth, place in enumerate(places)
-            if place.file and place.line
-        )
+    def chains(self, addresses: Sequence[int], *, apart: bool = False) -> list[Chain]:
+        """The source lines of each instruction, outermost first; empty if there is no line. `apart`: another process reads the debug
+        information, because a stranger may have made it."""
+        elf = self._of_lines()
+        if elf is None:
+            return [() for _ in addresses]
+        if apart:
+            places = chains_apart(elf, list(addresses)) or [[] for _ in addresses]
+        else:
+            lines = DebugLines(elf)
+            places = [lines.lookup(address) for address in addresses]
+        return [_chain(chain) for chain in places]
 
     @cached_property
     def functions(self) -> tuple[Function, ...]:
@@ -148,15 +154,22 @@ class Hsaco:
                 return [(_text(names, int(row["name"])), int(row["value"]), int(row["size"]), int(row["info"]) & 15) for row in rows]
         return []
 
-    @cached_property
-    def _lines(self) -> DebugLines | None:
+    def _of_lines(self) -> ElfFile | None:
+        """symbolic reads a file in place, where its parts are aligned; it fails on bytes that are not."""
         if too_much(self.elf) or not self.elf.line_bytes:
             return None
-        # symbolic reads a file in place, where its parts are aligned; it fails on bytes that are not.
         descriptor = os.memfd_create("aiflame-hsaco", os.MFD_CLOEXEC)
         with os.fdopen(os.dup(descriptor), "wb") as file:
             file.write(self.content)
-        return DebugLines(ElfFile(descriptor))
+        return ElfFile(descriptor)
+
+
+def _chain(places: Sequence[SourceLine]) -> Chain:
+    return tuple(
+        DeviceLine(place.name if depth else "", File(place.file, 0), place.line)
+        for depth, place in enumerate(places)
+        if place.file and place.line
+    )
 
 
 def _kernel(name: str, data: bytes, architecture: str) -> Kernel:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 import re
 from pathlib import Path
 
@@ -44,3 +45,15 @@ def assembly(name: str) -> str:
 
 def _text(name: str) -> str:
     return gzip.decompress((DATA / name).read_bytes()).decode()
+
+
+def fake_objdump(folder: Path, body: str) -> Path:
+    """A program in the place of llvm-objdump: Python, with `path` of the file and its `name` among those here, if it is one."""
+    tool = folder / "llvm-objdump"
+    names = {hashlib.sha256(hsaco(name)).hexdigest(): name for name in ALL}
+    head = f"import gzip, hashlib, os, sys, time\nfrom pathlib import Path\npath = sys.argv[-1]\nnames = {names!r}\n"
+    naming = "name = names.get(hashlib.sha256(Path(path).read_bytes()).hexdigest(), '')\n"
+    show = f"def show():\n    print(gzip.decompress(Path({str(DATA)!r}, name + '.dis.gz').read_bytes()).decode())\n"
+    tool.write_text(f"#!/usr/bin/env python3\n{head}{naming}{show}{body}\n")
+    tool.chmod(0o755)
+    return tool

@@ -14,27 +14,15 @@ import polars as pl
 from aiflame.exchange.readers.devices.trace import CHAINS, I64, TEXT, VALUES, DeviceTrace
 from aiflame.exchange.readers.frames import AnyFrame, NamedFrame
 from aiflame.profile.schema.kinds import Kind
+from aiflame.resolve.device.stall_reasons import short
 from aiflame.resolve.names.readable import demangle
 from aiflame.values import dataclass
 
 SAMPLES = {"pid": I64, "dispatch": I64, "correlation": I64, "instruction": TEXT, "comment": TEXT, "issued": I64, "reason": TEXT}
 """`comment`: the source line, if the program has debug information. `issued`: 1 or 0; null: the method does not say."""
 METRIC = ("gpu-samples", "samples")
-REASON = "ROCPROFILER_PC_SAMPLING_INSTRUCTION_NOT_ISSUED_REASON_"
-ISSUED = "[issued]"
+ISSUED, NO_REASON = "[issued]", "none"
 UNKNOWN_KERNEL, NO_INSTRUCTION = "[unknown kernel]", "[unknown instruction]"
-_REASONS = {
-    "NONE": "no reason given",
-    "NO_INSTRUCTION_AVAILABLE": "no instruction fetched",
-    "ALU_DEPENDENCY": "result of another instruction",
-    "WAITCNT": "memory (s_waitcnt)",
-    "INTERNAL_INSTRUCTION": "internal instruction",
-    "BARRIER_WAIT": "barrier",
-    "ARBITER_NOT_WIN": "another wave was chosen",
-    "ARBITER_WIN_EX_STALL": "chosen, but its pipeline was busy",
-    "OTHER_WAIT": "another wait",
-    "SLEEP_WAIT": "sleep",
-}
 _LINE = re.compile(r"(?P<file>.+):(?P<line>\d{1,9})", re.DOTALL)
 _KEYS = ("pid", "correlation", "name", "comment", "instruction", "issued", "reason")
 
@@ -103,14 +91,9 @@ def _frames(name: str | None, comment: str | None, instruction: str | None, issu
     line = _LINE.fullmatch(comment or "")
     at = (NamedFrame(f"{_last(line['file'])}:{line['line']}", Kind.GPU_LINE, file=line["file"], line=int(line["line"])),) if line else ()
     doing = NamedFrame(instruction or NO_INSTRUCTION, Kind.GPU_INSTRUCTION)
-    why = () if issued is None else (NamedFrame(ISSUED if issued else _words(reason or ""), Kind.GPU_STALL),)
+    why = () if issued is None else (NamedFrame(ISSUED if issued else short(reason or NO_REASON), Kind.GPU_STALL),)
     return (kernel, *at, doing, *why)
 
 
 def _last(file: str) -> str:
     return file.rpartition("/")[2]
-
-
-def _words(reason: str) -> str:
-    own = reason.removeprefix(REASON)
-    return _REASONS.get(own, own.lower().replace("_", " ") or "no reason given")
