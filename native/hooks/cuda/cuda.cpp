@@ -306,7 +306,6 @@ void give_up(const char* why) noexcept {
 bool may_call_cupti() noexcept { return !given_up.load(std::memory_order_acquire); }
 
 void forget_rows() noexcept {
-  forget_cubins();
   sampling::forget_rows();
   forget_loads();
 }

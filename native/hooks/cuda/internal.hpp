@@ -54,7 +54,6 @@ void on_graph_node(CUpti_CallbackId id, const CUpti_GraphData& graph) noexcept;
 
 // modules.cpp
 void on_module_loaded(const CUpti_ModuleResourceData& module) noexcept;
-void forget_cubins() noexcept;
 
 // cuda.cpp. For the worker: a recording that has reached its size limit or filled the disk ends without switching off CUPTI, which would keep slowing
 // the program.

@@ -1,81 +1,15 @@
-// Saves device code when it is loaded: its file may be gone later, or the program may have compiled it at run time.
-#include "base/clock.hpp"
-#include "base/large.hpp"
-#include "base/sys.hpp"
+// Saves device code when it is loaded.
 #include "hooks/cuda/internal.hpp"
+#include "records/device_code.hpp"
 #include "spool/control.hpp"
-#include "spool/spool.hpp"
-
-#include <fcntl.h>
-#include <atomic>
-#include <cstdio>
 
 namespace aiflame::cuda {
-
-namespace {
-
-// Cubins with a row already, by crc. Two threads may write the same row twice: readers take either.
-constexpr uint32_t kPlaces = 1 << 13, kMostSteps = 8;
-AIFLAME_LARGE std::atomic<uint64_t> written[kPlaces];
-// Most processes load no device code: to forget nothing is not to touch all of that.
-std::atomic<bool> any{false};
-
-bool is_new(uint64_t crc) noexcept {
-  any.store(true, std::memory_order_relaxed);
-  for (uint32_t step = 0; step < kMostSteps; step++) {
-    uint64_t there = 0;
-    std::atomic<uint64_t>& place = written[(crc + step) % kPlaces];
-    if (place.compare_exchange_strong(there, crc)) return true;
-    if (there == crc) return false;
-  }
-  return true;
-}
-
-bool write_all(long file, const char* bytes, size_t size) noexcept {
-  while (size) {
-    long done = sys::call(SYS_write, file, reinterpret_cast<long>(bytes), static_cast<long>(size));
-    if (done == -EINTR) continue;
-    if (done <= 0) return false;
-    bytes += done;
-    size -= static_cast<size_t>(done);
-  }
-  return true;
-}
-
-// The file appears whole, under its own name, or not at all. True also when another process has kept it.
-bool keep(uint64_t crc, const char* bytes, size_t size) noexcept {
-  char folder[4096], path[4200], draft[4232];
-  snprintf(folder, sizeof folder, "%s/cubins", control::profile_path());
-  snprintf(path, sizeof path, "%s/%016llx.cubin", folder, static_cast<unsigned long long>(crc));
-  snprintf(draft, sizeof draft, "%s.%u", path, sys::thread_id());
-  if (sys::call(SYS_access, reinterpret_cast<long>(path), 0) == 0) return true;
-  if (!control::try_take(size)) return false;
-  sys::call(SYS_mkdir, reinterpret_cast<long>(folder), 0700);
-  long file = sys::call(SYS_open, reinterpret_cast<long>(draft), O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
-  bool kept = !sys::failed(file) && write_all(file, bytes, size);
-  if (!sys::failed(file)) sys::call(SYS_close, file);
-  kept = kept && !sys::failed(sys::call(SYS_rename, reinterpret_cast<long>(draft), reinterpret_cast<long>(path)));
-  if (kept) return true;
-  sys::call(SYS_unlink, reinterpret_cast<long>(draft));
-  control::give_back(size);
-  return false;
-}
-
-}  // namespace
 
 void on_module_loaded(const CUpti_ModuleResourceData& module) noexcept {
   if (!control::recording() || !module.pCubin || !module.cubinSize || !cupti().GetCubinCrc) return;
   CUpti_GetCubinCrcParams params{.size = CUpti_GetCubinCrcParamsSize, .cubinSize = module.cubinSize, .cubin = module.pCubin, .cubinCrc = 0};
-  if (cupti().GetCubinCrc(&params) != CUPTI_SUCCESS || !is_new(params.cubinCrc)) return;
-  bool kept = keep(params.cubinCrc, static_cast<const char*>(params.cubin), module.cubinSize);
-  if (!kept) spool::note("CUDA: device code could not be kept: its kernels have no source lines");
-  spool::append(schema::CubinRecord{.crc = params.cubinCrc, .bytes = kept ? module.cubinSize : 0, .time_ns = now_ns()});
-}
-
-void forget_cubins() noexcept {
-  if (!any.load(std::memory_order_relaxed)) return;
-  any.store(false, std::memory_order_relaxed);
-  for (auto& place : written) place.store(0, std::memory_order_relaxed);
+  if (cupti().GetCubinCrc(&params) != CUPTI_SUCCESS) return;
+  device_code::keep(params.cubinCrc, params.cubin, module.cubinSize, "CUDA: device code could not be kept: its kernels have no source lines");
 }
 
 }  // namespace aiflame::cuda

@@ -155,7 +155,12 @@ DEVICES = (
             ("samples", T.U64, "all samples taken, whether or not they name a function"),
             ("dropped", T.U64, "samples lost because a buffer was full"),
             ("foreign", T.U64, "samples in the driver's own kernels"),
-            ("period_log2", T.U32, "one warp of each multiprocessor is sampled every 2^n cycles"),
+            ("period_log2", T.U32, "one warp of each multiprocessor is sampled every 2^n cycles; 0: the period is not counted in cycles"),
+            (
+                "launched_by",
+                T.U64,
+                "`correlation` of the launch to which all its samples belong (AMD has a window for each dispatch); 0: to none alone",
+            ),
         ),
     ),
     Table(
