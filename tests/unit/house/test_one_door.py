@@ -62,6 +62,7 @@ WHAT_OTHERS_OPEN = {
     "exchange/readers/own_sources.py": "our own sources, for their sizes and times",
     "exchange/readers/sampled/perf_names.py": "the traces that the user named, for their times",
     "exchange/readers/rocm/csv_files.py": "the traces that the user named",
+    "exchange/readers/rocm/code_objects.py": "files beside the traces that the user named",
     "exchange/readers/source.py": "the traces that the user named",
     "dump/calls.py": "/proc",
     "dump/names.py": "the files that a process has mapped, by /proc/PID/root: the mapped inode alone",

@@ -51,8 +51,13 @@ def how_to_sample(profile: OpenedProfile, kernel: str) -> str:
     """Why a kernel (by its name as compiled) has no samples, and how to get some."""
     if (file := origin(profile)) is not None:
         return f"no samples: this file of {file.format} has none of the instructions of kernels; aiflame record takes them"
-    if not profile.scan("kernel_shapes").filter(pl.col("name") == kernel, pl.col("api") == int(GpuApi.CUDA)).head(1).collect().height:
-        return "no samples: only CUDA kernels are sampled; for OpenCL on a CPU use: aiflame flame --metric cpu-time --detail line"
+    apis = set(profile.scan("kernel_shapes").filter(pl.col("name") == kernel).select(pl.col("api").unique()).collect()["api"])
+    if not apis & {GpuApi.CUDA, GpuApi.HIP}:
+        return (
+            "no samples: only kernels of CUDA and HIP are sampled; for OpenCL on a CPU use: aiflame flame --metric cpu-time --detail line"
+        )
+    if GpuApi.CUDA not in apis and not profile.has("gpu_windows"):
+        return "no samples: AMD's GPUs are sampled where you set ROCPROFILER_PC_SAMPLING_BETA_ENABLED=on (read docs/amd.md before)"
     if profile.has("gpu_windows"):
         return "no samples: sampling never hit this kernel, its runs are too short: record longer, or more often: --gpu-sampling 4096"
     if profile.meta.options.get("gpu_sampling") == int(GpuSampling.OFF):
