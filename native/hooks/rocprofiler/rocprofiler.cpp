@@ -60,8 +60,9 @@ void write_addresses() noexcept {
 void on_code(CallbackRecord record, uint64_t*, void*) {
   if (record.kind != kCodeObject || record.phase != kEnter || !record.payload || !own_process()) return;
   control::Use use;
-  if (record.operation == kLoad) on_code_object(*static_cast<const CodeObject*>(record.payload));
-  if (record.operation == kKernelSymbol) on_kernel_symbol(*static_cast<const KernelSymbol*>(record.payload));
+  uint64_t size = *static_cast<const uint64_t*>(record.payload);
+  if (record.operation == kLoad && size >= sizeof(CodeObject)) on_code_object(*static_cast<const CodeObject*>(record.payload));
+  if (record.operation == kKernelSymbol && size >= sizeof(KernelSymbol)) on_kernel_symbol(*static_cast<const KernelSymbol*>(record.payload));
 }
 
 void on_work(CallbackRecord record, uint64_t*, void*) {
@@ -105,7 +106,7 @@ int initialize(void (*)(ClientId), void*) {
 
 // rocprofiler has stopped every service. Its buffers may still hold samples.
 void finalize(void*) {
-  if (!own_process()) return;
+  if (!own_process() || state.load(std::memory_order_acquire) != State::COLLECTING) return;
   flush_samples();
   state.store(State::ENDED, std::memory_order_release);
 }

@@ -38,6 +38,13 @@ def command() -> list[str | Path]:
     return [built("programs/rocm_client"), CODE, f"{INLINED:#x},{OWN:#x},{CALLED:#x}"]
 
 
+def run_that_ends(folder: Path, end: str) -> tuple[Outcome, list[Process]]:
+    profile = folder / "p"
+    variables = {"FAKE_ROCM": "stochastic", "ENDS": end, **SAMPLING}
+    outcome = recorded(command(), profile, features=FEATURES, gpu_sampling=GpuSampling.AUTO, env=variables)
+    return outcome, processes(profile)
+
+
 def run(folder: Path, fake: str, *, sampling: int = GpuSampling.AUTO, features: int = FEATURES, env: dict[str, str] | None = None) -> Run:
     profile = folder / "p"
     variables = {"FAKE_ROCM": fake, **(SAMPLING if env is None else env)}
@@ -169,3 +176,19 @@ def test_a_release_with_another_layout_is_left_alone(tmp_path: Path):
 def test_without_the_feature_rocprofiler_gets_no_tool(tmp_path: Path):
     off = run(tmp_path, "stochastic", features=FEATURES & ~Feature.ROCM)
     assert off.table("kernels").is_empty() and off.notes() == []
+
+
+@pytest.mark.parametrize(("end", "status"), [("kill", -9), ("_exit", 0)])
+def test_completed_kernels_are_there_however_the_program_ends(tmp_path: Path, end: str, status: int):
+    outcome, (process,) = run_that_ends(tmp_path, end)
+    assert outcome.status == status
+    assert len(process.table("kernels")) == 5
+    assert len(process.table("launches")) == 7
+
+
+def test_the_child_of_a_fork_leaves_rocprofiler_alone(tmp_path: Path):
+    """Its threads are not there: a call that waits for one would never return."""
+    outcome, (parent, child) = run_that_ends(tmp_path, "fork")
+    assert (outcome.status, outcome.stdout) == (0, "0 violations\n"), outcome.stderr
+    assert parent.table("gpu_samples")["count"].sum() == 400
+    assert child.table("launches").is_empty() and child.table("gpu_windows").is_empty()

@@ -6,11 +6,9 @@ import polars as pl
 
 from aiflame.attribute.devices.stall_samples import UNKNOWN, sampled_functions, samples_of_counter
 from aiflame.profile.tables.interface import Tables
-from aiflame.resolve.device.stall_reasons import SELECTED
+from aiflame.resolve.device.stall_reasons import NO_STALLS
 
 STALLS = {"kernel": pl.String, "reason": pl.String, "file": pl.String, "line": pl.Int64, "samples": pl.Int64}
-NO_STALLS = (SELECTED, "not_selected")
-"""No stalls: the warp issued, or could have issued, but another was chosen."""
 _PLACE = ["cubin", "function", "offset"]
 
 

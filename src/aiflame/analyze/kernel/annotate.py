@@ -314,7 +314,7 @@ def _line(text: SourceText, number: int, within: Sequence[Instruction]) -> Line:
 
 def _sampling(profile: OpenedProfile) -> Sampling:
     windows = profile.table("gpu_windows")
-    return Sampling(int(windows["samples"].sum()), int(windows["dropped"].sum()), tuple(sorted(set(windows["period_log2"]))))
+    return Sampling(int(windows["samples"].sum()), int(windows["dropped"].sum()), tuple(sorted(set(windows["period_log2"]) - {0})))
 
 
 def _notes(profile: OpenedProfile, kernel: Kernel, cubin: int | None, instructions: Sequence[Instruction]) -> Iterable[str]:

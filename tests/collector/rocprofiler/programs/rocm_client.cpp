@@ -1,6 +1,9 @@
 // A program with known work on a GPU: `rocm_client CODE_OBJECT ADDRESSES`. `scale` is launched three times by left() and once by right(), whose run
 // takes as long as all others together; each launch has a hundred samples: 60 at the first of ADDRESSES (waiting for memory), 30 at the second
 // (issued) and 10 at the third, in a function that the kernel calls (waiting for a result).
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
@@ -29,6 +32,23 @@ __attribute__((noinline)) void right() {
   asm volatile("");
 }
 
+// ENDS: `kill` by a signal, `_exit` without handlers, `fork`: a child that ends before its parent, as Python's processes do; or as usual.
+void end_as(const char* said) {
+  std::string end = said ? said : "";
+  if (end == "kill") raise(SIGKILL);
+  if (end == "_exit") _exit(0);
+  if (end != "fork") return;
+  fflush(stdout);
+  pid_t child = fork();
+  if (child == 0) {
+    hip::get_device();
+    exit(0);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  if (status != 0) _exit(98);
+}
+
 }  // namespace
 
 int main(int, char** arguments) {
@@ -47,6 +67,7 @@ int main(int, char** arguments) {
   hip::lose_samples();
   hip::synchronize();
   hip::unload();
+  end_as(getenv("ENDS"));
   printf("%d violations\n", fake::violations());
   return 0;
 }
