@@ -1,5 +1,4 @@
-// AMD's rocprofiler-sdk: the parts of its interface that we use, of version 1.0 (ROCm 7.0) and later. It is found at run time, never linked, and
-// never loaded by us.
+// AMD's rocprofiler-sdk: the parts of its interface that we use, of version 1.0 (ROCm 7.0) and later. It is found at run time and never linked.
 //
 // Structures begin with their size and grow at their end: only the fields below are read, and those of a smaller one are not there.
 #pragma once

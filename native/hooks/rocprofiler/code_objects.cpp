@@ -168,7 +168,8 @@ void on_code_object(const CodeObject& object) noexcept {
   } else if (object.storage == kInFile) {
     uint64_t offset = number_behind(object.uri, "offset=");
     size = number_behind(object.uri, "size=");
-    if (struct stat status; !size && fstat(object.file, &status) == 0) size = static_cast<size_t>(status.st_size);
+    if (struct stat status; !size && !sys::failed(sys::call(SYS_fstat, object.file, reinterpret_cast<long>(&status))))
+      size = static_cast<size_t>(status.st_size);
     read = size && size < (1ull << 30) ? malloc(size) : nullptr;
     if (read && pread(object.file, read, size, static_cast<off_t>(offset)) == static_cast<ssize_t>(size)) bytes = static_cast<const char*>(read);
   }

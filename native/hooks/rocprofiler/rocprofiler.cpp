@@ -1,16 +1,19 @@
 #include "hooks/rocprofiler/rocprofiler.hpp"
 
 #include "base/clock.hpp"
+#include "base/own_process.hpp"
 #include "collector.hpp"
+#include "hooks/libc/dlsym.hpp"
 #include "hooks/rocprofiler/code_objects.hpp"
 #include "hooks/rocprofiler/internal.hpp"
-#include "hooks/shared/exported.hpp"
 #include "spool/control.hpp"
 #include "spool/spool.hpp"
 
+#include <dlfcn.h>
 #include <algorithm>
 #include <atomic>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 
 namespace aiflame::rocprofiler {
@@ -147,10 +150,12 @@ void after_fork_child() noexcept { state.store(State::ENDED, std::memory_order_r
 using namespace aiflame;
 using namespace aiflame::rocprofiler;
 
-// Where the program loads HIP or HSA, each library with a function of this name may become a tool. nullptr: we do not.
-AIFLAME_EXPORT ToolConfiguration* rocprofiler_configure(uint32_t version, const char*, uint32_t, ClientId* id) {
-  collector::start_early();
-  if (!control::has(schema::Feature::ROCM) || !control::recording() || !own_process()) return nullptr;
+namespace {
+
+constexpr const char* kSdk = "librocprofiler-sdk.so";
+
+ToolConfiguration* configure(uint32_t version, const char*, uint32_t, ClientId* id) {
+  if (!control::recording() || !own_process()) return nullptr;
   if (version < kOldest) {
     spool::note("AMD: rocprofiler-sdk is older than ROCm 7.0: kernels are not recorded");
     return nullptr;
@@ -162,4 +167,46 @@ AIFLAME_EXPORT ToolConfiguration* rocprofiler_configure(uint32_t version, const 
   if (id) id->name = "aiflame";
   static ToolConfiguration configuration{.size = sizeof configuration, .initialize = initialize, .finalize = finalize, .data = nullptr};
   return &configuration;
+}
+
+bool is_given(const char* variable) noexcept {
+  const char* value = getenv(variable);
+  return value && *value;
+}
+
+bool loads(const char* path) noexcept {
+  void* library = dlopen(path, RTLD_LAZY | RTLD_GLOBAL);
+  return library && hooks::real_dlsym(library, "rocprofiler_set_api_table");
+}
+
+// Where a tool is in the process, AMD's runtime ends the program if it cannot load the SDK. It looks for it by its name and beside its own library,
+// unless variables lead elsewhere: so do we, before it does. The one beside it comes first, which belongs to it.
+bool can_be_loaded(const void* caller) noexcept {
+  if (is_given("ROCPROFILER_REGISTER_LIBRARY") || is_given("ROCP_TOOL_LIBRARIES")) return true;
+  if (hooks::real_dlsym(RTLD_DEFAULT, "rocprofiler_set_api_table")) return true;
+  Dl_info runtime;
+  char path[4096];
+  const char* slash = dladdr(caller, &runtime) && runtime.dli_fname ? strrchr(runtime.dli_fname, '/') : nullptr;
+  int folder = slash ? static_cast<int>(slash - runtime.dli_fname) : 0;
+  if (slash && snprintf(path, sizeof path, "%.*s/%s", folder, runtime.dli_fname, kSdk) < static_cast<int>(sizeof path) && loads(path)) return true;
+  return loads(kSdk);
+}
+
+}  // namespace
+
+// dlsym(RTLD_DEFAULT, "rocprofiler_configure"): AMD's runtime asks so for tools, when the program loads HIP or HSA, and the SDK again. The function
+// is exported nowhere, because the runtime would take that for a tool, too. nullptr: libc's dlsym() answers.
+extern "C" __attribute__((visibility("hidden"), used)) void* aiflame_dlsym_rocprofiler(const char* name, const void* caller) noexcept {
+  if (strcmp(name, "rocprofiler_configure") != 0) return nullptr;
+  collector::start_early();
+  if (!control::has(schema::Feature::ROCM) || !control::recording() || !own_process()) return nullptr;
+  if (hooks::real_dlsym(RTLD_DEFAULT, name)) {
+    spool::note("AMD: another tool uses rocprofiler-sdk in this program: kernels are not recorded");
+    return nullptr;
+  }
+  if (!can_be_loaded(caller)) {
+    spool::note("AMD: there is no rocprofiler-sdk for this program's ROCm: install it (package rocprofiler-sdk) to record kernels");
+    return nullptr;
+  }
+  return reinterpret_cast<void*>(configure);
 }

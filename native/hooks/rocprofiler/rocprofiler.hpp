@@ -1,4 +1,4 @@
-// AMD's GPUs: rocprofiler-sdk calls rocprofiler_configure(), which the collector exports, when the program loads HIP or HSA.
+// AMD's GPUs, by rocprofiler-sdk. Its runtime asks dlsym() for tools when the program loads HIP or HSA; the collector's dlsym() answers.
 #pragma once
 
 namespace aiflame::rocprofiler {

@@ -192,3 +192,22 @@ def test_the_child_of_a_fork_leaves_rocprofiler_alone(tmp_path: Path):
     assert (outcome.status, outcome.stdout) == (0, "0 violations\n"), outcome.stderr
     assert parent.table("gpu_samples")["count"].sum() == 400
     assert child.table("launches").is_empty() and child.table("gpu_windows").is_empty()
+
+
+def without_sdk(folder: Path, **env: str) -> tuple[Outcome, list[str]]:
+    profile = folder / "p"
+    outcome = recorded([built("programs/rocm_without_sdk")], profile, features=FEATURES, env=env)
+    (process,) = processes(profile)
+    return outcome, [note for note in process.table("notes")["text"].to_list() if "AMD" in note]
+
+
+def test_a_runtime_without_the_sdk_is_not_led_to_a_tool(tmp_path: Path):
+    """AMD's runtime ends the program where it finds a tool and no SDK."""
+    outcome, (note,) = without_sdk(tmp_path)
+    assert (outcome.status, outcome.stdout, outcome.stderr) == (0, "without the SDK\n", "")
+    assert "there is no rocprofiler-sdk" in note
+
+
+def test_an_sdk_that_the_runtime_finds_by_its_name_is_used(tmp_path: Path):
+    outcome, notes = without_sdk(tmp_path, LD_LIBRARY_PATH=str(built("programs/rocm")))
+    assert (outcome.status, outcome.stdout, notes) == (0, "with the SDK\n", [])

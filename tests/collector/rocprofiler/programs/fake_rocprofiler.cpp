@@ -157,43 +157,48 @@ struct Client {
 };
 Configuration tool{};
 
-// rocprofiler is loaded with the runtime, and asks the library that exports the function.
-struct Registration {
-  Registration() {
-    using Configure = Configuration* (*)(uint32_t, const char*, uint32_t, Client*);
-    auto configure = reinterpret_cast<Configure>(dlsym(RTLD_DEFAULT, "rocprofiler_configure"));
-    Client client{sizeof(Client), nullptr, 1};
-    Configuration* result = configure ? configure(is("old") ? 600 : 10000, "1.0.0", 1, &client) : nullptr;
-    if (!result) return;
-    tool = *result;
-    if (tool.size != sizeof tool || !tool.initialize) violation("a configuration without its size or functions", 0);
-    if (!client.name) violation("the client has no name", 0);
-    int status = tool.initialize(nullptr, tool.data);
-    std::lock_guard<std::mutex> hold(lock);
-    initialized = true;
-    if (status != 0)
-      for (Context& context : contexts) context.active = false;
-    // As rocprofiler does: registered after the tool was loaded, so it runs before the tool's own handlers.
-    atexit([] {
-      runtime.wait();
-      runtime.end();
-      {
-        std::lock_guard<std::mutex> hold_(lock);
-        for (Context& context : contexts) context.active = false;
-      }
-      if (tool.finalize) tool.finalize(tool.data);
+// Asks for the tool, as the runtime did before it loaded us.
+void register_tool() {
+  using Configure = Configuration* (*)(uint32_t, const char*, uint32_t, Client*);
+  auto configure = reinterpret_cast<Configure>(dlsym(RTLD_DEFAULT, "rocprofiler_configure"));
+  Client client{sizeof(Client), nullptr, 1};
+  Configuration* result = configure ? configure(is("old") ? 600 : 10000, "1.0.0", 1, &client) : nullptr;
+  if (!result) return;
+  tool = *result;
+  if (tool.size != sizeof tool || !tool.initialize) violation("a configuration without its size or functions", 0);
+  if (!client.name) violation("the client has no name", 0);
+  int status = tool.initialize(nullptr, tool.data);
+  std::lock_guard<std::mutex> hold(lock);
+  initialized = true;
+  if (status != 0)
+    for (Context& context : contexts) context.active = false;
+  // As rocprofiler does: registered after the tool was loaded, so it runs before the tool's own handlers.
+  atexit([] {
+    runtime.wait();
+    runtime.end();
+    {
       std::lock_guard<std::mutex> hold_(lock);
-      finalized = true;
-      if (broken) _exit(99);
-    });
-  }
-} registration;
+      for (Context& context : contexts) context.active = false;
+    }
+    if (tool.finalize) tool.finalize(tool.data);
+    std::lock_guard<std::mutex> hold_(lock);
+    finalized = true;
+    if (broken) _exit(99);
+  });
+}
 
 }  // namespace
 
 #define SDK extern "C" __attribute__((visibility("default"))) int
 #define CONFIGURES \
   if (initialized) return violation("configured after initialization", LOCKED)
+
+SDK rocprofiler_set_api_table() {
+  static bool once = false;
+  if (!once) register_tool();
+  once = true;
+  return OK;
+}
 
 // As in the public header, to the last field.
 struct AgentRecord {
