@@ -15,6 +15,7 @@ from pathlib import Path
 from aiflame.errors import AiflameError
 from aiflame.profile.folder.door import Folder
 from aiflame.recorder.checkup_cuda import Machine, cuda_findings
+from aiflame.recorder.checkup_rocm import rocm_findings
 from aiflame.recorder.checkup_telemetry import telemetry_findings
 from aiflame.recorder.finding import Finding, State
 from aiflame.recorder.library import agent, collector
@@ -25,7 +26,7 @@ from aiflame.recorder.run import run
 
 def checkup() -> list[Finding]:
     """All findings, the necessary things first."""
-    return [*(check() for check in _NECESSARY), *_cuda(), *telemetry_findings(), *(check() for check in _USEFUL)]
+    return [*(check() for check in _NECESSARY), *_cuda(), *rocm_findings(Machine()), *telemetry_findings(), *(check() for check in _USEFUL)]
 
 
 def _machine() -> Finding:

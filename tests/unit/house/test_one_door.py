@@ -98,6 +98,7 @@ WHAT_OTHERS_OPEN = {
     "recorder/attach/target.py": "/proc; paths of ours below the program's root, to compare them by number",
     "recorder/checkup.py": "this machine",
     "recorder/checkup_cuda.py": "this machine",
+    "recorder/checkup_rocm.py": "this machine",
     "recorder/command.py": "the program that is recorded",
     "recorder/hand_over.py": "/proc/self/fd",
     "recorder/keep.py": "/proc, and files that the recorded program has mapped or written",
