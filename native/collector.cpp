@@ -8,6 +8,7 @@
 #include "base/sys.hpp"
 #include "base/valgrind.hpp"
 #include "records/calls.hpp"
+#include "records/device_code.hpp"
 #include "records/host_memory.hpp"
 #include "records/kernel_shapes.hpp"
 #include "records/kernel_variants.hpp"
@@ -91,6 +92,7 @@ void forget_rows(fresh_memory::Who who) noexcept {
   python::forget_rows();
   kernel_shapes::forget_rows();
   kernel_variants::forget_rows();
+  device_code::forget_rows();
   calls::forget_rows();
   host_memory::forget_rows();
   all_hooks::forget_rows();
@@ -217,14 +219,21 @@ void before_exit() noexcept { end(all_hooks::flush_anywhere); }
 
 namespace {
 
+bool loaded = false;
+
 __attribute__((constructor)) void on_load(int count, char** words, char**) {
+  loaded = true;
   aiflame::next_definition::Loading loading;
-  aiflame::spool::life::set_command(count, words);
+  if (!aiflame::collector::active()) aiflame::spool::life::set_command(count, words);
   aiflame::collector::start(nullptr);
 }
 __attribute__((destructor)) void on_unload() { aiflame::collector::stop(); }
 
 }  // namespace
+
+void aiflame::collector::start_early() noexcept {
+  if (!loaded) start(nullptr);
+}
 
 // For recording from inside: 1 when recording began.
 int aiflame_start(const char* profile) noexcept {

@@ -5,6 +5,8 @@ namespace aiflame::collector {
 
 // Starts recording into $AIFLAME_PROFILE (or `profile`). Idempotent. False if there is no profile to record into.
 bool start(const char* profile) noexcept;
+// The same for a call from the constructor of another library, which may run before ours.
+void start_early() noexcept;
 void stop() noexcept;
 // Stops, and takes all out of the program that would still act: timers, and handlers of signals.
 void detach() noexcept;

@@ -9,7 +9,7 @@
 #include "hooks/python/bridge.hpp"
 #include "hooks/python/functions.hpp"
 #include "hooks/regions/regions.hpp"
-#include "hooks/shared/kept_code.hpp"
+#include "hooks/rocprofiler/rocprofiler.hpp"
 #include "hooks/stand_in/level_zero.hpp"
 #include "hooks/torch/python_functions.hpp"
 
@@ -31,7 +31,10 @@ void start() noexcept {
 
 void resume() noexcept { cuda::start(); }
 
-void finish() noexcept { cuda::stop(); }
+void finish() noexcept {
+  cuda::stop();
+  rocprofiler::stop();
+}
 
 void flush_anywhere() noexcept { cuda::flush_anywhere(); }
 
@@ -40,13 +43,14 @@ void forget_rows() noexcept {
   cuda::forget_rows();
   opencl::forget_rows();
   level_zero::forget_rows();
+  rocprofiler::forget_rows();
   regions::forget_rows();
-  kept_code::forget_rows();
 }
 
 void after_fork_child() noexcept {
   cuda::after_fork_child();
   level_zero::after_fork_child();
+  rocprofiler::after_fork_child();
 }
 
 void tick(uint64_t now, uint64_t pc) noexcept { bridge::poke_in_tick(now, pc); }

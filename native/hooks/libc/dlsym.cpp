@@ -18,7 +18,7 @@ __attribute__((visibility("hidden"), used)) void aiflame_find_dlsym() noexcept;
 // dlsym(): exported under that name by the linker (native/CMakeLists.txt). It keeps its caller's return address where it is, since RTLD_NEXT and
 // RTLD_DEFAULT mean the library that this address lies in. Look-ups of four kinds of names in a given library go another way: "cupti…"
 // (hooks/cuda/interpose.cpp); "ze…" and "hip…", which a library of ours may stand in for (hooks/stand_in); and the two functions by which sandboxes
-// are entered (sandbox.cpp).
+// are entered (sandbox.cpp). By RTLD_DEFAULT, "rocp…" asks for tools of rocprofiler (hooks/rocprofiler).
 asm(R"(
   .pushsection .text
   .globl aiflame_dlsym
@@ -27,6 +27,8 @@ asm(R"(
 aiflame_dlsym:
   .cfi_startproc
   endbr64
+  test %rdi, %rdi
+  jz 7f
   lea 1(%rdi), %rax
   cmp $1, %rax
   jbe 1f
@@ -92,6 +94,36 @@ aiflame_dlsym:
   cmpb $'s', 2(%rsi)
   je aiflame_dlsym_sandbox
   jmp 1b
+7:
+  test %rsi, %rsi
+  jz 1b
+  cmpb $'r', (%rsi)
+  jne 1b
+  cmpb $'o', 1(%rsi)
+  jne 1b
+  cmpb $'c', 2(%rsi)
+  jne 1b
+  cmpb $'p', 3(%rsi)
+  jne 1b
+  mov (%rsp), %rdx
+  push %rdi
+  .cfi_adjust_cfa_offset 8
+  push %rsi
+  .cfi_adjust_cfa_offset 8
+  sub $8, %rsp
+  .cfi_adjust_cfa_offset 8
+  mov %rsi, %rdi
+  mov %rdx, %rsi
+  call aiflame_dlsym_rocprofiler
+  add $8, %rsp
+  .cfi_adjust_cfa_offset -8
+  pop %rsi
+  .cfi_adjust_cfa_offset -8
+  pop %rdi
+  .cfi_adjust_cfa_offset -8
+  test %rax, %rax
+  jz 1b
+  ret
   .cfi_endproc
   .size aiflame_dlsym, . - aiflame_dlsym
   .popsection

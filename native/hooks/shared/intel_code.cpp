@@ -1,6 +1,6 @@
 #include "hooks/shared/intel_code.hpp"
 
-#include "hooks/shared/kept_code.hpp"
+#include "records/device_code.hpp"
 #include "spool/control.hpp"
 #include "spool/spool.hpp"
 
@@ -32,8 +32,8 @@ Load loaded(uint32_t device, uint64_t time_ns, const uint8_t* elf, size_t size) 
   if (!control::recording()) return {};
   Span at = span(elf, size);
   if (!at.bytes) return {};
-  uint64_t crc = kept_code::checksum(elf, size);
-  kept_code::keep(crc, elf, size, "Intel GPU: device code could not be kept: its kernels have no source lines");
+  uint64_t crc = device_code::checksum(elf, size);
+  device_code::keep(crc, elf, size, "Intel GPU: device code could not be kept: its kernels have no source lines");
   uint32_t row = spool::append(schema::CodeLoad{.crc = crc, .device = device, .address = at.address, .bytes = at.bytes, .time_ns = time_ns});
   return {.row = row, .era = spool::era(), .crc = crc};
 }

@@ -78,6 +78,7 @@ def add_arguments(parser: Parser) -> None:
 
     group = parser.add_argument_group("GPUs")
     group.add_argument("--no-cuda", action="store_true", help="record nothing of CUDA")
+    group.add_argument("--no-rocm", action="store_true", help="record no kernels of AMD's GPUs, and give rocprofiler-sdk no tool")
     add_gpu_samples(group, counters="auto")
     group.add_argument("--gpu-memory", action="store_true", help="also record allocations of GPU memory")
 
@@ -173,6 +174,7 @@ def _record_options(options: argparse.Namespace) -> RecordOptions:
         children=not options.no_children,
         python=not options.no_python,
         cuda=not options.no_cuda,
+        rocm=not options.no_rocm,
         gpu_sampling=parse_sampling(options.gpu_sampling),
         gpu_counters=parse_counters(options.gpu_counters),
         gpu_memory=options.gpu_memory,

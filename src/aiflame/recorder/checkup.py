@@ -16,6 +16,7 @@ from aiflame.errors import AiflameError
 from aiflame.profile.folder.door import Folder
 from aiflame.recorder.checkup_cuda import Machine, cuda_findings
 from aiflame.recorder.checkup_intel import intel_findings
+from aiflame.recorder.checkup_rocm import rocm_findings
 from aiflame.recorder.checkup_telemetry import telemetry_findings
 from aiflame.recorder.finding import Finding, State
 from aiflame.recorder.library import agent, collector
@@ -26,7 +27,8 @@ from aiflame.recorder.run import run
 
 def checkup() -> list[Finding]:
     """All findings, the necessary things first."""
-    return [*(check() for check in _NECESSARY), *_cuda(), *intel_findings(), *telemetry_findings(), *(check() for check in _USEFUL)]
+    gpus = [*_cuda(), *intel_findings(), *rocm_findings(Machine())]
+    return [*(check() for check in _NECESSARY), *gpus, *telemetry_findings(), *(check() for check in _USEFUL)]
 
 
 def _machine() -> Finding:

@@ -35,6 +35,7 @@ class RecordOptions:
     jit: bool = True
     opencl: bool = True
     cuda: bool = True
+    rocm: bool = True
     gpu_sampling: int = GpuSampling.AUTO
     """GpuSampling, or 5 to 31: the logarithm of a fixed period in cycles."""
     gpu_counters: str = "auto"

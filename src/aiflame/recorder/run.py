@@ -128,6 +128,7 @@ def features(options: RecordOptions) -> int:
         Feature.JIT: options.jit,
         Feature.OPENCL: options.opencl,
         Feature.CUDA: options.cuda,
+        Feature.ROCM: options.rocm,
         Feature.GPU_MEMORY: options.gpu_memory,
         Feature.HOST_MEMORY: options.host_memory_every > 0,
         Feature.CHILDREN: options.children,

@@ -161,14 +161,15 @@ def test_a_cubin_that_was_not_kept_is_said_to_be_the_cause(tmp_path: Path) -> No
         ([Sampled("k")], {"gpu_sampling": int(GpuSampling.OFF)}, "recorded with --gpu-sampling off"),
         ([Sampled("k")], {"gpu_sampling": int(GpuSampling.AUTO)}, "aiflame doctor"),
         ([Sampled("k"), HOT], {}, "sampling never hit this kernel"),
-        ([Sampled("k", api=GpuApi.OPENCL)], {}, "only kernels of CUDA and of Intel's GPUs are sampled"),
+        ([Sampled("k", api=GpuApi.OPENCL)], {}, "only kernels of CUDA, HIP and Intel's GPUs are sampled"),
+        ([Sampled("k", api=GpuApi.HIP)], {}, "ROCPROFILER_PC_SAMPLING_BETA_ENABLED=on"),
     ],
 )
 def test_without_samples_it_is_said_how_to_get_them(tmp_path: Path, kernels: list[Sampled], options: dict[str, int], says: str) -> None:
     answer = annotate(profile(tmp_path / "p", *kernels, meta=Meta(options={**options})), "k")
     assert (answer.instructions, answer.cubin) == ((), None)
     assert says in answer.notes[0]
-    assert "--gpu-sampling" in answer.notes[0] or kernels[0].api == GpuApi.OPENCL
+    assert "--gpu-sampling" in answer.notes[0] or kernels[0].api in (GpuApi.OPENCL, GpuApi.HIP)
 
 
 def test_a_kernel_of_amd_is_said_to_lack_its_own_tool(tmp_path: Path) -> None:

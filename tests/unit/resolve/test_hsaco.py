@@ -108,3 +108,9 @@ def test_damaged_code_objects_are_read_as_far_as_they_go(name: str, damage: list
         for function in code.functions[:3]:
             code.chains([function.start])
         assert all(kernel.vector_registers > 0 for kernel in code.kernels.values())
+
+
+def test_a_stripped_code_object_has_the_functions_that_the_loader_needs():
+    data = hsaco(SCALE).replace(b"\0.symtab\0", b"\0.wiped0\0")
+    assert {function.name for function in Hsaco(data).functions} == {"scale", "sum"}
+    assert Hsaco(data).kernels.keys() == {"scale", "sum"}

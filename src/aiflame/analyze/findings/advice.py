@@ -112,7 +112,10 @@ _OF_KINDS: Mapping[str, str] = {
     "inside-wait": "Issue the awaited operation earlier, or give the warps other work meanwhile.",
 }
 OF_STALLS: Mapping[str, str] = {
+    "alu_dependency": "Give each wave several independent values to work on: unroll, or interleave loads and arithmetic.",
+    "arbiter_win_ex_stall": "The units are busy: use matrix instructions (MFMA, WMMA) or lower precision, or compute less.",
     "barrier": "Make the warps of a block reach the barrier together: fewer barriers, even work, or smaller blocks.",
+    "barrier_wait": "Make the waves of a workgroup reach the barrier together: fewer barriers, even work, or smaller workgroups.",
     "branch_resolving": "Use fewer branches in the inner loop: unroll it, or replace branches by selection.",
     "dispatch_stall": "Reduce pressure on registers and units: smaller tiles, or fewer values that live at once.",
     "drain": "Write less at the end, and in whole lines of memory: vector stores, or shared memory that gathers them.",
@@ -126,11 +129,17 @@ OF_STALLS: Mapping[str, str] = {
     "math_pipe_throttle": "The arithmetic units are busy: use tensor cores or lower precision, or compute less.",
     "membar": "Use fewer or weaker fences: one per block instead of one per thread, or a narrower scope.",
     "mio_throttle": "Use fewer shared-memory and special instructions: wider accesses, values in registers, faster approximations.",
+    "no_instruction_available": "Make the code smaller: unroll less, inline less, and use fewer jumps.",
     "no_instructions": "Make the code smaller: unroll less, inline less, and use fewer jumps.",
     "short_scoreboard": "Avoid conflicts of shared-memory banks, and load from shared memory earlier.",
+    "sleep_wait": "Sleep for a shorter time, or signal with a barrier instead of polling.",
     "sleeping": "Sleep for a shorter time, or signal with a barrier instead of polling.",
     "tex_throttle": "Use fewer texture accesses, or plain loads.",
     "wait": "Give the scheduler other instructions: unroll, or let a thread work on several independent values.",
+    "waitcnt": (
+        "Load earlier and less: more work between a load and its s_waitcnt, tiles in LDS, whole lines of memory by neighbouring lanes, or"
+        " more waves on a SIMD."
+    ),
     "warpgroup_arrive": "Let the warps of a group do equal work before the matrix instruction.",
 }
 GENERAL = "Look at its evidence, change one thing, record again, and compare: aiflame diff BEFORE AFTER."

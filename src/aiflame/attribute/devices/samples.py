@@ -19,6 +19,7 @@ from aiflame.attribute.devices.stall_samples import UNKNOWN, sampled_functions, 
 from aiflame.attribute.devices.windows import LATEST, overlaps
 from aiflame.attribute.devices.work import Work
 from aiflame.attribute.meaning.specializations import separate_specializations
+from aiflame.profile.schema.enums import GpuApi
 from aiflame.profile.schema.kinds import UNKNOWN_CODE, Kind
 from aiflame.profile.tables.interface import Tables
 from aiflame.values import dataclass
@@ -60,7 +61,7 @@ def samples(
     points = points.with_columns(called=~pl.col("function").is_in(kernels["name"].unique().implode()))
     counts = counts.join(points.with_row_index("point"), on=_CODE, maintain_order="left").drop("offset", "reason")
     kernels, counts = separate_specializations(profile, kernels, counts)
-    windows = profile.table("gpu_windows").select("process", "device", "begin_ns", "end_ns", window="id")
+    windows = _windows(profile)
     by_device = kernels.partition_by(_DEVICE, as_dict=True)
     cells, missed = [], [pl.DataFrame(schema=_UNPLACED)]
     for (process, device), here in counts.partition_by(_DEVICE, as_dict=True).items():
@@ -78,6 +79,18 @@ def samples(
     by_site = summed(pl.DataFrame({"site": site, "point": point, "value": value}), ("site", "point"))
     lost = pl.concat(missed).group_by(*_DEVICE, "why", "point").agg(pl.col("value").sum())
     return Samples(points, by_site, lost.sort(*_DEVICE, "why", "point"))
+
+
+def _windows(profile: Tables) -> pl.DataFrame:
+    """process, device, begin_ns, end_ns, window; `launch`: the row of `launches` to which all its samples belong, 0: to none alone."""
+    windows = profile.table("gpu_windows").select("process", "device", "begin_ns", "end_ns", "launched_by", window="id")
+    if not (windows["launched_by"] > 0).any():
+        return windows.drop("launched_by").with_columns(launch=pl.lit(0, pl.UInt32))
+    launches = profile.scan("launches").filter(pl.col("api") == int(GpuApi.HIP))
+    numbers = launches.select("process", launched_by="correlation", launch="id")
+    first = numbers.unique(["process", "launched_by"], keep="first").collect()
+    joined = windows.join(first, on=["process", "launched_by"], how="left", maintain_order="left")
+    return joined.drop("launched_by").with_columns(pl.col("launch").fill_null(0).cast(pl.UInt32))
 
 
 def elsewhere(profile: Tables) -> pl.DataFrame:
@@ -158,8 +171,19 @@ class InWindows:
             self._known[key] = overlaps(site.astype(np.int64), start, end, opens, closes)
         return self._known[key]
 
+    def launched(self, sites: Ints, windows: pl.DataFrame) -> pl.DataFrame:
+        """site, window, overlap (the whole time of the site's kernels there), for each window whose samples belong to one launch."""
+        named = windows.filter(pl.col("launch") > 0).select("launch", pl.col("window").cast(pl.Int64))
+        if named.is_empty():
+            return pl.DataFrame(schema=dict.fromkeys(("site", "window", "overlap"), pl.Int64))
+        executions = self._work.executions.filter(pl.col("launch").is_in(named["launch"].implode()), pl.col("site").is_in(sites.tolist()))
+        took = executions.select(pl.col("site").cast(pl.Int64), "launch", took=(pl.col("end_ns") - pl.col("start_ns")).cast(pl.Int64) + 1)
+        return named.join(took, on="launch").group_by("site", "window", maintain_order=True).agg(overlap=pl.col("took").sum())
+
 
 REACHES = 3
+EXACT = -1
+"""Instead of a reach: the executions of the launch that a window names."""
 Shares = Mapping[str, Cells]
 """For each kernel: site, window, overlap."""
 
@@ -170,8 +194,9 @@ class _Device:
 
     kernels: frozenset[str]
     reaches: tuple[Callable[[], Shares], ...]
-    """The windows as they are; then each as wide as it and its neighbours, because the clocks of kernels and windows differ a little; then
-    each extended back to the begin of the one before, because samples may come late."""
+    """First, where a window names its launch, that launch's executions. Then the windows as they are; then each as wide as it and its
+    neighbours, because the clocks of kernels and windows differ a little; then each extended back to the begin of the one before, because
+    samples may come late."""
 
     @staticmethod
     def of(kernels: pl.DataFrame, windows: pl.DataFrame, in_windows: InWindows) -> _Device:
@@ -179,12 +204,16 @@ class _Device:
 
         @cache
         def shares(reach: int) -> Shares:
-            rows = in_windows.overlaps(_ints(kernels, "site"), windows, reach)
-            named = rows.with_columns(window=number.gather(rows["window"])).join(kernels.select("site", "name"), on="site")
+            if reach == EXACT:
+                rows = in_windows.launched(_ints(kernels, "site"), windows)
+            else:
+                rows = in_windows.overlaps(_ints(kernels, "site"), windows, reach)
+                rows = rows.with_columns(window=number.gather(rows["window"]))
+            named = rows.join(kernels.select(pl.col("site").cast(pl.Int64), "name"), on="site")
             parts = named.partition_by("name", as_dict=True)
             return {name: (_ints(one, "site"), _ints(one, "window"), _ints(one, "overlap")) for (name,), one in parts.items()}
 
-        return _Device(frozenset(kernels["name"]), tuple(partial(shares, reach) for reach in range(REACHES)))
+        return _Device(frozenset(kernels["name"]), tuple(partial(shares, reach) for reach in (EXACT, *range(REACHES))))
 
     def place(self, counts: pl.DataFrame) -> tuple[Cells, list[tuple[str, Ints, Ints]]]:
         """The samples placed on their sites; and those without a site: why, point, value."""
@@ -192,7 +221,8 @@ class _Device:
         cells, unplaced = [], []
         for function, rows, kernels in self._functions(counts):
             at, many = window[rows], count[rows]
-            shares = self._shares(np.unique(at), kernels)
+            # A launch that a sample names is known even if the kernel that called the function is not.
+            shares = self._shares(np.unique(at), kernels) if kernels else self._of(self.reaches[0](), sorted(self.kernels), np.unique(at))
             has = np.isin(at, shares[1])
             if has.any():
                 cells.append(divide(point[rows][has], at[has], many[has], *shares))
@@ -226,13 +256,15 @@ class _Device:
             windows = np.setdiff1d(windows, cells[-1][1])
             if len(windows):
                 cells.append(self._of(reach(), kernels, windows))
-        cells.append(self._last_time(kernels, np.setdiff1d(windows, cells[-1][1])))
+        late = np.setdiff1d(windows, cells[-1][1])
+        if len(late):
+            cells.append(self._last_time(kernels, late))
         return joined(cells)
 
     def _last_time(self, kernels: list[str], windows: Ints) -> Cells:
         """For each window, how long each site of these kernels ran in the last earlier window in which any did: some samples come only when
         sampling ends. Windows are numbered in the order of time."""
-        site, window, overlap = _of_kernels(self.reaches[0](), kernels)
+        site, window, overlap = _of_kernels(self.reaches[1](), kernels)
         order = np.argsort(window, kind="stable")
         sampled = window[order]
         upto = np.searchsorted(sampled, windows)

@@ -55,11 +55,14 @@ def how_to_sample(profile: OpenedProfile, kernel: str) -> str:
         return f"no samples: this file of {file.format} has none of the instructions of kernels; aiflame record takes them"
     runs = profile.scan("kernel_shapes").filter(pl.col("name") == kernel).select("api", "device").unique().collect()
     on_intel = runs.filter((pl.col("api") == int(GpuApi.LEVEL_ZERO)) | pl.col("device").str.contains(_INTEL_GPU))
-    if not (runs["api"] == int(GpuApi.CUDA)).any() and on_intel.is_empty():
+    apis = set(runs["api"])
+    if not apis & {GpuApi.CUDA, GpuApi.HIP} and on_intel.is_empty():
         return (
-            "no samples: only kernels of CUDA and of Intel's GPUs are sampled; for OpenCL on a CPU use: aiflame flame --metric cpu-time"
+            "no samples: only kernels of CUDA, HIP and Intel's GPUs are sampled; for OpenCL on a CPU use: aiflame flame --metric cpu-time"
             " --detail line"
         )
+    if apis == {int(GpuApi.HIP)} and not profile.has("gpu_windows"):
+        return "no samples: AMD's GPUs are sampled where you set ROCPROFILER_PC_SAMPLING_BETA_ENABLED=on (read docs/amd.md before)"
     if profile.has("gpu_windows"):
         return "no samples: sampling never hit this kernel, its runs are too short: record longer, or more often: --gpu-sampling 4096"
     if profile.meta.options.get("gpu_sampling") == int(GpuSampling.OFF):

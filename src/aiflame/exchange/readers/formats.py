@@ -74,6 +74,8 @@ def format_of(head: bytes) -> Format | None:
 
 def sisters(path: Path) -> tuple[Path, ...]:
     """Other files that are read together with a file."""
+    if "results.json" in path.name:
+        return tuple(_module("rocm.code_objects").candidates(path.parent))
     if ".csv" not in path.name:
         return ()
     return tuple(one for one in _module("rocm.csv_files").sisters(path) if one.name != path.name)

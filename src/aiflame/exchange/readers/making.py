@@ -70,6 +70,10 @@ class Making:
                 columns.append(pl.Series(column.name, [_DEFAULTS.get(column.type, 0)], dtype=kind).new_from_index(0, len(rows)))
         self._writer.add_many(table, process.to_numpy(), pl.DataFrame(columns))
 
+    def keep_code(self, crc: int, content: bytes) -> None:
+        """Keeps a file of device code."""
+        self._folder.make_folder("cubins").put(f"{crc:016x}.cubin", content)
+
     def measure(self, series: pl.DataFrame, values: pl.DataFrame) -> None:
         """Measurements of the machine: `series` and `values` as telemetry has them."""
         for table, rows, schema in ((SERIES, series, SERIES_COLUMNS), (VALUES, values, VALUE_COLUMNS)):

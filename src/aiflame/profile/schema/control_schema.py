@@ -98,3 +98,5 @@ class Feature(IntEnum):
     """calls of CUDA's runtime and driver"""
     HOST_MEMORY = 2097152
     """host memory, if libaiflame_memory.so is preloaded"""
+    ROCM = 4194304
+    """kernels and copies of AMD's GPUs"""

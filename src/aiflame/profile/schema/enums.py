@@ -46,7 +46,6 @@ class GpuApi(IntEnum):
     CUDA = 2
     LEVEL_ZERO = 3
     HIP = 4
-    """in imported traces"""
 
 
 class CopyKind(IntEnum):

@@ -158,7 +158,12 @@ DEVICES = (
             (
                 "period_log2",
                 T.U32,
-                "one warp of each multiprocessor is sampled every 2^n cycles; 0: the period is no power of two (Intel's GPUs)",
+                "one warp of each multiprocessor is sampled every 2^n cycles; 0: the period is no such number (GPUs of Intel and AMD)",
+            ),
+            (
+                "launched_by",
+                T.U64,
+                "`correlation` of the launch to which all its samples belong (AMD has a window for each dispatch); 0: to none alone",
             ),
         ),
     ),

@@ -197,6 +197,7 @@ class _Written:
             dropped=dropped,
             foreign=0,
             period_log2=0,
+            launched_by=0,
         )
         for share in shares:
             reasons = np.zeros(len(header.reasons), np.uint32)

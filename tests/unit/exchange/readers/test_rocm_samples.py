@@ -57,6 +57,20 @@ def test_amds_own_examples(name: str) -> None:
         assert dict(top(profile.tree(METRIC), "line", METRIC).select("name", "self").rows()) == lines
 
 
+def test_amds_own_example_of_the_stochastic_method() -> None:
+    """Each sample is at its instruction, and under it the reason why it was not issued."""
+    file = FILES / "pc_sampling_stochastic_debug.csv.gz"
+    rows = list(csv.DictReader(io.StringIO(gzip.decompress(file.read_bytes()).decode())))
+    why = [row["Stall_Reason"].removeprefix(made.REASON).lower() if row["Wave_Issued_Instruction"] == "0" else "[issued]" for row in rows]
+    counted = Counter(zip((row["Instruction"] for row in rows), why, strict=True))
+    profile = aiflame.open(file)
+    sums: Counter[tuple[str, str]] = Counter()
+    for path, value in paths(profile.tree(METRIC), METRIC).items():
+        sums[path[-2], path[-1]] += value
+    assert sums == counted and sum(sums.values()) == len(rows) > 90
+    assert "waitcnt" in why and "stall reasons of kernels" not in lacking(profile)
+
+
 def lacking(profile: Profile) -> tuple[str, ...]:
     imported = profile.meta.imported
     assert imported is not None

@@ -13,7 +13,7 @@ from aiflame.analyze.findings.gpu.facts import Facts, Kernel, Sampled, at, disti
 from aiflame.analyze.findings.gpu.sass import ATOMIC, GLOBAL, LOCAL, SHARED, TENSOR
 from aiflame.analyze.layer_groups import escaped
 from aiflame.attribute.tree import GPU_STALLS
-from aiflame.resolve.device.stall_reasons import SELECTED
+from aiflame.resolve.device.stall_reasons import NO_STALLS, SELECTED
 
 SPILLS, ATOMICS, CONFLICTS, THROTTLED, MEMORY, LATENCY = 0.2, 0.3, 0.4, 0.25, 0.6, 0.4
 """Shares of a kernel's samples."""
@@ -35,7 +35,7 @@ GAIN_OF_WAITING = 0.7
 """The likely gain, as a share of the time that warps wait: other warps worked in that time."""
 GAIN_OF_MEMORY = 0.5
 
-_HELD = ~pl.col("reason").is_in([SELECTED, "not_selected"])
+_HELD = ~pl.col("reason").is_in(NO_STALLS)
 _LOCAL = _HELD & pl.col("blamed").is_in(LOCAL)
 _ATOMIC = _HELD & (pl.col("opcode").is_in(ATOMIC) | pl.col("blamed").is_in(ATOMIC))
 _FULL_QUEUE = pl.col("reason").is_in(["lg_throttle", "drain", "mio_throttle"]) | (_HELD & pl.col("blamed").is_in(ATOMIC))

@@ -22,8 +22,9 @@ _TIMES = ("begin", "end", "time")
 _CONTENTS = ("calls", "regions", "kernels", "copies", "samples", "values", "counters", "measured")
 
 
-def write(trace: DeviceTrace, making: Making) -> None:
-    """Calls of a thread become its stacks, and the time that each spent itself samples of wall-clock time."""
+def write(trace: DeviceTrace, making: Making) -> dict[int, int]:
+    """Calls of a thread become its stacks, and the time that each spent itself samples of wall-clock time. Returns the number of each
+    process in the profile, by its pid."""
     _set_times(trace, making)
     if all(getattr(trace, name).is_empty() for name in _CONTENTS):
         making.note("the trace is empty: neither calls nor work of a device")
@@ -52,6 +53,7 @@ def write(trace: DeviceTrace, making: Making) -> None:
     waits = add_syncs(trace, making, placed_calls, process)
     _add_launches(trace, making, placed_calls, work, waits)
     _add_nodes(making, placed["nodes"], spans, stack)
+    return process
 
 
 def _set_times(trace: DeviceTrace, making: Making) -> None:

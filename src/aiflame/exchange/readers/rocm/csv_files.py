@@ -200,7 +200,7 @@ class _Process:
             issued=_number(rows, "Wave_Issued_Instruction"),
             reason="Stall_Reason" if "Stall_Reason" in rows.columns else pl.lit(""),
         )
-        self._gathered.samples.append(rows.select(list(SAMPLES)))
+        self._gathered.samples.append(rows.select(name for name in SAMPLES if name in rows.columns))
 
     def _add_copies(self, rows: pl.DataFrame) -> None:
         source, target = self._agent(rows, "Source_Agent_Id"), self._agent(rows, "Destination_Agent_Id")

@@ -11,6 +11,7 @@ from aiflame.exchange.readers.devices.trace import CALLS, COPIES, I64, KERNELS, 
 from aiflame.exchange.readers.devices.writing import write
 from aiflame.exchange.readers.frames import NamedFrame
 from aiflame.exchange.readers.making import Making
+from aiflame.exchange.readers.rocm.code_objects import CodeObject, add_tables
 from aiflame.exchange.readers.rocm.pc_samples import SAMPLES, add_samples
 from aiflame.profile.schema.enums import CallBackend, CopyKind, GpuApi, RegionKind
 from aiflame.profile.schema.kinds import Kind
@@ -49,6 +50,8 @@ class Gathered:
     copies: list[pl.DataFrame] = field(default_factory=list)
     samples: list[pl.DataFrame] = field(default_factory=list)
     """`pc_samples.SAMPLES`"""
+    code: dict[tuple[int, int], CodeObject] = field(default_factory=dict)
+    """Code objects at hand, by process and number."""
     agents: dict[str, str] = field(default_factory=dict)
     """The name of each device."""
     processes: dict[int, str] = field(default_factory=dict)
@@ -64,8 +67,15 @@ class Gathered:
         trace.devices = {number: self._device(agent, number) for agent, number in agents.items()}
         self._add_kernels(trace, agents)
         self._add_copies(trace, agents)
-        add_samples(trace, _joined(self.samples, SAMPLES), _joined(self.kernels, OF_KERNELS))
-        write(trace, making)
+        samples, kernels = _joined(self.samples, SAMPLES), _joined(self.kernels, OF_KERNELS)
+        add_samples(trace, samples, kernels)
+        process = write(trace, making)
+        if self.code:
+            dispatches = kernels.drop_nulls(["dispatch", "begin", "end"]).with_columns(
+                pl.col("begin", "end") + trace.shift,
+                device=_device_number(agents).replace_strict(dict(trace.devices), default="GPU", return_dtype=pl.String),
+            )
+            add_tables(making, self.code, samples, dispatches, process)
 
     def _add_calls(self, trace: DeviceTrace) -> None:
         calls = _joined(self.calls, OF_CALLS)

@@ -18,8 +18,15 @@ from aiflame.resolve.device.stall_reasons import short
 from aiflame.resolve.names.readable import demangle
 from aiflame.values import dataclass
 
-SAMPLES = {"pid": I64, "dispatch": I64, "correlation": I64, "instruction": TEXT, "comment": TEXT, "issued": I64, "reason": TEXT}
-"""`comment`: the source line, if the program has debug information. `issued`: 1 or 0; null: the method does not say."""
+SAMPLES = {
+    **dict.fromkeys(("pid", "dispatch", "correlation"), I64),
+    **dict.fromkeys(("instruction", "comment"), TEXT),
+    "issued": I64,
+    "reason": TEXT,
+    **dict.fromkeys(("code_object", "offset"), I64),
+}
+"""`comment`: the source line, if the program has debug information. `issued`: 1 or 0; null: the method does not say. `code_object`: its
+number, and `offset` from where it was loaded; null: the file does not have them."""
 METRIC = ("gpu-samples", "samples")
 ISSUED, NO_REASON = "[issued]", "none"
 UNKNOWN_KERNEL, NO_INSTRUCTION = "[unknown kernel]", "[unknown instruction]"

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import polars as pl
 
 from aiflame.exchange.readers.making import Making
+from aiflame.exchange.readers.rocm.code_objects import CodeObject, beside
 from aiflame.exchange.readers.rocm.gathered import OF_CALLS, OF_COPIES, OF_KERNELS, Gathered
 from aiflame.exchange.readers.rocm.pc_samples import SAMPLES
 from aiflame.exchange.readers.source import Source
@@ -36,7 +38,7 @@ def read(source: Source, making: Making, progress: Progress) -> None:
         for process in _Text(text).members(0):
             if process[0] == _ROOT:
                 for number, at in enumerate(_Text(text).elements(process[1])):
-                    _Process(_Text(text), gathered, making, number).read(at)
+                    _Process(_Text(text), gathered, making, number, source.path.parent).read(at)
                     progress(0.8 * at / max(len(text), 1))
     except (ValueError, RecursionError):
         making.note("the trace is damaged: everything behind the damaged place is missing")
@@ -128,8 +130,8 @@ class _Rows:
 
 
 class _Process:
-    def __init__(self, text: _Text, gathered: Gathered, making: Making, number: int) -> None:
-        self._text, self._gathered, self._making = text, gathered, making
+    def __init__(self, text: _Text, gathered: Gathered, making: Making, number: int, folder: Path) -> None:
+        self._text, self._gathered, self._making, self._folder = text, gathered, making, folder
         self._pid = number
         self._operations: list[tuple[str, list[str]]] = []
         self._messages: dict[int, str] = {}
@@ -139,6 +141,9 @@ class _Process:
         self._samples = _Rows(SAMPLES)
         self._instructions: list[Any] = []
         self._comments: list[Any] = []
+        self._objects: dict[int, dict[str, Any]] = {}
+        self._snapshots: list[Any] = []
+        self._sampled: set[int] = set()
 
     def read(self, at: int) -> None:
         """Names come in any order, so records are read when all is known."""
@@ -150,6 +155,7 @@ class _Process:
             for section, place in self._later:
                 self._section(section, place)
             self._text.end = end
+            self._find_code()
         finally:
             self._gathered.calls += self._calls.flush()
             self._gathered.kernels += self._kernels.flush()
@@ -165,6 +171,7 @@ class _Process:
                 (_str(one.get("kind")), [_str(of) for of in _list(one.get("operations"))]) for one in _dicts(strings.get("buffer_records"))
             ]
             self._instructions, self._comments = (_list(strings.get(f"pc_sample_{of}")) for of in ("instructions", "comments"))
+            self._snapshots = _list(strings.get("code_object_snapshot_filenames"))
             self._messages = {
                 number: _str(one.get("value")) for one in _dicts(strings.get("marker_api")) if (number := _int(one.get("key"))) is not None
             }
@@ -181,6 +188,11 @@ class _Process:
                         "name": _str(symbol.get("kernel_name")) or _str(symbol.get("formatted_kernel_name")),
                         "registers": _int(symbol.get("arch_vgpr_count")),
                     }
+        elif name == "code_objects":
+            for one in self._each(at):
+                number = _int(one.get("code_object_id"))
+                if number is not None:
+                    self._objects[number] = one
         elif name == "buffer_records":
             for section, place in self._text.members(at):
                 self._later.append((section, place))
@@ -267,6 +279,9 @@ class _Process:
         given, issued = _dict(record.get("record")), _dict(record.get("record")).get("wave_issued")
         index = _int(record.get("inst_index"))
         texts = [_str(of[index]) if index is not None and 0 <= index < len(of) else "" for of in (self._instructions, self._comments)]
+        place = _dict(given.get("pc"))
+        code_object, offset = _int(place.get("code_object_id")), _int(place.get("code_object_offset"))
+        self._sampled.add(code_object or 0)
         self._samples.add(
             {
                 "pid": self._pid,
@@ -276,8 +291,20 @@ class _Process:
                 "comment": texts[1],
                 "issued": None if issued is None else int(bool(issued)),
                 "reason": _str(_dict(given.get("snapshot")).get("stall_reason")),
+                "code_object": code_object,
+                "offset": offset,
             }
         )
+
+    def _find_code(self) -> None:
+        """The code objects of samples that lie beside the trace."""
+        for number in sorted(self._sampled & set(self._objects)):
+            one = self._objects[number]
+            snapshot = _str(self._snapshots[number]) if 0 <= number < len(self._snapshots) else ""
+            base, delta = _int(one.get("load_base")), _int(one.get("load_delta"))
+            code = beside(self._folder, (snapshot,), _str(one.get("uri")))
+            if code is not None and base is not None and delta is not None:
+                self._gathered.code[self._pid, number] = CodeObject(code, base - delta)
 
     def _copy(self, record: dict[str, Any]) -> None:
         _, direction = self._operation(record)

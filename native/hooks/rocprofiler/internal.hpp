@@ -1,0 +1,34 @@
+// Shared by the files of this folder.
+#pragma once
+#include "aiflame_schema.hpp"
+#include "hooks/rocprofiler/api.hpp"
+
+#include <cstdint>
+
+namespace aiflame::rocprofiler {
+
+inline constexpr auto kApi = schema::GpuApi::HIP;
+
+// rocprofiler.cpp
+bool collecting() noexcept;
+// `AMD Instinct MI300X [0]`, as a reference to a text.
+uint32_t device_text(Handle agent) noexcept;
+// rocprofiler's clock is CLOCK_BOOTTIME: it goes on while the machine sleeps.
+uint64_t to_monotonic(uint64_t time) noexcept;
+
+// launches.cpp
+// Chooses the calls of HIP that put work on a device or wait for one. False: none can be listened to.
+bool listen_to_calls(Handle context) noexcept;
+
+// work.cpp
+void on_dispatch(uint64_t correlation, const Dispatch& dispatch) noexcept;
+void on_copy(uint64_t correlation, int32_t operation, const Copy& copy) noexcept;
+
+// samples.cpp
+// Chooses how each GPU is sampled. False: none can be.
+bool configure_sampling(Handle context) noexcept;
+void add_agent(const Agent& agent) noexcept;
+void flush_samples() noexcept;
+void forget_reasons() noexcept;
+
+}  // namespace aiflame::rocprofiler

@@ -1,0 +1,123 @@
+// Calls of HIP → `launches`, each with its stack, and `syncs`. Work on devices carries the number of the call that put it there.
+#include "base/clock.hpp"
+#include "hooks/python/bridge.hpp"
+#include "hooks/rocprofiler/internal.hpp"
+#include "hooks/shared/caller.hpp"
+#include "sampler/capture.hpp"
+#include "sampler/threads.hpp"
+#include "sampler/torch_autograd.hpp"
+#include "spool/control.hpp"
+#include "spool/spool.hpp"
+#include "unwind/modules.hpp"
+
+#include <string_view>
+
+namespace aiflame::rocprofiler {
+
+namespace {
+
+using schema::SyncKind;
+
+// A call makes others: the stack is captured once, by the outermost; each has its own number and row.
+struct Calls {
+  uint32_t depth;
+  uint64_t frame;  // stack address of the outermost call: a call from a higher address means that a longjmp left this one
+  uint32_t stack;  // 0: not recorded
+  torch_autograd::Point point;
+};
+thread_local Calls calls;
+
+bool is_inner(uint64_t pc) noexcept { return is_inside(pc); }
+
+// The frames between the program's call of HIP and us are rocprofiler's.
+Registers skip_rocprofiler(Thread& thread, const Registers& from) noexcept {
+  constexpr uint32_t kMost = 16;
+  if (!thread.unwinder || from.sp < thread.stack_low || from.sp >= thread.stack_high || !is_inner(from.pc)) return from;
+  Caller callers[kMost];
+  uint32_t count = thread.unwinder->callers(from, thread.stack_high, callers, kMost, is_inner);
+  if (!count || is_inner(callers[count - 1].pc)) return from;
+  uint64_t bp = from.bp;
+  for (uint32_t at = 0; at < count; at++)
+    if (callers[at].bp_slot) bp = *reinterpret_cast<const uint64_t*>(callers[at].bp_slot);
+  return {.pc = callers[count - 1].pc, .sp = callers[count - 1].sp, .bp = bp, .all = nullptr, .exact = false};
+}
+
+void enter(const Registers& from, uint64_t* begin_ns) noexcept {
+  if (from.sp >= calls.frame) calls.depth = 0;
+  *begin_ns = now_ns();
+  if (calls.depth++) return;
+  calls.frame = from.sp;
+  Thread* thread = collecting() ? threads::self() : nullptr;
+  calls.stack = thread && thread->row ? capture(*thread, from, skip_rocprofiler) : 0;
+  if (calls.stack) calls.point = torch_autograd::now();
+}
+
+// `wait`: a SyncKind, 0: it does not wait.
+void leave(uint64_t correlation, uint64_t begin_ns, uint32_t wait) noexcept {
+  if (!calls.depth) return;  // it began before us
+  calls.depth--;
+  Thread* thread = calls.stack ? threads::self() : nullptr;
+  if (!thread || !thread->row || !collecting()) return;
+  uint64_t end_ns = now_ns();
+  {
+    threads::Use use(*thread);
+    thread->launches.append({.thread = thread->row,
+                             .stack = calls.stack,
+                             .api = static_cast<uint16_t>(kApi),
+                             .autograd = calls.point.autograd,
+                             .sequence = calls.point.sequence,
+                             .begin_ns = begin_ns,
+                             .end_ns = end_ns,
+                             .correlation = correlation});
+  }
+  if (wait)
+    spool::append(
+        schema::SyncRecord{.kind = wait, .api = static_cast<uint32_t>(kApi), .correlation = correlation, .start_ns = begin_ns, .end_ns = end_ns});
+  if (!calls.depth) bridge::poke(end_ns);
+}
+
+SyncKind wait_of(std::string_view name) noexcept {
+  if (name.starts_with("hipStreamSynchronize")) return SyncKind::STREAM;
+  if (name.starts_with("hipDeviceSynchronize") || name.starts_with("hipCtxSynchronize")) return SyncKind::CONTEXT;
+  return name.starts_with("hipEventSynchronize") ? SyncKind::EVENT : SyncKind{};
+}
+
+bool launches(std::string_view name) noexcept {
+  for (std::string_view beginning : {"hipLaunch", "hipModuleLaunch", "hipExtLaunch", "hipExtModuleLaunch", "hipHccModuleLaunch", "hipDrvLaunch",
+                                     "hipGraphLaunch", "hipMemcpy", "hipMemset", "hipDrvMemcpy"})
+    if (name.starts_with(beginning)) return !name.starts_with("hipLaunchHostFunc");
+  return false;
+}
+
+// Written before the first call is heard.
+constexpr int32_t kMostOperations = 2048;
+int32_t chosen[kMostOperations];
+size_t chosen_count = 0;
+uint8_t waits[kMostOperations];  // a SyncKind for each operation, 0: it does not wait
+
+int choose(int32_t kind, int32_t operation, void*) {
+  const char* name = nullptr;
+  uint64_t length = 0;
+  if (operation < 0 || operation >= kMostOperations || chosen_count == kMostOperations) return 0;
+  if (sdk().query_callback_tracing_kind_operation_name(kind, operation, &name, &length) != kSuccess || !name) return 0;
+  waits[operation] = static_cast<uint8_t>(wait_of(name));
+  if (waits[operation] || launches(name)) chosen[chosen_count++] = operation;
+  return 0;
+}
+
+void on_call(CallbackRecord record, uint64_t* user, void*) {
+  if (record.kind != kHipRuntimeApi || record.operation < 0 || record.operation >= kMostOperations) return;
+  if (record.phase == kEnter) enter(hooks::caller(), user);
+  if (record.phase == kExit) leave(record.correlation.internal, *user, waits[record.operation]);
+}
+
+}  // namespace
+
+// Operations are chosen by name, so that those of later releases are heard, too.
+bool listen_to_calls(Handle context) noexcept {
+  chosen_count = 0;
+  if (sdk().iterate_callback_tracing_kind_operations(kHipRuntimeApi, choose, nullptr) != kSuccess || !chosen_count) return false;
+  return sdk().configure_callback_tracing_service(context, kHipRuntimeApi, chosen, chosen_count, on_call, nullptr) == kSuccess;
+}
+
+}  // namespace aiflame::rocprofiler

@@ -1,0 +1,356 @@
+#include "fake_rocprofiler.hpp"
+
+#include "fake_state.hpp"
+
+#include <dlfcn.h>
+#include <time.h>
+#include <unistd.h>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <string>
+#include <vector>
+
+using namespace fake;
+
+namespace {
+
+enum Status {
+  OK = 0,
+  ERROR = 1,
+  NO_CONTEXT = 2,
+  NO_BUFFER = 3,
+  NO_KIND = 4,
+  NO_OPERATION = 5,
+  NO_AGENT = 7,
+  ALREADY = 15,
+  LOCKED = 16,
+  NOT_BUILT = 17,
+  INVALID = 19,
+  FINALIZED = 21,
+  OLD_KERNEL = 28,
+  NOT_AVAILABLE = 37
+};
+
+struct Service {
+  std::vector<int> operations;  // none: all
+  Callback callback;
+  void* data;
+  bool wants(int operation) const {
+    for (int one : operations)
+      if (one == operation) return true;
+    return operations.empty();
+  }
+};
+struct Context {
+  std::map<int, Service> services;
+  bool active = false, samples = false;
+};
+struct Stored {
+  uint32_t kind;
+  std::vector<char> bytes;
+};
+struct Buffer {
+  size_t context, size, watermark;
+  BufferCallback callback;
+  void* data;
+  std::vector<Stored> records;
+  size_t filled = 0;
+};
+
+std::mutex lock;
+std::vector<Context> contexts;
+std::vector<Buffer> buffers;
+int broken = 0;
+bool initialized = false, finalized = false, configured_elsewhere = false, asked_once = false;
+
+bool is(const char* word) {
+  const char* said = getenv("FAKE_ROCM");
+  std::string all = std::string(",") + (said ? said : "") + ",";
+  return all.find("," + std::string(word) + ",") != std::string::npos;
+}
+
+int violation(const char* text, int status) {
+  fprintf(stderr, "fake rocprofiler: %s\n", text);
+  broken++;
+  return status;
+}
+
+void deliver(size_t number) {
+  std::vector<Stored> records;
+  Buffer copy;
+  {
+    std::lock_guard<std::mutex> hold(lock);
+    records.swap(buffers[number - 1].records);
+    buffers[number - 1].filled = 0;
+    copy = buffers[number - 1];
+  }
+  if (records.empty()) return;
+  std::vector<Header> headers;
+  std::vector<Header*> places;
+  for (Stored& one : records) headers.push_back({2, one.kind, one.bytes.data()});
+  for (Header& one : headers) places.push_back(&one);
+  copy.callback({copy.context}, {number}, places.data(), places.size(), copy.data, 0);
+}
+
+}  // namespace
+
+namespace fake {
+
+Sampling sampling;
+Completions& runtime = *new Completions;
+
+uint64_t now() {
+  timespec time;
+  clock_gettime(CLOCK_BOOTTIME, &time);
+  return static_cast<uint64_t>(time.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(time.tv_nsec);
+}
+
+// Callbacks are made without our lock: the tool may call us.
+void tell(int kind, int operation, int phase, void* payload, uint64_t number, uint64_t outer, uint64_t* user) {
+  std::vector<std::pair<Service, size_t>> wanted;
+  {
+    std::lock_guard<std::mutex> hold(lock);
+    for (size_t at = 0; at < contexts.size(); at++) {
+      auto service = contexts[at].services.find(kind);
+      if (contexts[at].active && service != contexts[at].services.end() && service->second.wants(operation))
+        wanted.push_back({service->second, at + 1});
+    }
+  }
+  for (auto& [service, context] : wanted)
+    service.callback(Record{{context}, static_cast<uint64_t>(gettid()), number, 0, outer, kind, operation, phase, payload}, user, service.data);
+}
+
+void store(uint32_t kind, const void* bytes, size_t size) {
+  size_t number;
+  bool full;
+  {
+    std::lock_guard<std::mutex> hold(lock);
+    number = sampling.buffer;
+    if (!number || !contexts[sampling.context - 1].active) return;
+    Buffer& buffer = buffers[number - 1];
+    buffer.records.push_back({kind, std::vector<char>(static_cast<const char*>(bytes), static_cast<const char*>(bytes) + size)});
+    buffer.filled += size;
+    full = buffer.filled >= buffer.watermark;
+  }
+  if (full) deliver(number);
+}
+
+int violations() { return broken; }
+
+}  // namespace fake
+
+namespace {
+
+struct Configuration {
+  size_t size;
+  int (*initialize)(void*, void*);
+  void (*finalize)(void*);
+  void* data;
+};
+struct Client {
+  size_t size;
+  const char* name;
+  uint32_t handle;
+};
+Configuration tool{};
+
+// Asks for the tool, as the runtime did before it loaded us.
+void register_tool() {
+  using Configure = Configuration* (*)(uint32_t, const char*, uint32_t, Client*);
+  auto configure = reinterpret_cast<Configure>(dlsym(RTLD_DEFAULT, "rocprofiler_configure"));
+  Client client{sizeof(Client), nullptr, 1};
+  Configuration* result = configure ? configure(is("old") ? 600 : 10000, "1.0.0", 1, &client) : nullptr;
+  if (!result) return;
+  tool = *result;
+  if (tool.size != sizeof tool || !tool.initialize) violation("a configuration without its size or functions", 0);
+  if (!client.name) violation("the client has no name", 0);
+  int status = tool.initialize(nullptr, tool.data);
+  std::lock_guard<std::mutex> hold(lock);
+  initialized = true;
+  if (status != 0)
+    for (Context& context : contexts) context.active = false;
+  // As rocprofiler does: registered after the tool was loaded, so it runs before the tool's own handlers.
+  atexit([] {
+    runtime.wait();
+    runtime.end();
+    {
+      std::lock_guard<std::mutex> hold_(lock);
+      for (Context& context : contexts) context.active = false;
+    }
+    if (tool.finalize) tool.finalize(tool.data);
+    std::lock_guard<std::mutex> hold_(lock);
+    finalized = true;
+    if (broken) _exit(99);
+  });
+}
+
+}  // namespace
+
+#define SDK extern "C" __attribute__((visibility("default"))) int
+#define CONFIGURES \
+  if (initialized) return violation("configured after initialization", LOCKED)
+
+SDK rocprofiler_set_api_table() {
+  static bool once = false;
+  if (!once) register_tool();
+  once = true;
+  return OK;
+}
+
+// As in the public header, to the last field.
+struct AgentRecord {
+  uint64_t size;
+  Id id;
+  int type;
+  uint32_t counts[21];
+  uint16_t vendor, device;
+  uint32_t location, domain;
+  char between[132];
+  const char *name, *vendor_name, *product_name, *model_name;
+  uint32_t node;
+  int logical, of_type, visibility;
+  uint8_t uuid[16];
+};
+static_assert(sizeof(AgentRecord) == 320 || sizeof(AgentRecord) == 312);
+
+SDK rocprofiler_query_available_agents(int version, int (*callback)(int, const void**, size_t, void*), size_t size, void* data) {
+  if (version != 1 || size > sizeof(AgentRecord)) return violation("agents of another version", INVALID);
+  AgentRecord cpu{}, gpu{};
+  cpu.size = gpu.size = sizeof cpu;
+  cpu.id = {kCpu};
+  cpu.type = 1;
+  cpu.name = cpu.product_name = "A CPU";
+  gpu.id = {kGpuAgent};
+  gpu.type = 2;
+  gpu.counts[20] = 90402;
+  gpu.location = 0xC1 << 8 | 3 << 3;
+  gpu.name = "gfx942";
+  gpu.vendor_name = "AMD";
+  gpu.product_name = "AMD Instinct MI300X";
+  gpu.node = gpu.logical = 1;
+  const void* agents[] = {&cpu, &gpu};
+  return callback(1, agents, 2, data);
+}
+
+SDK rocprofiler_create_context(Id* context) {
+  CONFIGURES;
+  if (context->handle) return violation("a context that is one already", 13);
+  contexts.emplace_back();
+  context->handle = contexts.size();
+  return OK;
+}
+
+SDK rocprofiler_start_context(Id context) {
+  std::lock_guard<std::mutex> hold(lock);
+  if (finalized) return violation("started after the end", FINALIZED);
+  if (!context.handle || context.handle > contexts.size()) return violation("no such context", NO_CONTEXT);
+  Context& one = contexts[context.handle - 1];
+  if (one.services.empty() && !one.samples) return violation("a context without services", 10);
+  one.active = true;
+  return OK;
+}
+
+SDK rocprofiler_stop_context(Id context) {
+  std::lock_guard<std::mutex> hold(lock);
+  if (!context.handle || context.handle > contexts.size()) return violation("no such context", NO_CONTEXT);
+  contexts[context.handle - 1].active = false;
+  return OK;
+}
+
+SDK rocprofiler_create_buffer(Id context, size_t size, size_t watermark, int policy, BufferCallback callback, void* data, Id* buffer) {
+  CONFIGURES;
+  if (buffer->handle) return violation("a buffer that is one already", ALREADY);
+  if (!context.handle || context.handle > contexts.size()) return violation("no such context", NO_CONTEXT);
+  if (!callback || watermark > size || policy < 1 || policy > 2) return violation("a buffer without a callback or with a wrong size", INVALID);
+  buffers.push_back({context.handle, size, watermark, callback, data, {}, 0});
+  buffer->handle = buffers.size();
+  return OK;
+}
+
+SDK rocprofiler_flush_buffer(Id buffer) {
+  if (!buffer.handle || buffer.handle > buffers.size()) return violation("no such buffer", NO_BUFFER);
+  if (finalized) return violation("flushed after the end", FINALIZED);
+  deliver(buffer.handle);
+  return OK;
+}
+
+SDK rocprofiler_configure_callback_tracing_service(Id context, int kind, const int* operations, size_t count, Callback callback, void* data) {
+  CONFIGURES;
+  if (!context.handle || context.handle > contexts.size()) return violation("no such context", NO_CONTEXT);
+  int most = kind == kHip ? kHipCount : kind == kCode ? 3 : kind == kDispatch ? 2 : kind == kCopy ? 4 : 0;
+  if (!most) return violation("no such kind", NO_KIND);
+  for (size_t at = 0; at < count; at++)
+    if (operations[at] < 0 || operations[at] > most) return violation("no such operation", NO_OPERATION);
+  auto& services = contexts[context.handle - 1].services;
+  if (services.count(kind)) return violation("a second service of a kind", ALREADY);
+  services[kind] = {std::vector<int>(operations, operations + count), callback, data};
+  return OK;
+}
+
+SDK rocprofiler_iterate_callback_tracing_kind_operations(int kind, int (*callback)(int, int, void*), void* data) {
+  if (kind != kHip) return NO_KIND;
+  for (int operation = 0; operation < kHipCount; operation++)
+    if (callback(kind, operation, data) != 0) break;
+  return OK;
+}
+
+SDK rocprofiler_query_callback_tracing_kind_operation_name(int kind, int operation, const char** name, uint64_t* length) {
+  if (kind != kHip) return NO_KIND;
+  if (operation < 0 || operation >= kHipCount) return NO_OPERATION;
+  if (name) *name = kHipNames[operation];
+  if (length) *length = strlen(kHipNames[operation]);
+  return OK;
+}
+
+struct Choice {
+  uint64_t size;
+  int method, unit;
+  size_t least, most;
+  uint64_t flags;
+};
+
+SDK rocprofiler_query_pc_sampling_agent_configurations(Id agent, int (*callback)(const Choice*, size_t, void*), void* data) {
+  if (!getenv("ROCPROFILER_PC_SAMPLING_BETA_ENABLED")) return NOT_BUILT;
+  if (agent.handle != kGpuAgent && agent.handle != kCpu) return violation("no such agent", NO_AGENT);
+  if (is("old_kernel")) return OLD_KERNEL;
+  std::vector<Choice> choices;
+  if (agent.handle == kGpuAgent && configured_elsewhere) {
+    choices.push_back({sizeof(Choice), 1, 2, 1 << 18, 1 << 18, 1});
+  } else if (agent.handle == kGpuAgent) {
+    if (is("host_trap")) choices.push_back({sizeof(Choice), 2, 3, 1, 100'000, 0});
+    if (is("stochastic")) choices.push_back({sizeof(Choice), 1, 2, 256, 1 << 22, 1});
+  }
+  asked_once = true;
+  return callback(choices.data(), choices.size(), data);
+}
+
+SDK rocprofiler_configure_pc_sampling_service(Id context, Id agent, int method, int unit, uint64_t interval, Id buffer, int) {
+  if (!getenv("ROCPROFILER_PC_SAMPLING_BETA_ENABLED")) return NOT_BUILT;
+  CONFIGURES;
+  if (agent.handle != kGpuAgent) return violation("no such GPU", NO_AGENT);
+  if (!context.handle || context.handle > contexts.size()) return violation("no such context", NO_CONTEXT);
+  if (!buffer.handle || buffer.handle > buffers.size()) return violation("no such buffer", NO_BUFFER);
+  if (!asked_once) return violation("configured without a question", INVALID);
+  if (is("busy") && !configured_elsewhere) {
+    configured_elsewhere = true;
+    return NOT_AVAILABLE;
+  }
+  if (sampling.context) return violation("a second configuration", ALREADY);
+  bool trap = method == 2 && unit == 3 && is("host_trap"), hardware = method == 1 && unit == 2 && is("stochastic");
+  if (!trap && !hardware) return violation("a method that the GPU lacks", NOT_AVAILABLE);
+  if (configured_elsewhere && interval != 1 << 18) return violation("not the other process's interval", NOT_AVAILABLE);
+  if (trap && (interval < 1 || interval > 100'000)) return violation("an interval that was not offered", INVALID);
+  if (hardware && (interval < 256 || interval > 1 << 22 || (interval & (interval - 1))))
+    return violation("an interval that was not offered", INVALID);
+  sampling = {context.handle, buffer.handle, method};
+  contexts[context.handle - 1].samples = true;
+  return OK;
+}
+
+SDK rocprofiler_get_timestamp(uint64_t* time) {
+  *time = now();
+  return OK;
+}

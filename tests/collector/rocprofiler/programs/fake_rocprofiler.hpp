@@ -1,0 +1,53 @@
+// A stand-in for AMD's runtime and its rocprofiler-sdk 1.0, on no GPU. It shares nothing with the collector's hook: layouts and numbers are written
+// down again, from rocprofiler's documentation. A call that breaks the documented order, or a value that was not offered, is counted as a violation,
+// and gets the documented status.
+//
+// FAKE_ROCM, words separated by commas: `stochastic` and `host_trap` (methods that the GPU offers), `busy` (another process configures the GPU
+// between the first question and the first choice), `old` (a release before 1.0), `old_kernel` (the driver cannot sample).
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+namespace fake {
+
+// The device's work for one launch.
+struct Place {
+  uint64_t address;  // in the file of the code object, 0: code of no code object
+  int reason;        // why the wave did not issue; -1: it issued
+  int count;
+};
+struct Work {
+  const char* kernel;
+  uint64_t duration_ns;
+  const Place* places;
+  size_t place_count;
+};
+
+// Loads a code object. The kernels' names are those of its descriptors.
+void load_code_object(const char* bytes, size_t size, const char* const* kernels, size_t count);
+void unload_code_object();
+// The device's part of a launch that is being made.
+void dispatch(const Work& work, uint32_t groups, uint32_t group);
+void copy(uint64_t bytes);
+// Samples that rocprofiler cannot read, and one of no dispatch.
+void lose_samples(int count);
+void sample_of_nothing();
+// Waits for all work.
+void wait();
+
+// A call of the runtime, by its name: rocprofiler hears of it before and after, as by its wrappers in the runtime's table of functions.
+class Call {
+ public:
+  explicit Call(const char* name);
+  ~Call();
+  Call(const Call&) = delete;
+
+ private:
+  int operation_;
+  uint64_t number_, outer_;
+  uint64_t user_ = 0;
+};
+
+int violations();
+
+}  // namespace fake
