@@ -8,6 +8,7 @@
 #include "base/sys.hpp"
 #include "base/valgrind.hpp"
 #include "records/calls.hpp"
+#include "records/device_code.hpp"
 #include "records/host_memory.hpp"
 #include "records/kernel_shapes.hpp"
 #include "records/kernel_variants.hpp"
@@ -91,6 +92,7 @@ void forget_rows(fresh_memory::Who who) noexcept {
   python::forget_rows();
   kernel_shapes::forget_rows();
   kernel_variants::forget_rows();
+  device_code::forget_rows();
   calls::forget_rows();
   host_memory::forget_rows();
   all_hooks::forget_rows();

@@ -9,7 +9,6 @@
 #include "hooks/python/bridge.hpp"
 #include "hooks/python/functions.hpp"
 #include "hooks/regions/regions.hpp"
-#include "hooks/shared/kept_code.hpp"
 #include "hooks/stand_in/level_zero.hpp"
 #include "hooks/torch/python_functions.hpp"
 
@@ -41,7 +40,6 @@ void forget_rows() noexcept {
   opencl::forget_rows();
   level_zero::forget_rows();
   regions::forget_rows();
-  kept_code::forget_rows();
 }
 
 void after_fork_child() noexcept {

@@ -1,6 +1,6 @@
-// Saves device code when it is loaded: its file may be gone later, or the program may have compiled it at run time.
+// Saves device code when it is loaded.
 #include "hooks/cuda/internal.hpp"
-#include "hooks/shared/kept_code.hpp"
+#include "records/device_code.hpp"
 #include "spool/control.hpp"
 
 namespace aiflame::cuda {
@@ -9,7 +9,7 @@ void on_module_loaded(const CUpti_ModuleResourceData& module) noexcept {
   if (!control::recording() || !module.pCubin || !module.cubinSize || !cupti().GetCubinCrc) return;
   CUpti_GetCubinCrcParams params{.size = CUpti_GetCubinCrcParamsSize, .cubinSize = module.cubinSize, .cubin = module.pCubin, .cubinCrc = 0};
   if (cupti().GetCubinCrc(&params) != CUPTI_SUCCESS) return;
-  kept_code::keep(params.cubinCrc, params.cubin, module.cubinSize, "CUDA: device code could not be kept: its kernels have no source lines");
+  device_code::keep(params.cubinCrc, params.cubin, module.cubinSize, "CUDA: device code could not be kept: its kernels have no source lines");
 }
 
 }  // namespace aiflame::cuda

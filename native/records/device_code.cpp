@@ -1,4 +1,4 @@
-#include "hooks/shared/kept_code.hpp"
+#include "records/device_code.hpp"
 
 #include "base/clock.hpp"
 #include "base/large.hpp"
@@ -10,11 +10,11 @@
 #include <atomic>
 #include <cstdio>
 
-namespace aiflame::kept_code {
+namespace aiflame::device_code {
 
 namespace {
 
-// Code with a row already, by crc. Two threads may write the same row twice: readers take either.
+// Files with a row already, by crc. Two threads may write the same row twice: readers take either.
 constexpr uint32_t kPlaces = 1 << 13, kMostSteps = 8;
 AIFLAME_LARGE std::atomic<uint64_t> written[kPlaces];
 // Most processes load no device code: to forget nothing is not to touch all of that.
@@ -63,21 +63,10 @@ bool write_file(uint64_t crc, const char* bytes, size_t size) noexcept {
 
 }  // namespace
 
-uint64_t checksum(const void* bytes, size_t size) noexcept {
-  spool::Hash hash;
-  for (size_t at = 0; at < size; at += sizeof(uint64_t)) {
-    uint64_t word = 0;
-    memcpy(&word, static_cast<const char*>(bytes) + at, size - at < sizeof word ? size - at : sizeof word);
-    hash.add(word);
-  }
-  hash.add(size);
-  return hash.state | 1;
-}
-
-void keep(uint64_t crc, const void* bytes, size_t size, const char* failed) noexcept {
+void keep(uint64_t crc, const void* bytes, size_t size, std::string_view lost) noexcept {
   if (!is_new(crc)) return;
   bool kept = write_file(crc, static_cast<const char*>(bytes), size);
-  if (!kept) spool::note(failed);
+  if (!kept) spool::note(lost);
   spool::append(schema::CubinRecord{.crc = crc, .bytes = kept ? size : 0, .time_ns = now_ns()});
 }
 
@@ -87,4 +76,4 @@ void forget_rows() noexcept {
   for (auto& place : written) place.store(0, std::memory_order_relaxed);
 }
 
-}  // namespace aiflame::kept_code
+}  // namespace aiflame::device_code
