@@ -84,7 +84,10 @@ uint64_t create_counting_event(Call& call) {
   call.words[2] = reinterpret_cast<uint64_t>(asked);
   if (!timestamps) return call.go();
   Guard guard;
-  if (Object* event = add(Kind::EVENT, *pointer<Handle>(call.words[3]))) event->timestamps = true;
+  if (Object* event = add(Kind::EVENT, *pointer<Handle>(call.words[3]))) {
+    event->timestamps = true;
+    event->counts = !(asked->flags & kCountingTimestamps);
+  }
   return result;
 }
 
@@ -364,6 +367,7 @@ const Api* api(stand_in::Library& library) noexcept {
     LOOK(zeEventHostReset);
     bool has_all = whole;
     LOOK(zetModuleGetDebugInfo);
+    LOOK(zeCommandListAppendBarrier);
     LOOK(zeDevicePciGetPropertiesExt);
     whole = has_all;
 #undef LOOK

@@ -41,6 +41,7 @@ uint32_t used = 0, free_ones = 0;
 uint32_t oldest = 0, newest = 0;  // in flight
 std::atomic<uint32_t> flying_count{0};
 uint64_t last_correlation = 0;
+bool reuses_events = false;  // the program reuses events that count before their commands are done
 std::atomic<uint32_t> recording{1};
 
 Command& at(uint32_t number) noexcept { return commands[number - 1]; }
@@ -149,8 +150,10 @@ void give_up(Command& command) noexcept {
   if (!command.listed) free_command(command);
 }
 
-void finish(const Api& api, Command& command) noexcept {
-  if (command.flying && !land(api, command)) give_up(command);
+bool finish(const Api& api, Command& command) noexcept {
+  if (!command.flying || land(api, command)) return true;
+  give_up(command);
+  return false;
 }
 
 void write_launch(const Command& command, uint32_t thread, uint64_t begin_ns, uint64_t end_ns) noexcept {
@@ -187,15 +190,20 @@ Appending::Appending(const Api& api, Handle list, Handle event, const Registers&
     if (known_) {
       context_ = known->context;
       Object* theirs = event ? find(Kind::EVENT, event) : nullptr;
-      if (theirs && known->immediate) finish_event(api, *theirs);
+      if (theirs && known->immediate && !finish_event(api, *theirs) && theirs->counts) reuses_events = true;
       timed_ = theirs && theirs->timestamps;
-      if (!event) timed_ = ours_ = (event_ = take_event(api, context_)) != 0;
+      bool shadow = theirs && theirs->counts && known->immediate && reuses_events && api.zeCommandListAppendBarrier;
+      Handle own = !event || shadow ? take_event(api, context_) : 0;
+      if (shadow && own) signal_after_ = event;
+      if (own) event_ = own, timed_ = ours_ = true;
     }
   }
   begin_ns_ = now_ns();
 }
 
 void Appending::done(bool success, const Work& work) noexcept {
+  if (success && signal_after_ && api_.zeCommandListAppendBarrier(list_, signal_after_, 0, nullptr) != kSuccess)
+    spool::note("Level Zero: an event of the program could not be signaled; it may wait for it");
   if (!known_) return;
   uint64_t end_ns = now_ns();
   uint32_t name = success && work.kernel ? kernel_name(api_, work.kernel) : 0;
@@ -291,9 +299,7 @@ void collect(const Api& api, Effort effort) noexcept {
   }
 }
 
-void finish_event(const Api& api, Object& event) noexcept {
-  if (event.signaled_by) finish(api, at(event.signaled_by));
-}
+bool finish_event(const Api& api, Object& event) noexcept { return !event.signaled_by || finish(api, at(event.signaled_by)); }
 
 void forget_commands(const Api& api, Object& list) noexcept {
   for (uint32_t number = list.first, next; number; number = next) {

@@ -1,8 +1,9 @@
 // Writes the rows of commands: `launches` when a list goes to a device, `kernels` or `copies` when a command's event says that it is over.
 //
 // An event has a command's time stamps if its pool was made with that flag: level_zero.cpp adds the flag to all pools of the program. A
-// command without an event gets one of ours. Level Zero has no callback for the end of a command: we look for completed commands at every
-// wait of the program.
+// command without an event gets one of ours. So does one whose event counts, once the program has reused such an event before its command was
+// done (as SYCL does that drops the events of its launches): a barrier behind it signals the program's. Level Zero has no callback for the end of a
+// command: we look for completed commands at every wait of the program.
 #pragma once
 #include "hooks/stand_in/level_zero_handles.hpp"
 #include "sampler/torch_autograd.hpp"
@@ -31,6 +32,8 @@ class Appending {
  private:
   const Api& api_;
   Handle list_, event_, context_ = 0;
+  Handle signal_after_ = 0;  // the program's event, where the command signals one of ours
+
   bool known_ = false, ours_ = false, timed_ = false;
   uint32_t recording_ = 0, thread_ = 0, stack_ = 0;
   torch_autograd::Point point_{};
@@ -58,7 +61,8 @@ void collect(const Api& api, Effort effort) noexcept;
 bool in_flight() noexcept;
 
 // With the lock held. Reads the time stamps of the program's event, which would be lost otherwise.
-void finish_event(const Api& api, Object& event) noexcept;
+// False: the command that signals it is not done.
+bool finish_event(const Api& api, Object& event) noexcept;
 void forget_commands(const Api& api, Object& list) noexcept;
 void forget_context(const Api& api, Handle context) noexcept;
 

@@ -103,6 +103,7 @@ struct Api {
   uint32_t (*zeEventHostReset)(Handle event);
   // nullptr where the loader lacks them.
   uint32_t (*zetModuleGetDebugInfo)(Handle module, uint32_t format, size_t* size, uint8_t* bytes);
+  uint32_t (*zeCommandListAppendBarrier)(Handle list, Handle event, uint32_t count, Handle* waits);
   uint32_t (*zeDevicePciGetPropertiesExt)(Handle device, PciProperties* properties);
 };
 // nullptr: the loader lacks one of them.

@@ -48,6 +48,7 @@ struct Object {
   Kind kind;
   uint32_t flags;         // of a pool, as the program requested
   bool timestamps;        // of a pool and an event
+  bool counts;            // of an event that is never reset, and whose time stamps are for us alone
   uint32_t signaled_by;   // for an event: the command in flight that signals it
   uint32_t stream;        // of a queue and of an immediate list: unique in the process
   uint32_t first, last;   // of a list: its commands

@@ -162,6 +162,17 @@ def test_kernels_of_sycl_whose_events_a_function_of_the_driver_makes(level_zero:
     assert set(kernels["correlation"]) == set(run.launches["correlation"]) and (run.launches["stack"] > 0).all()
 
 
+def test_an_event_that_is_given_to_the_next_launch_before_its_kernel_is_done(level_zero: LevelZero) -> None:
+    """As SYCL does that drops the events of its launches. The first such kernel has no time; all others have events of ours."""
+    run = level_zero.recorded("reuses")
+    assert dict(run.calls.group_by("function").len().rows()) == json.loads(run.outcome.stdout)
+    assert len(run.launches) == 6
+    assert run.kernels["name"].to_list() == ["sleep_20", "sleep_10", "sleep_20", "sleep_10", "sleep_20"]
+    said = run.executions[1:]
+    took, takes = run.kernels["end_ns"] - run.kernels["start_ns"], said["end_ns"] - said["begin_ns"]
+    assert ((took.cast(pl.Int64) - takes).abs() <= 200).all()
+
+
 def test_modules_are_kept_with_their_addresses_and_times(level_zero: LevelZero) -> None:
     """The second module gets the first one's address. Linking changes code."""
     run = level_zero.recorded("modules")

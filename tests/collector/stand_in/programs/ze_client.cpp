@@ -132,6 +132,32 @@ static void resets() {
   OK(zeKernelDestroy, ten);
 }
 
+// An event that counts is given to one launch after the other, and nobody waits in between.
+static void reuses() {
+  uint32_t counting[8] = {0x30024, 0, 0, 0, 1 | 4};  // type, next, flags, scopes
+  ze_result_t (*zexCounterBasedEventCreate2)(ze_context_handle_t, ze_device_handle_t, const void*, ze_event_handle_t*);
+  OK(zeDriverGetExtensionFunctionAddress, driver, "zexCounterBasedEventCreate2", reinterpret_cast<void**>(&zexCounterBasedEventCreate2));
+  auto desc = queue_desc(ZE_COMMAND_QUEUE_MODE_ASYNCHRONOUS);
+  desc.flags = 2;  // ZE_COMMAND_QUEUE_FLAG_IN_ORDER, of later headers
+  ze_command_list_handle_t list;
+  ze_event_handle_t event;
+  ze_kernel_handle_t ten = kernel("sleep_10", 1), twenty = kernel("sleep_20", 1);
+  ze_group_count_t groups{1, 1, 1};
+  OK(zeCommandListCreateImmediate, context, device, &desc, &list);
+  OK(zexCounterBasedEventCreate2, context, device, counting, &event);
+  for (int turn = 0; turn < 6; turn++) {
+    OK(zeCommandListAppendLaunchKernel, list, turn % 2 ? twenty : ten, &groups, event, 0, nullptr);
+    if (turn < 4) continue;
+    expect(CALL(zeEventQueryStatus, event) == ZE_RESULT_NOT_READY, "a kernel that was just launched is not done");
+    OK(zeEventHostSynchronize, event, UINT64_MAX);
+    OK(zeEventQueryStatus, event);
+  }
+  OK(zeEventDestroy, event);
+  OK(zeCommandListDestroy, list);
+  OK(zeKernelDestroy, ten);
+  OK(zeKernelDestroy, twenty);
+}
+
 // Two devices of one name.
 static void two_devices() {
   ze_device_handle_t devices[2];
@@ -236,8 +262,8 @@ int main(int count, char** arguments) {
   OK(zeDeviceGet, driver, &one, &device);
   OK(zeContextCreate, driver, &context_desc, &context);
   OK(zeModuleCreate, context, device, &module_desc, &module, nullptr);
-  const std::map<std::string, void (*)()> scenes{{"lists", lists},     {"immediate", immediate}, {"resets", resets},          {"newer", newer},
-                                                 {"modules", modules}, {"sycl", sycl},           {"two_devices", two_devices}};
+  const std::map<std::string, void (*)()> scenes{{"lists", lists},     {"immediate", immediate}, {"resets", resets},           {"newer", newer},
+                                                 {"modules", modules}, {"sycl", sycl},           {"two_devices", two_devices}, {"reuses", reuses}};
   for (int at = 1; at < count; at++) scenes.at(arguments[at])();
   OK(zeModuleDestroy, module);
   OK(zeContextDestroy, context);

@@ -59,9 +59,11 @@ void run_device() {
     if (Event* event = command.signals) {
       expect(living.count(event), "an event that is gone is signaled");
       expect(!event->signaled, "an event is signaled twice");
-      event->signaled = true;
-      event->begin = cycles(begin) % kWrap;
-      event->end = cycles(end) % kWrap;
+      if (!event->counts || event->last == command.number) {
+        event->signaled = true;
+        event->begin = cycles(begin) % kWrap;
+        event->end = cycles(end) % kWrap;
+      }
     }
     busy = false;
     changed.notify_all();
@@ -91,8 +93,12 @@ Driver the_driver;
 
 void start_device() { device_thread = std::thread(run_device); }
 void submit(const Command& command) {
-  if (command.signals && command.signals->counts) command.signals->signaled = false;
+  static uint64_t last = 0;
   waiting.push_back(command);
+  waiting.back().number = ++last;
+  if (!command.signals || !command.signals->counts) return changed.notify_all();
+  command.signals->signaled = false;
+  command.signals->last = last;
   changed.notify_all();
 }
 bool is_idle() { return waiting.empty() && !busy; }

@@ -70,6 +70,7 @@ struct Event : Thing {
   uint32_t index = 0;
   bool counts = false, host_visible = false, timestamps = false;
   bool signaled = false;
+  uint64_t last = 0;  // of an event that counts: the last command that signals it
   uint64_t begin = 0, end = 0;
   ~Event() override {
     if (pool) pool->taken.erase(index);
@@ -84,6 +85,7 @@ struct Command {
   long ms;
   Event* signals;
   Event* resets;
+  uint64_t number = 0;
 };
 struct Queue : Thing {
   bool synchronous = false;

@@ -157,6 +157,9 @@ ze_result_t append_fill(ze_command_list_handle_t list, void* to, const void* pat
   memset(to, *static_cast<const char*>(pattern), bytes);
   return append(list, {"[fill]", 5, event_of(event), nullptr});
 }
+ze_result_t append_barrier(ze_command_list_handle_t list, ze_event_handle_t event, uint32_t, ze_event_handle_t*) {
+  return append(list, {"", 0, event_of(event), nullptr});
+}
 ze_result_t append_event_reset(ze_command_list_handle_t list, ze_event_handle_t event) { return append(list, {"", 0, nullptr, event_of(event)}); }
 ze_result_t pool_create(ze_context_handle_t context, const ze_event_pool_desc_t* desc, uint32_t, ze_device_handle_t*, ze_event_pool_handle_t* pool) {
   std::lock_guard lock(mutex);
@@ -298,6 +301,7 @@ TABLE(zeGetCommandListProcAddrTable, ze_command_list_dditable_t, {
   table->pfnAppendMemoryCopy = append_copy;
   table->pfnAppendMemoryFill = append_fill;
   table->pfnAppendEventReset = append_event_reset;
+  table->pfnAppendBarrier = append_barrier;
 })
 TABLE(zeGetEventPoolProcAddrTable, ze_event_pool_dditable_t, {
   table->pfnCreate = pool_create;
