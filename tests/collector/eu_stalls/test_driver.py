@@ -242,7 +242,8 @@ def test_processes_at_the_same_addresses(machine: Machine) -> None:
 def test_a_program_that_is_killed(machine: Machine) -> None:
     path, pid = machine.xe.root / "killed", machine.xe.root / "pid"
     script = f'echo $$ > {pid}; exec "$0" "$1" 100000'
-    record = [sys.executable, "-m", "aiflame", "record", "-o", path, "--trace", "ze", "--", "sh", "-c", script, *machine.level_zero]
+    options: list[str | Path] = ["-o", path, "--trace", "ze"]
+    record = [sys.executable, "-m", "aiflame", "record", *options, "--", "sh", "-c", script, *machine.level_zero]
     with subprocess.Popen(record, env=machine.environment(), cwd=machine.xe.root, stderr=subprocess.DEVNULL) as recorder:
         until(lambda: any((path / "telemetry").glob("*.eustalls")))
         os.kill(int(pid.read_text()), signal.SIGKILL)
