@@ -239,6 +239,19 @@ def test_processes_at_the_same_addresses(machine: Machine) -> None:
     assert [note for note in both.notes() if "several processes had code" in note]
 
 
+def test_without_permission_there_are_kernels_and_a_word(machine: Machine) -> None:
+    machine.xe.allow(everybody=False)
+    try:
+        refused = machine.record(*machine.level_zero, str(TIMES))
+    finally:
+        machine.xe.allow()
+    assert refused.status == 0
+    assert len(refused.profile.table("kernels")) == 2 * TIMES
+    assert refused.profile.table("gpu_windows").is_empty()
+    (note,) = refused.notes()
+    assert note.endswith("its driver lets administrators alone do so: sudo sysctl dev.xe.observation_paranoid=0")
+
+
 def test_a_program_that_is_killed(machine: Machine) -> None:
     path, pid = machine.xe.root / "killed", machine.xe.root / "pid"
     script = f'echo $$ > {pid}; exec "$0" "$1" 100000'
