@@ -10,13 +10,13 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from xe_machine import Device, Gpu, XeMachine, build_kernel
+from xe_machine import Device, Gpu, XeMachine, build_kernel, until
 
 import aiflame
 from aiflame.profile.folder.eu_stall_files import ROW, SUFFIX, Block, Header, blocks, read_header
@@ -84,14 +84,6 @@ class Recorder:
             for at, reason, count in ROW.iter_unpack(block.rows):
                 samples[at, header.reasons[reason].removeprefix("eustall_")] += count
         return samples
-
-
-def until(true: Callable[[], bool]) -> None:
-    """Waits for it."""
-    end = time.monotonic() + 20
-    while not true():
-        assert time.monotonic() < end
-        time.sleep(0.002)
 
 
 @contextlib.contextmanager

@@ -5,6 +5,8 @@ from __future__ import annotations
 import ctypes
 import shutil
 import subprocess
+import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -102,3 +104,11 @@ def build_kernel(folder: Path) -> Path:
         check=True,
     )
     return library
+
+
+def until(true: Callable[[], bool]) -> None:
+    """Waits for it."""
+    end = time.monotonic() + 60
+    while not true():
+        assert time.monotonic() < end
+        time.sleep(0.002)

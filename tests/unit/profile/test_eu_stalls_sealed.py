@@ -142,6 +142,24 @@ def test_another_gpu(tmp_path: Path) -> None:
     assert "7 stall samples of the Intel GPU 0000:03:00.0 were left out: the recording has no code that ran on it" in profile.notes()
 
 
+@pytest.mark.parametrize("gpu", ["0000:03:00.0", "0000:4d:00.0"])
+def test_two_gpus_of_one_name(tmp_path: Path, gpu: str) -> None:
+    """OpenCL does not number them."""
+    program = Program()
+    program.files.add("gpu_devices", device=DEVICE, address="0000:4D:00.0")
+    program.load(MATMUL, 10)
+    path = recording(tmp_path / "p", [program], [stretch(100, 200, {(BASE, "eustall_sbid"): 7})], gpu)
+    assert samples(open_profile(path)) == [(100, "matmul", 0, "sbid", 7)]
+
+
+def test_a_driver_that_tells_no_address(tmp_path: Path) -> None:
+    """The samples of any Intel GPU may be in its code."""
+    program = Program(gpu="")
+    program.load(MATMUL, 10)
+    profile = sealed(tmp_path, [program], [stretch(100, 200, {(BASE, "eustall_sbid"): 7})])
+    assert samples(profile) == [(100, "matmul", 0, "sbid", 7)]
+
+
 def test_beside_the_samples_of_another_vendors_gpu(tmp_path: Path) -> None:
     program = Program()
     files = program.files

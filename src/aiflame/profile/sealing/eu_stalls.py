@@ -87,11 +87,13 @@ class EuStalls:
         """The functions of the code that was loaded to a GPU, by its PCI address."""
         placed = list[Placed]()
         for process, of in tables.items():
-            gpus = {device: where.lower() for device, where in of["gpu_devices"].select("device", "address").iter_rows()}
+            gpus: dict[str, set[str]] = defaultdict(set)  # OpenCL gives two GPUs of a kind one name
+            for device, where in of["gpu_devices"].select("device", "address").iter_rows():
+                gpus[device].add(where.lower())
             if len(of["code_loads"]) > _MOST_LOADS:
                 self.notes.append(f"a process has loaded device code more than {_MOST_LOADS:,} times: samples in later code are not found")
             for crc, device, begin_ns, end_ns in with_ends(of["code_loads"].head(_MOST_LOADS), of["code_unloads"]).iter_rows():
-                if gpus.get(device, address) == address and len(placed) < _MOST_FUNCTIONS:
+                if address in gpus.get(device, {address}) and len(placed) < _MOST_FUNCTIONS:
                     of_code = self._of_code(crc)
                     placed += [Placed(process, device, crc, one.name, one.address, one.size, begin_ns, end_ns) for one in of_code]
         return placed

@@ -35,8 +35,8 @@ CODE_TABLE = "code_loads.table"
 SHARE = 0.1
 """The share of a core for the reading."""
 WINDOW_S = 0.2
-_LOOK_S, _MOST_LOOK_S = 0.05, 0.5
-"""Seconds between two looks for device code, at first and at most."""
+_LOOK_S, _LOOK_SHARE = 0.05, 0.001
+"""Seconds between two looks for device code at least, and the share of a core that looks may take."""
 _READ_S = 0.05
 _LATE_NS = 2 * int(POLL_S * 1e9)
 """Samples may be so old when they are read, so a block begins so much before the end of the one before it."""
@@ -88,9 +88,10 @@ class EuStalls:
     def _code_was_loaded(self) -> bool:
         spool, pause_s = self._profile.folder("spool"), _LOOK_S
         while not self._over.wait(pause_s):
+            began_ns = time.thread_time_ns()
             if any(spool.has_file(name, CODE_TABLE) for name in spool.names() if "." in name and not name.endswith(".table")):
                 return True
-            pause_s = min(1.1 * pause_s, _MOST_LOOK_S)
+            pause_s = max((time.thread_time_ns() - began_ns) / 1e9 / _LOOK_SHARE, _LOOK_S)
         return False
 
     def _open_all(self) -> None:

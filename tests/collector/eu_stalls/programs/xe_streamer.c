@@ -27,7 +27,7 @@ static struct {
   uint32_t samples[LARGEST_KERNEL / 8];
 } truth[16];
 
-// $FAKE_XE_ROOT/truth: the address, the offset and the number of records of each sampled instruction.
+// $FAKE_XE_ROOT/truth: the process, the address, the offset and the number of records of each sampled instruction.
 __attribute__((destructor)) static void tell(void) {
   if (!truth[0].address) return;
   char path[4096];
@@ -36,7 +36,8 @@ __attribute__((destructor)) static void tell(void) {
   if (!file) return;
   for (int kernel = 0; kernel < 16; kernel++)
     for (uint32_t at = 0; at < LARGEST_KERNEL / 8; at++)
-      if (truth[kernel].samples[at]) fprintf(file, "%llx %x %u\n", (unsigned long long)truth[kernel].address, at * 8, truth[kernel].samples[at]);
+      if (truth[kernel].samples[at])
+        fprintf(file, "%d %llx %x %u\n", getpid(), (unsigned long long)truth[kernel].address, at * 8, truth[kernel].samples[at]);
   fclose(file);
 }
 

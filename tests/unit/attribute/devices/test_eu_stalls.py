@@ -14,6 +14,7 @@ from aiflame.profile.opening import open_profile
 from aiflame.profile.schema.kinds import UNKNOWN_CODE
 from aiflame.profile.tables.store import Profile
 from aiflame.resolve.complete import complete
+from aiflame.resolve.device.stall_reasons import short
 
 
 def opened(path: Path) -> Profile:
@@ -52,8 +53,8 @@ def test_reasons_stand_under_their_kernel(tmp_path: Path) -> None:
     profile = opened(recording(tmp_path / "p", [program], [stretch(100, 200, stalls)]))
     towers = paths(tree(profile, GPU_STALLS.name, detail="instruction"), GPU_STALLS.name)
     assert towers == {
-        ("program (100)", "main thread", "main", "-", "matmul", "eustall_sbid", "+0x10"): 30,
-        ("program (100)", "main thread", "main", "-", "matmul", "eustall_active", "+0x20"): 12,
-        ("program (100)", NO_CODE, UNKNOWN_CODE, "eustall_tdr", "+0x0"): 5,
+        ("program (100)", "main thread", "main", "-", "matmul", short("eustall_sbid"), "+0x10"): 30,
+        ("program (100)", "main thread", "main", "-", "matmul", short("eustall_active"), "+0x20"): 12,
+        ("program (100)", NO_CODE, UNKNOWN_CODE, short("eustall_tdr"), "+0x0"): 5,
     }
     assert not [note for note in profile.notes() if "not kept" in note and "1 sampled" not in note]

@@ -43,7 +43,8 @@ class Program:
     def __init__(self, pid: int = 100, start_ms: float = 1, gpu: str = GPU) -> None:
         self.files = ProcessFiles(pid, int(start_ms * MS), command="program")
         self.thread = self.files.add("threads", tid=pid, start_ns=int(start_ms * MS), name="main")
-        self.files.add("gpu_devices", device=DEVICE, address=gpu.upper())
+        if gpu:
+            self.files.add("gpu_devices", device=DEVICE, address=gpu.upper())
         self.modules: dict[int, bytes] = {}
         self._shapes: dict[str, int] = {}
         self._launches = 0
