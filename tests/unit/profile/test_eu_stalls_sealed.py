@@ -58,7 +58,7 @@ def test_functions_and_offsets(tmp_path: Path) -> None:
     ]
     assert set(profile.table("gpu_functions").select("cubin", "name").rows()) == {(crc, "matmul"), (crc, "scale"), (0, UNKNOWN_CODE)}
     (window,) = profile.table("gpu_windows").drop("id", "process").rows()
-    assert window == (DEVICE, 100_000_000, 300_000_000, 20, 0, 0, 0)
+    assert window == (DEVICE, 100_000_000, 300_000_000, 20, 0, 0, 0, 0)
     assert not [note for note in profile.notes() if "stall" in note]
 
 

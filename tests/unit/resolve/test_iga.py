@@ -128,7 +128,7 @@ def test_a_library_that_cannot_be_loaded(tmp_path: Path) -> None:
 
 def test_cores_older_than_xe_have_no_opcodes() -> None:
     (listing,), _ = disassemble([IntelCode(Version(9, 0), piece(0x61).code)], [])
-    assert [one.text for one in listing] == ["opcode 0x61"]
+    assert [one.text for one in listing] == ["opcode_0x61"]
 
 
 @given(st.binary(max_size=200))

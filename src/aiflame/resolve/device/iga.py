@@ -112,7 +112,7 @@ def _opcodes(one: IntelCode) -> Iterator[IntelInstruction]:
     for at in offsets(one.code):
         opcode = one.code[at] & _OPCODE
         name = OPCODES.get(opcode) if one.version.architecture >= _OPCODES_SINCE else None
-        yield IntelInstruction(at, name or f"opcode {opcode:#04x}")
+        yield IntelInstruction(at, name or f"opcode_{opcode:#04x}")
 
 
 def _platform(version: Version) -> int:
