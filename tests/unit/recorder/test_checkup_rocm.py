@@ -12,7 +12,7 @@ from aiflame.recorder.checkup_rocm import SAMPLING, rocm_findings
 from aiflame.recorder.finding import Finding, State
 
 
-def machine(root: Path, *files: str, simds: tuple[int, ...] = (0, 320), **environment: str) -> Machine:
+def machine(root: Path, *files: str, simds: tuple[int, ...] = (0, 320), sampling: str | None = None) -> Machine:
     for node, count in enumerate(simds):
         place = root / f"sys/class/kfd/kfd/topology/nodes/{node}"
         place.mkdir(parents=True)
@@ -20,7 +20,7 @@ def machine(root: Path, *files: str, simds: tuple[int, ...] = (0, 320), **enviro
     for file in files:
         (root / file).parent.mkdir(parents=True, exist_ok=True)
         (root / file).touch(0o755)
-    return Machine(root, {"PATH": "", **environment}, (root / "packages",))
+    return Machine(root, {"PATH": "", **({SAMPLING: sampling} if sampling else {})}, (root / "packages",))
 
 
 def by_subject(machine: Machine) -> dict[str, Finding]:
@@ -35,7 +35,7 @@ def test_without_a_gpu_of_amd_nothing_is_said(tmp_path: Path) -> None:
 
 
 def test_where_all_is_there_all_works(tmp_path: Path) -> None:
-    findings = by_subject(machine(tmp_path, *ALL, **{SAMPLING: "ON"}))
+    findings = by_subject(machine(tmp_path, *ALL, sampling="ON"))
     assert [one.state for one in findings.values()] == [State.WORKS] * 4
     assert findings["AMD GPU"].text == "1 GPU of AMD"
 
@@ -49,14 +49,14 @@ def test_where_all_is_there_all_works(tmp_path: Path) -> None:
     ],
 )
 def test_each_thing_that_is_missing_has_its_cure(tmp_path: Path, missing: str, subject: str, mend: str) -> None:
-    findings = by_subject(machine(tmp_path, *(file for file in ALL if file != missing), **{SAMPLING: "on"}))
+    findings = by_subject(machine(tmp_path, *(file for file in ALL if file != missing), sampling="on"))
     assert {name for name, one in findings.items() if one.state is not State.WORKS} == {subject}
     assert mend in findings[subject].mend
 
 
 @pytest.mark.parametrize("value", [None, "off", "0"])
 def test_sampling_is_the_users_own_decision(tmp_path: Path, value: str | None) -> None:
-    stalls = by_subject(machine(tmp_path, *ALL, **({SAMPLING: value} if value else {})))["AMD stalls"]
+    stalls = by_subject(machine(tmp_path, *ALL, sampling=value))["AMD stalls"]
     assert stalls.state is State.LIMITED
     assert "may hang the machine" in stalls.text
 
