@@ -54,8 +54,8 @@ def test_reasons_stand_under_their_kernel(tmp_path: Path) -> None:
     towers = paths(tree(profile, GPU_STALLS.name, detail="instruction"), GPU_STALLS.name)
     towers = {tuple(frame for frame in path if not frame.startswith("opcode_")): value for path, value in towers.items()}  # of made code
     assert towers == {
-        ("program (100)", "main thread", "main", "-", "matmul", ZERO, short("eustall_sbid"), "+0x10"): 30,
-        ("program (100)", "main thread", "main", "-", "matmul", ZERO, short("eustall_active"), "+0x20"): 12,
+        ("program (100)", "main thread", "main", "-", "matmul", short("eustall_sbid"), "+0x10"): 30,
+        ("program (100)", "main thread", "main", "-", "matmul", short("eustall_active"), "+0x20"): 12,
         ("program (100)", NO_CODE, UNKNOWN_CODE, short("eustall_tdr"), "+0x0"): 5,
     }
     assert not [note for note in profile.notes() if "not kept" in note and "1 sampled" not in note]
