@@ -93,7 +93,7 @@ void write(const Api& api, const Command& command) noexcept {
   control::Use use;
   Timestamps stamps{};
   if (command.recording != recording.load(std::memory_order_relaxed) || !control::recording()) return;
-  if (api.zeEventQueryKernelTimestamp(command.event, &stamps) != kSuccess)
+  if (api.zeEventQueryKernelTimestamp(command.event, &stamps) != kSuccess || (!stamps.start && !stamps.end))
     return spool::note("Level Zero: an event gave no time stamps; its command has no device time");
   Clock& clock = command.device->clock;
   clock.read(api);

@@ -229,9 +229,9 @@ def test_an_event_that_the_device_resets(level_zero: LevelZero) -> None:
         assert min(abs(took - each) for each in takes) <= 200
 
 
-@pytest.mark.parametrize("driver", ["ZE_DRIVER_OLD", "ZE_DRIVER_NO_TIMESTAMPS"])
+@pytest.mark.parametrize("driver", ["ZE_DRIVER_OLD", "ZE_DRIVER_NO_TIMESTAMPS", "ZE_DRIVER_EMPTY_TIMESTAMPS"])
 def test_drivers_that_can_do_less(level_zero: LevelZero, known_run: Recorded, driver: str) -> None:
-    """One that knows its clock in whole nanoseconds alone, and one without time stamps, of which there are calls and launches."""
+    """One that knows its clock in whole nanoseconds alone, and those without time stamps, of which there are calls and launches."""
     run = level_zero.recorded("lists", "immediate", "newer", env={driver: "1"})
     polls = "zeEventQueryStatus"
     counted = {name: count for name, count in run.calls.group_by("function").len().rows() if name != polls}
