@@ -59,7 +59,10 @@ class MetricRow:
     """The default depth of its leaves: inside kernels if there are samples."""
 
 
-_STALLS = "record a CUDA program that runs for longer, without --gpu-sampling off; `aiflame doctor` lists the requirements"
+_STALLS = (
+    "record a CUDA program that runs for longer, or one on an Intel GPU, without --gpu-sampling off;"
+    " `aiflame doctor` lists the requirements"
+)
 COUNTERS = "record with --gpu-counters on"
 _ROWS = (
     MetricRow(CPU_TIME, "record without --cpu-rate 0", clock=0, on_devices=False, compared=Compared.CPUS),

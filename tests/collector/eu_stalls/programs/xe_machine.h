@@ -60,8 +60,8 @@ int xe_memory_call(const struct gpu* gpu, unsigned long request, void* argument)
 // The memory at an address of this process's GPU; NULL: nothing is mapped there.
 unsigned char* xe_memory(uint64_t address);
 
-// Executes the commands at an address.
-void xe_execute(const struct gpu* gpu, uint64_t address);
+// Executes the commands at an address, on a unit.
+void xe_execute(const struct gpu* gpu, int unit, uint64_t address);
 
 // A timer of the GPU.
 enum { XE_CLOCK_HZ = 19200000 };

@@ -80,6 +80,7 @@ static struct {
   uint64_t offset, size;
   unsigned char* memory;
 } buffers[BUFFERS];
+static int queue_units[1 << 12];  // where a queue's commands are executed
 static uint32_t buffer_count = 1, ids = 1, bind_count;
 static struct {
   uint64_t address, range;
@@ -149,9 +150,19 @@ static int bind_all(const struct vm_bind* asked) {
   return 0;
 }
 
+static int create_queue(const struct gpu* gpu, struct queue_create* asked) {
+  const struct {
+    uint16_t class, instance, gt, pad;
+  }* engine = (const void*)asked->instances;
+  if (asked->width != 1 || !asked->placements || engine->gt > gpu->units) return xe_refuse(EINVAL);
+  asked->queue = ids++;
+  queue_units[asked->queue % (1 << 12)] = engine->gt;
+  return 0;
+}
+
 static int execute(const struct gpu* gpu, const struct execute* asked) {
   if (asked->count != 1) return xe_refuse(EINVAL);
-  xe_execute(gpu, asked->address);
+  xe_execute(gpu, queue_units[asked->queue % (1 << 12)], asked->address);
   signal_fences((const struct sync*)asked->syncs, asked->syncs_count, 1);
   return 0;
 }
@@ -186,8 +197,7 @@ static int call(const struct gpu* gpu, unsigned number, void* argument) {
     case 0x45:
       return bind_all(argument);
     case 0x46:
-      ((struct queue_create*)argument)->queue = ids++;
-      return 0;
+      return create_queue(gpu, argument);
     case 0x48:
       ((struct queue_property*)argument)->value = 0;
       return 0;

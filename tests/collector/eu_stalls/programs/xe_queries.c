@@ -65,10 +65,11 @@ static int engines(const struct gpu* gpu, struct device_query* query) {
 static int regions(const struct gpu* gpu, struct device_query* query) {
   struct {
     uint32_t count, pad;
-    struct region regions[2];
-  } list = {.count = has_memory(gpu) ? 2 : 1};
+    struct region regions[1 + UNITS];
+  } list = {.count = has_memory(gpu) ? 1 + (uint32_t)gpu->units : 1};
   list.regions[0] = (struct region){.page = 4096, .size = 16ull << 30};
-  list.regions[1] = (struct region){.class = 1, .instance = 1, .page = 65536, .size = 12ull << 30, .visible_size = 12ull << 30};
+  for (uint16_t at = 1; at < list.count; at++)
+    list.regions[at] = (struct region){.class = 1, .instance = at, .page = 65536, .size = 12ull << 30, .visible_size = 12ull << 30};
   return answer(query, &list, 8 + list.count * sizeof(struct region));
 }
 
@@ -90,11 +91,12 @@ static int gts(const struct gpu* gpu, struct device_query* query) {
     struct gt* one = &list.gts[unit];
     *one =
         (struct gt){.tile = (uint16_t)unit, .id = (uint16_t)unit, .clock = XE_CLOCK_HZ, .major = (uint16_t)gpu->major, .minor = (uint16_t)gpu->minor};
-    one->near_memory = has_memory(gpu) ? 2 : 1;
-    one->far_memory = has_memory(gpu) ? 1 : 0;
+    // Each unit has memory of its own.
+    one->near_memory = has_memory(gpu) ? 2u << one->tile : 1;
+    one->far_memory = has_memory(gpu) ? ((2u << gpu->units) - 1) & ~one->near_memory : 0;
     one->revision = gpu->major == 12 ? 7 : has_memory(gpu) ? 0 : 4;
     // The last one encodes video, and has a version of its own.
-    if (unit == gpu->units) one->type = 1, one->tile = 0, one->major = 13, one->minor = 1;
+    if (unit == gpu->units) one->type = 1, one->tile = 0, one->near_memory = has_memory(gpu) ? 2 : 1, one->major = 13, one->minor = 1;
   }
   return answer(query, &list, 8 + list.count * sizeof(struct gt));
 }

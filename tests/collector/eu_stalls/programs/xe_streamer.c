@@ -51,7 +51,7 @@ static uint32_t* samples_of(uint64_t address) {
 
 // A kernel takes a millisecond for each of its groups. Meanwhile every instruction of it is sampled once: it was seen active, and either sent a
 // message and waited, or waited for others, or for the result of another one.
-static void run_kernel(const struct gpu* gpu, uint64_t address, const uint32_t* groups) {
+static void run_kernel(const struct gpu* gpu, int unit, uint64_t address, const uint32_t* groups) {
   const unsigned char* code = xe_memory(address);
   uint32_t* samples = samples_of(address);
   uint64_t begun = xe_now_ns();
@@ -63,7 +63,7 @@ static void run_kernel(const struct gpu* gpu, uint64_t address, const uint32_t* 
       if (!opcode) break;  // illegal: the code's end
       int sends = opcode == 0x31 || opcode == 0x32, syncs = opcode == 1;
       struct stalls seen = {.active = 1, .send = sends ? 5 : 0, .sync = syncs ? 7 : 0, .sbid = !sends && !syncs ? 2 : 0};
-      samples[at / 8] += fake_xe_sample(gpu->node, 0, (int)(at / 16), address + at, &seen) == 1;
+      samples[at / 8] += fake_xe_sample(gpu->node, unit, (int)(at / 16), address + at, &seen) == 1;
       at += word >> 29 & 1 ? 8 : 16;
     }
     while (xe_now_ns() < begun + (round + 1) * GROUP_NS) usleep(5);
@@ -71,12 +71,12 @@ static void run_kernel(const struct gpu* gpu, uint64_t address, const uint32_t* 
 }
 
 // COMPUTE_WALKER; its post-sync operation writes a value, or two pairs of times.
-static void walk(const struct gpu* gpu, const uint32_t* words) {
+static void walk(const struct gpu* gpu, int unit, const uint32_t* words) {
   int older = (words[0] & 0xff) == 0x25, descriptor = older ? 18 : 19, after = descriptor + 8;
   uint64_t kernel = instruction_base + (words[descriptor] & ~63u), to = pair(words + after + 1), times[4];
   uint32_t operation = words[after] & 3, short_times[4];
   times[0] = times[1] = xe_ticks();
-  run_kernel(gpu, kernel, words + 7);
+  run_kernel(gpu, unit, kernel, words + 7);
   times[2] = times[3] = xe_ticks();
   for (int at = 0; at < 4; at++) short_times[at] = (uint32_t)times[at];
   if (operation == 1) put(to, words + after + 3, 8);
@@ -122,7 +122,7 @@ static void manage(uint32_t code, const uint32_t* words) {
 }
 
 // Commands of the pipeline.
-static void render(const struct gpu* gpu, const uint32_t* words) {
+static void render(const struct gpu* gpu, int unit, const uint32_t* words) {
   if (words[0] >> 16 == 0x7a00) {  // PIPE_CONTROL
     uint32_t operation = words[1] >> 14 & 3;
     uint64_t address = pair(words + 2) & ~3ull;
@@ -131,11 +131,11 @@ static void render(const struct gpu* gpu, const uint32_t* words) {
   } else if (words[0] >> 16 == 0x6101) {  // STATE_BASE_ADDRESS
     instruction_base = pair(words + 10) & ~0xfffull;
   } else if ((words[0] & 0xfffc0000) == 0x72080000) {
-    walk(gpu, words);
+    walk(gpu, unit, words);
   }
 }
 
-void xe_execute(const struct gpu* gpu, uint64_t address) {
+void xe_execute(const struct gpu* gpu, int unit, uint64_t address) {
   uint64_t back[DEEPEST];
   int deep = 0;
   for (int command = 0; command < MOST_COMMANDS; command++) {
@@ -156,7 +156,7 @@ void xe_execute(const struct gpu* gpu, uint64_t address) {
       continue;
     }
     if (!type) manage(code, words);
-    if (type == 3) render(gpu, words);
+    if (type == 3) render(gpu, unit, words);
     address += 4 * length;
   }
 }
