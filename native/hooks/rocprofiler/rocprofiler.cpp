@@ -137,13 +137,17 @@ void stop() noexcept {
   if (state.load(std::memory_order_acquire) == State::COLLECTING) flush_samples();
 }
 
+// Most processes do not use HIP: to forget nothing is not to touch more memory.
 void forget_rows() noexcept {
+  if (state.load(std::memory_order_relaxed) == State::ABSENT) return;
   addresses_written.store(false, std::memory_order_relaxed);
   forget_functions();
   forget_reasons();
 }
 
-void after_fork_child() noexcept { state.store(State::ENDED, std::memory_order_relaxed); }
+void after_fork_child() noexcept {
+  if (state.load(std::memory_order_relaxed) != State::ABSENT) state.store(State::ENDED, std::memory_order_relaxed);
+}
 
 }  // namespace aiflame::rocprofiler
 
