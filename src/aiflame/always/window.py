@@ -66,6 +66,7 @@ def options_of(settings: Settings) -> RecordOptions:
         children=False,
         opencl=False,
         cuda=False,
+        rocm=False,
         gpu_sampling=GpuSampling.OFF,
         gpu_counters="off",
         meaning=settings.meaning,
