@@ -74,7 +74,7 @@ def test_chains_read_in_a_signal_handler_are_right(python: str) -> None:
     findings = run(python, "ticks")
     assert findings["in_graph"] > 10_000
     assert findings["wrong"] == 0, findings["examples"]
-    # One place at which no chain can be read has many ticks where the handler takes longer than their period: on a busy machine 39 of 16,721.
+    # One place at which no chain can be read has many ticks where the handler takes longer than their period: once 39 of 16,721.
     assert findings["missed"] <= findings["samples"] / 100
 
 
