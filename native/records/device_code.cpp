@@ -7,8 +7,10 @@
 #include "spool/spool.hpp"
 
 #include <fcntl.h>
+#include <algorithm>
 #include <atomic>
 #include <cstdio>
+#include <cstring>
 
 namespace aiflame::device_code {
 
@@ -62,6 +64,17 @@ bool write_file(uint64_t crc, const char* bytes, size_t size) noexcept {
 }
 
 }  // namespace
+
+uint64_t checksum(const void* bytes, size_t size) noexcept {
+  spool::Hash hash;
+  for (size_t at = 0; at < size; at += sizeof(uint64_t)) {
+    uint64_t word = 0;
+    memcpy(&word, static_cast<const char*>(bytes) + at, std::min(size - at, sizeof word));
+    hash.add(word);
+  }
+  hash.add(size);
+  return hash.state | 1;
+}
 
 void keep(uint64_t crc, const void* bytes, size_t size, std::string_view lost) noexcept {
   if (!is_new(crc)) return;

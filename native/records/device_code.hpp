@@ -6,6 +6,9 @@
 
 namespace aiflame::device_code {
 
+// Of code for which its driver has none; never 0.
+uint64_t checksum(const void* bytes, size_t size) noexcept;
+
 // Keeps a file under its checksum, once in a profile, and writes its row, once in a recording. `lost`: the note if it cannot be kept.
 void keep(uint64_t crc, const void* bytes, size_t size, std::string_view lost) noexcept;
 

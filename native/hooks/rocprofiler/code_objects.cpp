@@ -49,20 +49,6 @@ std::atomic<Entry*>* entry(std::atomic<std::atomic<Entry*>*>& table, uint64_t nu
   return there && number < most ? there + number : nullptr;
 }
 
-uint64_t checksum(const char* bytes, size_t size) noexcept {
-  spool::Hash hash;
-  for (; size >= 8; bytes += 8, size -= 8) {
-    uint64_t word;
-    memcpy(&word, bytes, 8);
-    hash.add(word);
-  }
-  uint64_t rest = 0;
-  memcpy(&rest, bytes, size);
-  hash.add(rest);
-  hash.add(size);
-  return hash.state;
-}
-
 // The functions of an ELF file in memory: of its table of all symbols, or of those that a stripped file keeps. Every offset is checked.
 class Symbols {
  public:
@@ -174,7 +160,7 @@ void on_code_object(const CodeObject& object) noexcept {
     if (read && pread(object.file, read, size, static_cast<off_t>(offset)) == static_cast<ssize_t>(size)) bytes = static_cast<const char*>(read);
   }
   if (bytes && size) {
-    loaded->crc = checksum(bytes, size);
+    loaded->crc = device_code::checksum(bytes, size);
     find_functions(*loaded, bytes, size);
     device_code::keep(loaded->crc, bytes, size, "AMD: device code could not be kept: its kernels have no source lines");
   } else {

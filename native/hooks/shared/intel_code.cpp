@@ -28,26 +28,11 @@ Span span(const uint8_t* elf, size_t size) noexcept {
   return low < high ? Span{low, high - low} : Span{};
 }
 
-namespace {
-
-uint64_t checksum(const uint8_t* bytes, size_t size) noexcept {
-  spool::Hash hash;
-  for (size_t at = 0; at < size; at += sizeof(uint64_t)) {
-    uint64_t word = 0;
-    memcpy(&word, bytes + at, std::min(size - at, sizeof word));
-    hash.add(word);
-  }
-  hash.add(size);
-  return hash.state | 1;
-}
-
-}  // namespace
-
 Load loaded(uint32_t device, uint64_t time_ns, const uint8_t* elf, size_t size) noexcept {
   if (!control::recording()) return {};
   Span at = span(elf, size);
   if (!at.bytes) return {};
-  uint64_t crc = checksum(elf, size);
+  uint64_t crc = device_code::checksum(elf, size);
   device_code::keep(crc, elf, size, "Intel GPU: device code could not be kept: its kernels have no source lines");
   uint32_t row = spool::append(schema::CodeLoad{.crc = crc, .device = device, .address = at.address, .bytes = at.bytes, .time_ns = time_ns});
   return {.row = row, .era = spool::era(), .crc = crc};

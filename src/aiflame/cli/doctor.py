@@ -49,8 +49,8 @@ def run(options: Namespace) -> int:
     """Returns 1 if something that recording needs is broken."""
     if options.profiles and not options.hardware_report:
         raise AiflameError("a PROFILE is for --hardware-report FILE")
+    profiles = [aiflame.open(path) for path in options.profiles]
     with _report_file(options.hardware_report) as file:
-        profiles = [aiflame.open(path) for path in options.profiles]
         findings = checkup()
         if options.json:
             say_json(json_text([asdict(finding) for finding in findings], indent=1))
@@ -59,7 +59,9 @@ def run(options: Namespace) -> int:
         if file is not None:
             from aiflame.cli.support.hardware_report import hardware_report
 
-            file.write(json_text(hardware_report(findings, profiles, _SECONDS, _tell), indent=1) + "\n")
+            text = json_text(hardware_report(findings, profiles, _SECONDS, _tell), indent=1)
+            file.truncate(0)
+            file.write(text + "\n")
     if file is not None:
         _tell(f"Written: {options.hardware_report}. Please look through it, then attach it to an issue.")
     return int(any(finding.state is State.BROKEN for finding in findings))
@@ -67,12 +69,12 @@ def run(options: Namespace) -> int:
 
 @contextlib.contextmanager
 def _report_file(path: Path | None) -> Iterator[TextIO | None]:
-    """Opened before anything is measured, which takes a while."""
+    """Opened before anything is measured, which takes a while; an earlier report stays until the new one is there."""
     if path is None:
         yield None
         return
     try:
-        with path.open("w", encoding="utf-8") as file:
+        with path.open("a", encoding="utf-8") as file:
             yield file
     except OSError as error:
         raise AiflameError(f"cannot write {path}: {error.strerror}") from None

@@ -42,6 +42,7 @@ def test_the_counts_are_those_of_the_profile(recorded: Profile) -> None:
 def test_the_file_measures_the_demo_and_names_nobody(recorded: Profile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "_SECONDS", 0.3)
     file = tmp_path / "hardware.json"
+    file.write_text("an earlier report")
     answer = run_aiflame("doctor", "--hardware-report", str(file), str(recorded.path))
     assert answer.status == 0, answer.err
     assert answer.err.splitlines()[-1] == f"Written: {file}. Please look through it, then attach it to an issue."
@@ -51,6 +52,7 @@ def test_the_file_measures_the_demo_and_names_nobody(recorded: Profile, tmp_path
     measured = {one["device"]: one for one in facts["measured"]}
     assert measured["cpu"]["steps_alone"] > 0 and measured["cpu"]["steps_recorded"] > 0
     assert measured["cpu"]["recorded"]["cpu_samples"] > 0
+    assert measured["a recorded program"].keys() == {"device", "recorded"}
     assert measured["a recorded program"]["recorded"]["devices"][0]["kernels"] == 5
     assert not re.search(r"(?<![\w.])/\w", text), "a path"
     for name in (SECRET, "secret.py", socket.gethostname(), str(tmp_path), getpass.getuser() if getpass.getuser() != "root" else SECRET):
@@ -100,5 +102,7 @@ def test_what_cannot_be_is_said_before_anything_is_measured(tmp_path: Path) -> N
     assert answer.status == 1 and answer.err.splitlines() == [
         f"aiflame: cannot write {tmp_path / 'none/file.json'}: No such file or directory"
     ]
+    (tmp_path / "file.json").write_text("an earlier report")
     answer = run_aiflame("doctor", "--hardware-report", str(tmp_path / "file.json"), str(tmp_path / "missing.aiflame"))
+    assert (tmp_path / "file.json").read_text() == "an earlier report"
     assert answer.status == 1 and "missing.aiflame" in answer.err.splitlines()[-1] and len(answer.err.splitlines()) == 1

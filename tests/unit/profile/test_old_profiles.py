@@ -11,16 +11,22 @@ import tarfile
 from pathlib import Path
 
 import pytest
+from sampled_kernels import GEMM
+from sampled_kernels import profile as sampled
 from spool_files import busy_process, ended_profile
 
 import aiflame
 from aiflame.api import Profile
+from aiflame.attribute.analysis import Analysis
+from aiflame.attribute.memory.blocks import blocks, rest_of_pools
+from aiflame.attribute.trees.build import tree
 from aiflame.errors import AiflameError
 from aiflame.profile.folder.meta import Meta
 from aiflame.profile.schema.all_tables import SPOOL_HEADER, TABLES
 from aiflame.profile.schema.records import layout
 from aiflame.profile.spool.check_words import check_word
 from aiflame.render.report import document
+from aiflame.resolve.complete import complete
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "version-0.1.tar.gz"
 
@@ -84,3 +90,15 @@ def test_a_header_that_states_another_size_is_damage_alone(tmp_path: Path) -> No
     place = next(offset for column, offset in layout(SPOOL_HEADER)[0] if column.name == "record_bytes")
     table.write_bytes(content[:place] + struct.pack("<I", 32) + content[place + 4 :])
     assert len(aiflame.open(path).table("cpu_samples")) == 20
+
+
+def test_stalls_and_refusals_of_profiles_without_todays_columns_are_read(tmp_path: Path) -> None:
+    profile = sampled(tmp_path / "p.aiflame", GEMM)
+    complete(profile)
+    whole = tree(Analysis(profile), "gpu-stalls")
+    profile._in_memory["gpu_windows"] = profile.table("gpu_windows").drop("launched_by")
+    profile._in_memory["memory_refusals"] = profile.table("memory_refusals").drop("used", "held")
+    assert whole.total("gpu-stalls") > 0
+    assert tree(Analysis(profile), "gpu-stalls").total("gpu-stalls") == whole.total("gpu-stalls")
+    none = blocks(Analysis(profile))
+    assert rest_of_pools(Analysis(profile), none, none).is_empty()

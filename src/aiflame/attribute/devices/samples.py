@@ -83,13 +83,14 @@ def samples(
 
 def _windows(profile: Tables) -> pl.DataFrame:
     """process, device, begin_ns, end_ns, window; `launch`: the row of `launches` to which all its samples belong, 0: to none alone."""
-    windows = profile.table("gpu_windows").select("process", "device", "begin_ns", "end_ns", "launched_by", window="id")
-    if not (windows["launched_by"] > 0).any():
-        return windows.drop("launched_by").with_columns(launch=pl.lit(0, pl.UInt32))
+    rows = profile.table("gpu_windows")
+    windows = rows.select("process", "device", "begin_ns", "end_ns", window="id")
+    if "launched_by" not in rows.columns or not (rows["launched_by"] > 0).any():  # older profiles have no such column
+        return windows.with_columns(launch=pl.lit(0, pl.UInt32))
     launches = profile.scan("launches").filter(pl.col("api") == int(GpuApi.HIP))
     numbers = launches.select("process", launched_by="correlation", launch="id")
     first = numbers.unique(["process", "launched_by"], keep="first").collect()
-    joined = windows.join(first, on=["process", "launched_by"], how="left", maintain_order="left")
+    joined = windows.with_columns(rows["launched_by"]).join(first, on=["process", "launched_by"], how="left", maintain_order="left")
     return joined.drop("launched_by").with_columns(pl.col("launch").fill_null(0).cast(pl.UInt32))
 
 

@@ -151,8 +151,12 @@ def rest_of_pools(profile: Analysis, live: pl.DataFrame, at: pl.DataFrame) -> pl
     before the recording, and memory that no block uses. The pool counts both at each change, and when it refuses a request."""
     counts = [pl.col(name).clip(0, _MOST).cast(pl.Int64) for name in ("used", "held")]
     changes = profile.table("pool_blocks").select("process", *counts, memory="device", at_ns=_moment("time_ns"))
-    refused = profile.table("memory_refusals").filter(pl.col("held") > 0).select("process", *counts, "memory", at_ns=_moment("time_ns"))
-    pools = pl.concat([changes, refused])
+    refusals = profile.table("memory_refusals")
+    if "held" in refusals.columns:  # older profiles do not have it
+        refused = refusals.filter(pl.col("held") > 0).select("process", *counts, "memory", at_ns=_moment("time_ns"))
+        pools = pl.concat([changes, refused])
+    else:
+        pools = changes
     if pools.is_empty():
         return live[:0]
     owner = ["process", "memory"]

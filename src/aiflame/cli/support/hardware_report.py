@@ -40,7 +40,7 @@ def hardware_report(
     for device in DemoDevice:
         tell(f"Measuring the demo on {device.value} ...")
         measured.append({"device": device.value, **_measured(device, seconds)})
-    measured += [{"device": "a recorded program", **_counts(profile)} for profile in profiles]
+    measured += [{"device": "a recorded program", "recorded": hardware_facts(profile.store)} for profile in profiles]
     facts = {
         "schema": SCHEMA,
         "aiflame": VERSION,
@@ -98,19 +98,17 @@ def _measured(device: DemoDevice, seconds: float) -> dict[str, Any]:
         try:
             alone = _steps(demo)
             recorded = _steps(["-m", "aiflame.cli.main", "record", "-q", "-o", str(path), "--", sys.executable, *demo])
+            profile = aiflame.open(path)
             return {
                 "device_name": alone[1],
                 "steps_alone": alone[0],
                 "steps_recorded": recorded[0],
                 "seconds": seconds,
-                **_counts(aiflame.open(path)),
+                "recorded": hardware_facts(profile.store),
+                "notes": profile.store.notes(),
             }
         except (AiflameError, OSError, subprocess.SubprocessError) as error:
             return {"refused": str(error)}
-
-
-def _counts(profile: aiflame.Profile) -> dict[str, Any]:
-    return {"recorded": hardware_facts(profile.store), "notes": profile.store.notes()}
 
 
 def _steps(arguments: Sequence[str]) -> tuple[int, str]:
