@@ -140,8 +140,8 @@ def test_its_cost(workload: str, tmp_path: Path, record_property: Keep) -> None:
     }
     record_property("figures", figures | {"events": events, "ms": float(np.median(steps[:, 1])) / 1e6})
     assert len(ratios) > 10
-    # The aim is 1.02. An H200 has had 1.076 (launch) and 1.063 (llama): 1.5 us for each block that is given or taken back.
-    assert figures["ratio"] < 1.12, figures
+    # The aim is 1.02. An H200 has had 1.05 to 1.08 (launch) and 1.06 to 1.10 (llama), on a machine whose processor changes its speed.
+    assert figures["ratio"] < 1.15, figures
 
 
 def switched(path: Path, running: subprocess.Popen[str]) -> list[tuple[int, bool]]:

@@ -40,6 +40,17 @@ def sealed(path: Path, meta: Meta | None = None, /, **tables: list[Row]) -> Prof
     return cast(Profile, open_profile(path))
 
 
+def as_sealed_before(profile: Profile, **lacks: tuple[str, ...]) -> Profile:
+    """The profile as a version sealed it whose tables had no such columns."""
+    folder = Folder.open(profile.path / "tables")
+    index = Index.read(folder)
+    assert index is not None
+    for name, columns in lacks.items():
+        index.tables[name] = (write_part(folder, name, "0", profile.table(name).drop(columns)),)
+    index.write(folder)
+    return cast(Profile, open_profile(profile.path))
+
+
 def this_machine(*debug_roots: Path, began: float | None = None) -> Outside:
     """Files that may be read for a profile that this user has just recorded here."""
     now = time.time()

@@ -11,6 +11,7 @@ import tarfile
 from pathlib import Path
 
 import pytest
+from profiles import as_sealed_before, sealed
 from sampled_kernels import GEMM
 from sampled_kernels import profile as sampled
 from spool_files import busy_process, ended_profile
@@ -92,13 +93,18 @@ def test_a_header_that_states_another_size_is_damage_alone(tmp_path: Path) -> No
     assert len(aiflame.open(path).table("cpu_samples")) == 20
 
 
+def test_columns_that_came_later_are_empty(profile: Profile) -> None:
+    assert profile.sql("SELECT count(*), sum(autograd + sequence + variant) FROM launches").row(0) == (2, 0)
+
+
 def test_stalls_and_refusals_of_profiles_without_todays_columns_are_read(tmp_path: Path) -> None:
-    profile = sampled(tmp_path / "p.aiflame", GEMM)
-    complete(profile)
-    whole = tree(Analysis(profile), "gpu-stalls")
-    profile._in_memory["gpu_windows"] = profile.table("gpu_windows").drop("launched_by")
-    profile._in_memory["memory_refusals"] = profile.table("memory_refusals").drop("used", "held")
-    assert whole.total("gpu-stalls") > 0
-    assert tree(Analysis(profile), "gpu-stalls").total("gpu-stalls") == whole.total("gpu-stalls")
-    none = blocks(Analysis(profile))
-    assert rest_of_pools(Analysis(profile), none, none).is_empty()
+    today = sampled(tmp_path / "p.aiflame", GEMM)
+    complete(today)
+    stalls = tree(Analysis(today), "gpu-stalls").total("gpu-stalls")
+    refused = sealed(tmp_path / "q.aiflame", memory_refusals=[{"bytes": 4096, "held": 8192}])
+    assert stalls > 0
+    assert tree(Analysis(as_sealed_before(today, gpu_windows=("launched_by",))), "gpu-stalls").total("gpu-stalls") == stalls
+    refused = as_sealed_before(refused, memory_refusals=("used", "held"))
+    assert refused.table("memory_refusals").select("bytes", "used", "held").rows() == [(4096, 0, 0)]
+    none = blocks(Analysis(refused))
+    assert rest_of_pools(Analysis(refused), none, none).is_empty()

@@ -85,7 +85,7 @@ def _windows(profile: Tables) -> pl.DataFrame:
     """process, device, begin_ns, end_ns, window; `launch`: the row of `launches` to which all its samples belong, 0: to none alone."""
     rows = profile.table("gpu_windows")
     windows = rows.select("process", "device", "begin_ns", "end_ns", window="id")
-    if "launched_by" not in rows.columns or not (rows["launched_by"] > 0).any():  # older profiles have no such column
+    if not (rows["launched_by"] > 0).any():
         return windows.with_columns(launch=pl.lit(0, pl.UInt32))
     launches = profile.scan("launches").filter(pl.col("api") == int(GpuApi.HIP))
     numbers = launches.select("process", launched_by="correlation", launch="id")

@@ -32,10 +32,7 @@ def call_items(profile: Tables, of: pl.DataFrame) -> pl.DataFrame:
 
 def forward_calls(profile: Tables) -> pl.DataFrame:
     """`process`, `thread` and `autograd` of all traced calls in forward code, which show for which thread others work."""
-    calls = profile.scan("calls")
-    if "autograd" not in calls.collect_schema():
-        calls = calls.with_columns(autograd=pl.lit(0))
-    return calls.select("process", "thread", "autograd").filter(is_forward()).collect()
+    return profile.scan("calls").select("process", "thread", "autograd").filter(is_forward()).collect()
 
 
 def node_items(profile: Tables) -> pl.DataFrame:
@@ -92,10 +89,8 @@ def _owners(items: pl.DataFrame) -> tuple[NDArray[np.int64], ...]:
 
 
 def _items(rows: pl.LazyFrame, time: str, gpu: bool, more: tuple[str, ...]) -> pl.DataFrame:
-    """Events with their common columns; 0 in columns that older profiles lack."""
-    there = rows.collect_schema().names()
-    later = [pl.lit(0).alias(name) for name in ("autograd", "sequence") if name not in there]
+    """Events with their common columns."""
     columns = [pl.col(name).cast(pl.Int64) for name in ("process", "thread", "stack", "time_ns", "autograd", "sequence")]
-    rows = rows.with_columns(later).rename({time: "time_ns"}).with_columns(pl.col("time_ns").clip(upper_bound=LATEST))
+    rows = rows.rename({time: "time_ns"}).with_columns(pl.col("time_ns").clip(upper_bound=LATEST))
     # In one piece, so that its columns can be used as arrays without copying.
     return rows.select(*columns, pl.lit(gpu).alias("gpu"), *more).collect().rechunk()

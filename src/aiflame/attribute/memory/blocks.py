@@ -111,14 +111,12 @@ def _of_drivers(profile: Analysis) -> pl.DataFrame:
     pools = profile.table("pool_blocks")
     rows = rows.filter(~_of_a_pool(rows, pools))
     call = ["process", "api", "correlation"]
-    launches = profile.scan("launches")
-    context = [name for name in _CONTEXT if name in launches.collect_schema()]  # profiles of version 0.1 lack some
-    calls = launches.select("process", pl.col("api").cast(rows.schema["api"]), "correlation", "thread", *context)
+    calls = profile.scan("launches").select("process", pl.col("api").cast(rows.schema["api"]), "correlation", "thread", *_CONTEXT)
     calls = calls.join(rows.lazy(), on=call, how="semi").unique(call, keep="first", maintain_order=True)
     rows = rows.join(calls.collect(), on=call, how="left")
     beside = pools.select("process", memory="device", kind=pl.lit(int(BlockKind.BESIDE_POOL))).unique()
     rows = rows.drop("kind").join(beside, on=["process", "memory"], how="left").with_columns(pl.col("kind").fill_null(int(BlockKind.BLOCK)))
-    return rows.with_columns(pl.col("thread", *context).fill_null(0), count=pl.lit(1), bytes=pl.col("bytes").clip(0, _MOST))
+    return rows.with_columns(pl.col("thread", *_CONTEXT).fill_null(0), count=pl.lit(1), bytes=pl.col("bytes").clip(0, _MOST))
 
 
 def _of_a_pool(rows: pl.DataFrame, given: pl.DataFrame) -> pl.Series:
@@ -151,12 +149,8 @@ def rest_of_pools(profile: Analysis, live: pl.DataFrame, at: pl.DataFrame) -> pl
     before the recording, and memory that no block uses. The pool counts both at each change, and when it refuses a request."""
     counts = [pl.col(name).clip(0, _MOST).cast(pl.Int64) for name in ("used", "held")]
     changes = profile.table("pool_blocks").select("process", *counts, memory="device", at_ns=_moment("time_ns"))
-    refusals = profile.table("memory_refusals")
-    if "held" in refusals.columns:  # older profiles do not have it
-        refused = refusals.filter(pl.col("held") > 0).select("process", *counts, "memory", at_ns=_moment("time_ns"))
-        pools = pl.concat([changes, refused])
-    else:
-        pools = changes
+    refusals = profile.table("memory_refusals").filter(pl.col("held") > 0)
+    pools = pl.concat([changes, refusals.select("process", *counts, "memory", at_ns=_moment("time_ns"))])
     if pools.is_empty():
         return live[:0]
     owner = ["process", "memory"]

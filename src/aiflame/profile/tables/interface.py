@@ -87,6 +87,23 @@ def without_rows(profile: OpenedProfile, name: str) -> pl.DataFrame:
     return _empty(name)
 
 
+def with_later_columns(name: str, rows: pl.LazyFrame) -> pl.LazyFrame:
+    """The rows of a recorded table with all columns of today's schema. A profile that an earlier version sealed lacks those that came
+    later: they are 0 or empty, which means `not recorded` in every table."""
+    if name not in TABLE:
+        return rows
+    written = rows.collect_schema()
+    later = {column: kind for column, kind in _empty(name).schema.items() if column not in written}
+    return (
+        rows.with_columns(pl.lit(_NOTHING.get(kind.base_type(), 0), kind).alias(column) for column, kind in later.items())
+        if later
+        else rows
+    )
+
+
+_NOTHING: dict[type[pl.DataType], object] = {pl.String: "", pl.Binary: b""}
+
+
 @functools.cache
 def _empty(name: str) -> pl.DataFrame:
     return empty_frame(TABLE[name]).select(pl.lit(None, pl.UInt32).alias("process"), pl.all())

@@ -20,7 +20,7 @@ from aiflame.profile.folder.meta import FILE_NAME as META_FILE
 from aiflame.profile.folder.meta import Meta
 from aiflame.profile.schema.all_tables import TABLE
 from aiflame.profile.tables.index import Index, Part, open_part, verify, write_part
-from aiflame.profile.tables.interface import answer, as_errors, without_rows
+from aiflame.profile.tables.interface import answer, as_errors, with_later_columns, without_rows
 from aiflame.profile.tables.parquet_pages import NotOurs, sizes
 from aiflame.values import dataclass
 
@@ -107,8 +107,8 @@ class Profile:
             folder, parts = self._parts(name)
             unpacked = sum(self._verified[part.file] for part in parts)
             if sum(part.rows for part in parts) > _KEPT_ROWS or unpacked > _KEPT_UNPACKED:
-                return _scan(folder, parts)
-            return self._kept_or_read(folder, parts)
+                return with_later_columns(name, _scan(folder, parts))
+            return self._kept_or_read(name, folder, parts)
 
     def write_table(self, name: str, frame: pl.DataFrame) -> None:
         """Stores a derived table; replaces an earlier one of that name."""
@@ -224,10 +224,10 @@ class Profile:
                 self._verified[part.file] = _unpacked(folder, part)
         return parts
 
-    def _kept_or_read(self, folder: Folder, parts: tuple[Part, ...]) -> pl.DataFrame:
+    def _kept_or_read(self, name: str, folder: Folder, parts: tuple[Part, ...]) -> pl.DataFrame:
         frame = self._kept.get(parts)
         if frame is None:
-            frame = _scan(folder, parts).collect()
+            frame = with_later_columns(name, _scan(folder, parts)).collect()
             if (size := int(frame.estimated_size())) <= self._room:
                 self._kept[parts] = frame
                 self._room -= size
