@@ -18,7 +18,8 @@ SITE_TOOLS := mkdocs-material
 HOOK_TOOLS := pre-commit
 # Releases of all these and of what they need: builds of one commit are alike.
 PINS := constraints.txt
-INSTALL := $(BIN)/python -m pip install --quiet --constraint $(PINS)
+# Python compiles what it imports, and keeps it: a fifth of these packages.
+INSTALL := $(BIN)/python -m pip install --quiet --no-compile --constraint $(PINS)
 
 # A file of tests at a time for each worker, three for two cores; timed tests last, one on each core (tests/conftest.py).
 WORKERS := -n $(shell expr $$(nproc) \* 3 / 2)

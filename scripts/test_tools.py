@@ -26,7 +26,7 @@ NODE = {"speedscope@1.25.0": "speedscope"}
 
 def main() -> None:
     constraints, *packages = sys.argv[1:]
-    command = [sys.executable, "-m", "pip", "install", "--quiet", "--constraint", constraints]
+    command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-compile", "--constraint", constraints]
     if subprocess.run([*command, *packages], stderr=subprocess.DEVNULL, check=False).returncode:
         for package in packages:
             if subprocess.run([*command, package], check=False).returncode:

@@ -1,7 +1,7 @@
 """A torch program that knows nothing of aiflame: `attached.py train|decode|launch [SECONDS]`, for that time or until its input says `end`.
 
 Without a time it prints `begun` after its first turns. Each line of its input gets a line of JSON: the number of turns, and in `launch`
-the times of a launch since the last answer.
+the times of a launch since the last answer, each beside the time of a turn of plain Python at that moment: processors change their speed.
 """
 
 from __future__ import annotations
@@ -17,11 +17,12 @@ import torch
 from torch import nn
 
 CUDA = torch.device("cuda")
-LAUNCHES, WINDOW_S = 2_000, 0.2
+LAUNCHES, ADDITIONS = 2_000, 50_000
 ANY_TRACER = ctypes.c_ulong(-1)
 
 turns = 0
-ns_a_launch: list[float] = []
+ns_of: list[tuple[float, float]] = []
+"""of a launch, and of an addition"""
 ends = threading.Event()
 
 
@@ -83,25 +84,27 @@ def decode() -> Callable[[], None]:
 
 
 def launch() -> Callable[[], None]:
-    """The smallest kernels, one after the other: the device waits for launches. Keeps the time of a launch in each window."""
+    """The smallest kernels, one after the other: the device waits for launches. Keeps the time of a launch in each turn."""
     numbers = torch.zeros(32, device=CUDA)
 
     def window() -> None:
         torch.cuda.current_stream().synchronize()
-        begin, launched = time.perf_counter_ns(), 0
-        while time.perf_counter_ns() - begin < WINDOW_S * 1e9:
-            for _ in range(LAUNCHES):
-                numbers.add_(1.0)
-            launched += LAUNCHES
-        ns_a_launch.append((time.perf_counter_ns() - begin) / launched)
+        begin = time.perf_counter_ns()
+        for _ in range(LAUNCHES):
+            numbers.add_(1.0)
+        launched = time.perf_counter_ns()
+        total = 0
+        for number in range(ADDITIONS):
+            total += number
+        ns_of.append(((launched - begin) / LAUNCHES, (time.perf_counter_ns() - launched) / ADDITIONS))
 
     return window
 
 
 def answer() -> None:
     for line in sys.stdin:
-        fresh = {"turns": turns, "ns_a_launch": list(ns_a_launch)}
-        ns_a_launch.clear()
+        fresh = {"turns": turns, "ns_of": list(ns_of)}
+        ns_of.clear()
         print(json.dumps(fresh), flush=True)
         if line == "end\n":
             ends.set()
