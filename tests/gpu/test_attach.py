@@ -22,7 +22,7 @@ from aiflame.attribute.tree import Tree
 
 pytestmark = needs_torch
 
-SECONDS = 4.0
+SECONDS, CYCLES = 4.0, 30
 PLACES = ("narrow", "joint", "wide", "Forward", "Backward", "Optimizer")
 
 Start = Callable[[str], Program]
@@ -117,7 +117,7 @@ def test_a_graph_that_was_captured_before_is_under_its_replay(
     assert whole.result.status == 0, whole.run.stderr
     expected, shown = kernel_shares(whole.profile), kernel_shares(attached_to)
     tree = attached_to.tree("gpu-time")
-    names = ("decode.<locals>.replayed_here", "[graph replay]", "[unattributed: graph node captured before recording]")
+    names = ("either.<locals>.replayed_here", "[graph replay]", "[unattributed: graph node captured before recording]")
     inside = np.logical_and.reduce([under(tree, name) for name in names])
     replayed = float(tree.values["gpu-time"][inside].sum()) / device_time(tree)
     figures = {
@@ -173,8 +173,8 @@ def test_most_of_its_cost_goes_and_nothing_grows(start: Start, tmp_path: Path, r
     profile = aiflame.open(tmp_path / "0.aiflame")
     figures |= {"notes": device_notes(profile), "kernels": profile.table("kernels").height}
     record_property("figures", figures)
-    # CUPTI leaves a cost of 5 to 10% of the smallest launches on an H200.
-    assert statistics.median(each["additions"] for each in after) < 1.12 * before["additions"], figures
+    # CUPTI keeps 15 to 25% of the smallest launches on an H200.
+    assert statistics.median(each["additions"] for each in after) < 1.35 * before["additions"], figures
     first, last = held[1], held[-1]
     assert last["threads"] <= first["threads"], figures
     assert last["files"] == first["files"], figures
@@ -182,3 +182,35 @@ def test_most_of_its_cost_goes_and_nothing_grows(start: Start, tmp_path: Path, r
     # glibc reserves the address space of a thread's heap at once: 64 MiB.
     assert last["size_kb"] - first["size_kb"] < 64 << 10, figures
     assert profile.table("kernels").height > 10_000, figures
+
+
+def test_graphs_go_on_whether_they_ran_meanwhile_or_not(start: Start, tmp_path: Path) -> None:
+    """A graph that has run beside CUPTI cannot run once `cuptiFinalize` has been called."""
+    program = start("either")
+    for number, meanwhile in enumerate(("eager", "eager", "graph", "eager")):
+        program.ask(meanwhile)
+        result = attach(program.pid, tmp_path / f"{number}.aiflame", 0.5)
+        assert result.returncode == 0, (result.stderr, program.kill())
+        assert turns_on(program, "eager") and turns_on(program, "graph")
+    program.end()
+
+
+def turns_on(program: Program, how: str) -> bool:
+    before = program.ask(how)["turns"]
+    time.sleep(1)
+    return bool(program.ask()["turns"] > before + 100)
+
+
+def test_threads_that_do_anything_go_on(start: Start, tmp_path: Path, record_property: Keep) -> None:
+    program, held = start("threads"), []
+    for number in range(CYCLES):
+        result = attach(program.pid, tmp_path / f"{number}.aiflame", 0.1)
+        assert result.returncode == 0, (result.stderr, program.kill())
+        held.append(program.facts())
+    turns = program.ask()["turns"]
+    time.sleep(1)
+    assert program.ask()["turns"] > turns
+    program.end()
+    record_property("figures", {"held": [held[0], held[CYCLES // 2], held[-1]]})
+    assert held[-1]["threads"] <= held[0]["threads"]
+    assert held[-1]["files"] <= held[0]["files"]

@@ -18,8 +18,8 @@ from aiflame.analyze.findings.waiting import LEAST_SHARE
 pytestmark = pytest.mark.timed
 
 PROGRAM = Path(__file__).parent / "programs/planted_waits.py"
-SECONDS = 4
-"""Of ten looks each: twice as many as a finding needs."""
+SECONDS = 3
+"""Of ten looks each: half as many again as a finding needs."""
 TOGETHER = (
     ("sleeping", "locked", "reading", "blocking", "awaiting"),  # they hardly use a CPU
     ("locked_apart", "idling", "joining", "child"),  # they wait for the same, however much of the CPU they have

@@ -21,7 +21,7 @@ def b(quarter, stay):
 
 def main():
     stays = []
-    for length in lengths(300_000_000):
+    for length in lengths(200_000_000):
         for function in (a, b):
             stay = (ctypes.c_int64 * 4)()
             function(length // 4, stay)

@@ -1,4 +1,5 @@
-"""A torch program that knows nothing of aiflame: `attached.py train|decode|launch [SECONDS]`, for that time or until its input says `end`.
+"""A torch program that knows nothing of aiflame: `attached.py train|decode|launch|either|threads [SECONDS]`, for that time or until its
+input says `end`.
 
 Without a time it prints `begun` after its first turns. Each line of its input gets a line of JSON: the number of turns, and in `launch`
 the times of a launch since the last answer, each beside the time of a turn of plain Python at that moment: processors change their speed.
@@ -8,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import json
+import random
 import sys
 import threading
 import time
@@ -21,6 +23,8 @@ LAUNCHES, ADDITIONS = 2_000, 50_000
 ANY_TRACER = ctypes.c_ulong(-1)
 
 turns = 0
+replays = True
+"""Of `either`; its input says `graph` or `eager`."""
 ns_of: list[tuple[float, float]] = []
 """of a launch, and of an addition"""
 ends = threading.Event()
@@ -61,6 +65,11 @@ def train() -> Callable[[], None]:
 
 def decode() -> Callable[[], None]:
     """A graph of a model's forward pass, captured at the start, is replayed for each token."""
+    return either()
+
+
+def either() -> Callable[[], None]:
+    """The same, or without the graph."""
     model = Model().to(CUDA, torch.bfloat16)
     token = torch.randn(64, 1024, device=CUDA, dtype=torch.bfloat16)
     with torch.no_grad():
@@ -77,8 +86,12 @@ def decode() -> Callable[[], None]:
         graph.replay()
 
     def step() -> None:
-        replayed_here()
-        int(out[0].argmax())
+        if replays:
+            replayed_here()
+            int(out[0].argmax())
+        else:
+            with torch.no_grad():
+                int(model(token)[0].argmax())
 
     return step
 
@@ -101,8 +114,45 @@ def launch() -> Callable[[], None]:
     return window
 
 
+def threads() -> Callable[[], None]:
+    """Four threads that launch, copy, allocate, free, record events and wait, each as fast as it can."""
+    counts = [0] * 4
+
+    def work(number: int) -> None:
+        chance, stream, host = random.Random(number), torch.cuda.Stream(), torch.randn(1 << 16).pin_memory()
+        model, batch = Block(1024).to(CUDA, torch.bfloat16), torch.randn(64, 1024, device=CUDA, dtype=torch.bfloat16)
+        with torch.cuda.stream(stream), torch.no_grad():
+            while not ends.is_set():
+                for _ in range(20):
+                    model(batch)
+                event = torch.cuda.Event()
+                event.record()
+                while not event.query():
+                    pass
+                host.to(CUDA, non_blocking=True)
+                torch.empty(chance.randrange(1 << 20, 1 << 26), device=CUDA).zero_()
+                if chance.random() < 0.05:
+                    torch.cuda.empty_cache()
+                if chance.random() < 0.3:
+                    stream.synchronize()
+                counts[number] += 1
+
+    for number in range(4):
+        threading.Thread(target=work, args=(number,)).start()
+
+    def step() -> None:
+        before = min(counts)
+        while min(counts) == before and not ends.is_set():
+            time.sleep(0.001)
+
+    return step
+
+
 def answer() -> None:
+    global replays
     for line in sys.stdin:
+        if line in ("graph\n", "eager\n"):
+            replays = line == "graph\n"
         fresh = {"turns": turns, "ns_of": list(ns_of)}
         ns_of.clear()
         print(json.dumps(fresh), flush=True)

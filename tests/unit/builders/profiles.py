@@ -8,6 +8,7 @@ A row names the columns that matter. Unless given, process is 0, id is the row's
 from __future__ import annotations
 
 import time
+from collections.abc import Container
 from pathlib import Path
 from typing import Any, cast
 
@@ -40,14 +41,14 @@ def sealed(path: Path, meta: Meta | None = None, /, **tables: list[Row]) -> Prof
     return cast(Profile, open_profile(path))
 
 
-def as_sealed_before(profile: Profile, **lacks: tuple[str, ...]) -> Profile:
-    """The profile as a version sealed it whose tables had no such columns."""
+def as_sealed_before(profile: Profile, tables: Container[str] = TABLE, **lacks: tuple[str, ...]) -> Profile:
+    """The profile as a version sealed it that had no other tables, and in these no such columns."""
     folder = Folder.open(profile.path / "tables")
     index = Index.read(folder)
     assert index is not None
     for name, columns in lacks.items():
         index.tables[name] = (write_part(folder, name, "0", profile.table(name).drop(columns)),)
-    index.write(folder)
+    Index({name: parts for name, parts in index.tables.items() if name in tables or name not in TABLE}).write(folder)
     return cast(Profile, open_profile(profile.path))
 
 

@@ -6,8 +6,8 @@ import io
 from collections import Counter
 from pathlib import Path
 
-import polars as pl
 import pytest
+from profiles import as_sealed_before
 from trees import is_sound
 from written_programs import BACKWARD, CALL_IMPL, FETCH, MM, OPTIMIZER_STEP, TENSOR_BACKWARD, TORCH, TRAIN, Program, train, training
 
@@ -20,7 +20,6 @@ from aiflame.attribute.tree import Tree
 from aiflame.attribute.trees.build import tree
 from aiflame.errors import AiflameError
 from aiflame.exchange.writers import collapsed
-from aiflame.profile.tables.store import Profile
 
 PROCESS = "train.py (4711)"
 
@@ -232,41 +231,17 @@ def test_absent_steps_ops_and_regions_add_no_frames(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
+OLD_TABLES = (
+    *("processes", "threads", "thread_ends", "codes", "symbols", "stacks"),
+    *("launches", "kernels", "kernel_shapes", "cpu_samples", "copies"),
+)
+
+
 def test_a_profile_of_before_has_groupings_too(tmp_path: Path) -> None:
     """Its tables have no columns of autograd, and no regions or layers."""
     recorded = training(tmp_path)
-    old, total = Analysis(_Old(recorded)), tree(recorded, "gpu-time").total("gpu-time")
+    total = tree(recorded, "gpu-time").total("gpu-time")
+    autograd = ("autograd", "sequence")
+    old = Analysis(as_sealed_before(recorded, OLD_TABLES, launches=(*autograd, "variant"), cpu_samples=autograd))
     for by in PREFIXES.keys() - {"category"}:
         assert tree(old, "gpu-time", by).total("gpu-time") == total
-
-
-class _Old:
-    """A profile as a sealed one was before."""
-
-    TABLES = (
-        "processes",
-        "threads",
-        "thread_ends",
-        "codes",
-        "symbols",
-        "stacks",
-        "launches",
-        "kernels",
-        "kernel_shapes",
-        "cpu_samples",
-        "copies",
-    )
-
-    def __init__(self, profile: Profile) -> None:
-        self.profile = profile
-
-    def has(self, name: str) -> bool:
-        return name in self.TABLES and self.profile.has(name)
-
-    def table(self, name: str) -> pl.DataFrame:
-        return self.scan(name).collect()
-
-    def scan(self, name: str) -> pl.LazyFrame:
-        rows = self.profile.table(name)
-        later = ("autograd", "sequence", "variant") if name in ("launches", "cpu_samples", "graph_nodes") else ()
-        return (rows if name in self.TABLES else rows.clear()).drop(later, strict=False).lazy()
