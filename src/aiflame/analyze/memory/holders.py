@@ -34,5 +34,6 @@ def holders(profile: Analysis, moment: Moment) -> pl.DataFrame:
 
 
 def caller(function: str, place: str) -> str:
-    """`forward() (model.py:20)`"""
-    return f"{function}() ({short_place(place)})" if place else f"{function}()"
+    """`forward() (model.py:20)`; a function of C++ has its arguments already, and `[no stack]` is none."""
+    called = function if function.startswith("[") or function.endswith(")") else f"{function}()"
+    return f"{called} ({short_place(place)})" if place else called

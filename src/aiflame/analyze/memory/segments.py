@@ -8,9 +8,8 @@ from aiflame.analyze.labels import gathered
 from aiflame.analyze.memory.holders import caller, with_places
 from aiflame.analyze.places import place_text
 from aiflame.attribute.analysis import Analysis, once_for
-from aiflame.attribute.groupings import CATEGORY
 from aiflame.attribute.meaning.context import of_samples, used_samples
-from aiflame.attribute.meaning.memory_categories import NAMES, Category, block_categories
+from aiflame.attribute.meaning.memory_categories import NAMES, block_categories
 from aiflame.attribute.memory.blocks import HOST, blocks
 from aiflame.attribute.memory.live import OWNER, live
 from aiflame.attribute.memory.metrics import every_block
@@ -63,13 +62,13 @@ def memory_map(profile: Analysis, moment: Moment) -> MemoryMap | None:
     if held.is_empty():
         return None
     inside = _blocks(profile, at, held)
-    known = held.with_row_index("segment").with_columns(pl.col("segment").cast(pl.Int64))
+    sized = held.with_row_index("segment").with_columns(pl.col("segment").cast(pl.Int64))
     sizes = inside.group_by("segment").agg(used=pl.col("bytes").sum(), blocks=pl.len().cast(pl.Int64))
-    known = known.join(sizes, on="segment", how="left", maintain_order="left")
-    known = known.join(_holes(known, inside), on="segment", how="left", maintain_order="left")
-    known = known.with_columns(pl.col("used", "blocks", "holes", "largest").fill_null(0))
-    known = known.with_columns(unused=pl.col("bytes") - pl.col("used"))
-    order = known.sort(pl.col("blocks") == 0, -pl.col("unused"), *OWNER, "address", maintain_order=True)
+    sized = sized.join(sizes, on="segment", how="left", maintain_order="left")
+    sized = sized.join(_holes(sized, inside), on="segment", how="left", maintain_order="left")
+    sized = sized.with_columns(pl.col("used", "blocks", "holes", "largest").fill_null(0))
+    sized = sized.with_columns(unused=pl.col("bytes") - pl.col("used"))
+    order = sized.sort(pl.col("blocks") == 0, -pl.col("unused"), *OWNER, "address", maintain_order=True)
     places = order.select("segment", place=pl.int_range(pl.len(), dtype=pl.Int64))
     inside = inside.join(places, on="segment").with_columns(segment="place").drop("place").sort("segment", "offset")
     return MemoryMap(_with_streams(order.drop("segment")), inside)
@@ -97,7 +96,7 @@ def _blocks(profile: Analysis, at: pl.DataFrame, held: pl.DataFrame) -> pl.DataF
     rows = rows.with_columns(segment=pl.Series(segment_of(rows, held))).filter(pl.col("segment") >= 0).sort("segment", "address")
     where = held.select(first="address", size="bytes").with_row_index("segment").with_columns(pl.col("segment").cast(pl.Int64))
     rows = rows.join(where, on="segment", how="left", maintain_order="left").with_columns(offset=pl.col("address") - pl.col("first"))
-    end = pl.min_horizontal(pl.col("offset") + pl.max_horizontal("taken", "bytes"), "size")
+    end = pl.min_horizontal(pl.col("offset") + pl.max_horizontal("block_bytes", "bytes"), "size")
     rows = rows.with_columns(end=end)
     before = pl.col("end").cum_max().shift(1).over("segment").fill_null(0)
     rows = rows.with_columns(offset=pl.max_horizontal("offset", before)).with_columns(bytes=pl.col("end") - pl.col("offset"))
@@ -117,7 +116,9 @@ def _blocks(profile: Analysis, at: pl.DataFrame, held: pl.DataFrame) -> pl.DataF
 def _holes(held: pl.DataFrame, inside: pl.DataFrame) -> pl.DataFrame:
     """segment, holes, largest: of the unused bytes before, between and behind the blocks of each segment."""
     ends = held.select("segment", offset="bytes", bytes=pl.lit(0, pl.Int64))
-    marks = pl.concat([inside.select("segment", "offset", "bytes"), ends]).sort("segment", "offset", "bytes", descending=[False, False, True])
+    marks = pl.concat([inside.select("segment", "offset", "bytes"), ends]).sort(
+        "segment", "offset", "bytes", descending=[False, False, True]
+    )
     before = (pl.col("offset") + pl.col("bytes")).shift(1).over("segment").fill_null(0)
     gaps = marks.select("segment", hole=pl.col("offset") - before)
     return gaps.group_by("segment").agg(holes=(pl.col("hole") > 0).sum().cast(pl.Int64), largest=pl.col("hole").max())

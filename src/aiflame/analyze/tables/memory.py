@@ -80,10 +80,16 @@ def _segments(profile: Analysis) -> Iterator[TableOf]:
         text("category", "Category"),
         place("place", "Where"),
     )
-    lines = memory.blocks.group_by("segment", *PLACE, "category").agg(pl.col("bytes").sum()).sort("segment", -pl.col("bytes"), *PLACE, "category")
+    lines = (
+        memory.blocks.group_by("segment", *PLACE, "category")
+        .agg(pl.col("bytes").sum())
+        .sort("segment", -pl.col("bytes"), *PLACE, "category")
+    )
     first = lines.unique("segment", keep="first", maintain_order=True).rename({"bytes": "most"})
     rows = memory.segments.head(MOST_ROWS).with_row_index("segment").with_columns(pl.col("segment").cast(pl.Int64))
-    rows = rows.join(first, on="segment", how="left", maintain_order="left").with_columns(pl.col("file", "function", "category").fill_null(""))
+    rows = rows.join(first, on="segment", how="left", maintain_order="left").with_columns(
+        pl.col("file", "function", "category").fill_null("")
+    )
     rows = rows.with_columns(
         share=pl.col("unused") / pl.col("unused").sum().over("memory").clip(1),
         place=pl.when(pl.col("file") != "").then(pl.format("{}:{}", "file", "line")).otherwise(pl.lit("")),

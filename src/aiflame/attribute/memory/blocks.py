@@ -46,11 +46,11 @@ BLOCKS = {
     "end_ns": pl.Int64,
     "allocated_ns": pl.Int64,
     "address": pl.Int64,
-    "taken": pl.Int64,
+    "block_bytes": pl.Int64,
 }
 """The columns of `blocks`. A sampled block stands for `count` blocks of its stack, with `bytes` in all; count 0: it is the rest of
 another one, and was not allocated anew, but at `allocated_ns`. `begin_ns` 0: it is older than the recording. `autograd` and `sequence`
-are as in the table `launches`. `address`: of a pool's block, 0: not known; the pool took `taken` bytes for it."""
+are as in the table `launches`. `address`: of a pool's block, 0: not known; the pool took `block_bytes` bytes for it."""
 _MOST = 1 << 61
 _PLACE = ("process", "memory", "address")
 _CONTEXT = ("stack", "autograd", "sequence")
@@ -109,7 +109,7 @@ def _imported(profile: Tables) -> pl.DataFrame:
         begin_ns=_moment("begin_ns"),
         end_ns=pl.when(end > 0).then(end).otherwise(NEVER),
         **{name: _number(name) if name in rows.columns else pl.lit(0) for name in ("address", "block_bytes")},  # older profiles lack them
-    ).rename({"block_bytes": "taken"})
+    )
 
 
 def _of_drivers(profile: Analysis) -> pl.DataFrame:
@@ -158,7 +158,7 @@ def _of_pools(profile: Analysis) -> pl.DataFrame:
     older = rows.sort("begin_ns", maintain_order=True).unique(_PLACE, keep="first", maintain_order=True).filter(~begins)
     rows = pl.concat([with_ends(rows, _PLACE, begins), older.with_columns(begin_ns=pl.lit(0, pl.Int64), end_ns="begin_ns")])
     size = pl.col("bytes").clip(0, _MOST)
-    return rows.with_columns(kind=pl.lit(int(BlockKind.OF_POOL)), count=pl.lit(1), bytes=size, taken=size, address=_number("address"))
+    return rows.with_columns(kind=pl.lit(int(BlockKind.OF_POOL)), count=pl.lit(1), bytes=size, block_bytes=size, address=_number("address"))
 
 
 def rest_of_pools(profile: Analysis, live: pl.DataFrame, at: pl.DataFrame) -> pl.DataFrame:

@@ -37,8 +37,8 @@ def segments(profile: Analysis) -> pl.DataFrame:
         end_ns=pl.when(pl.col("end_ns") > 0).then(pl.col("end_ns").clip(0, NEVER)).otherwise(NEVER).cast(pl.Int64),
         expandable=pl.col("expandable") > 0,
     )
-    taken = driver_blocks(profile)
-    recorded = taken.filter(of_a_pool(taken, profile.table("pool_blocks"))).select(
+    allocations = driver_blocks(profile)
+    recorded = allocations.filter(of_a_pool(allocations, profile.table("pool_blocks"))).select(
         *OWNER,
         stream=pl.lit(UNKNOWN, pl.Int64),
         pool=pl.lit(""),
@@ -70,7 +70,7 @@ def there(profile: Analysis, at: pl.DataFrame) -> pl.DataFrame:
 def segment_of(blocks: pl.DataFrame, places: pl.DataFrame) -> Ints:
     """For each block (process, memory, address) the row in `places`, segments by address of which none covers another, in which it
     begins; -1: none."""
-    found = np.full(len(blocks), -1)
+    rows_of = np.full(len(blocks), -1)
     own = places.with_row_index("row").partition_by(OWNER, as_dict=True, maintain_order=True)
     for owner, part in blocks.select(*OWNER, "address").with_row_index("at").partition_by(OWNER, as_dict=True).items():
         if owner not in own:
@@ -80,5 +80,5 @@ def segment_of(blocks: pl.DataFrame, places: pl.DataFrame) -> Ints:
         address = part["address"].to_numpy()
         near = np.searchsorted(first, address, side="right") - 1
         inside = (near >= 0) & (address - first[near] < size[near]) & (address > 0)
-        found[part["at"].to_numpy()] = np.where(inside, number[near], -1)
-    return found
+        rows_of[part["at"].to_numpy()] = np.where(inside, number[near], -1)
+    return rows_of

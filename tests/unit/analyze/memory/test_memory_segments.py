@@ -1,4 +1,4 @@
-"""The map of device memory: segments of torch's caching allocator, the blocks in them, and who keeps the holes between these."""
+"""The map of device memory: segments of torch's caching allocator, the blocks in them, and the lines that keep holes."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ class Block:
     address: int
     size: int
     stack: int
-    taken: int = 0
+    block_bytes: int = 0
     """Bytes of the allocator's block."""
 
 
@@ -88,7 +88,8 @@ def replay(events: Iterable[Mapping[str, Any]], stacks: Iterable[int], live_at_e
             open_rows[block.address] = add(block.address, block.size, block.stack, -1)
     if sum(size) >= NEVER:
         raise AiflameError("the blocks of the snapshot add up to more bytes than any machine has: it is damaged")
-    return Lives(*(np.array(column, dtype=np.int64) for column in (stack, size, place, born, died)), len(traced))
+    stacks_of, sizes, places, begins, ends = (np.array(column, dtype=np.int64) for column in (stack, size, place, born, died))
+    return Lives(stacks_of, sizes, places, begins, ends, len(traced))
 
 
 def whole(value: object) -> int:

@@ -22,13 +22,14 @@ def rounded(size: int) -> int:
 
 
 def segments(trace: Sequence[Row], moments: Sequence[int], at_end: Sequence[Row]) -> list[Segment]:
-    """`moments`: of the events of the trace. `at_end`: the segments as the snapshot lists them. Parts of expandable segments are segments."""
+    """`moments`: of the events of the trace. `at_end`: the segments as the snapshot lists them. Parts of expandable ones are segments."""
     there, ended = _Ranges(), []
     for event, moment in zip(trace, moments, strict=False):
         action = event.get("action")
         if action not in _TAKEN and action not in _GIVEN_BACK:
             continue
-        one = Segment(whole(event.get("addr")), whole(event.get("size")), whole(event.get("stream")), expandable="map" in str(action))
+        address, size, stream = (whole(event.get(name)) for name in ("addr", "size", "stream"))
+        one = Segment(address, size, stream, expandable="map" in str(action))
         gone = there.taken_out(one.address, one.size)
         if action in _TAKEN:
             there.add(replace(one, begin=moment))
@@ -59,7 +60,7 @@ class _Ranges:
         return [one for one in near if one.address + one.size > begin]
 
     def taken_out(self, begin: int, size: int) -> list[Segment]:
-        """What lies in the range; the rest of a segment that lies there in part stays."""
+        """Removes the range, and returns its segments or parts of them."""
         inside = []
         for one in self.within(begin, size):
             end, first, last = one.address + one.size, max(one.address, begin), min(one.address + one.size, begin + size)

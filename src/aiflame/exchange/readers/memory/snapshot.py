@@ -91,12 +91,12 @@ class _Reading:
         blocks, reserved = self._blocks(segments, stacks, no_stack)
         lives = replay(trace, calls, blocks)
         moments = [*_moments(trace), NO_TIME]  # event -1: before the trace
-        taken = {block.address: block.taken for block in blocks}
+        block_bytes = {block.address: block.block_bytes for block in blocks}
         lasting = (column.tolist() for column in (lives.stack, lives.size, lives.address, lives.born, lives.died))
         for call, size, address, born, died in zip(*lasting, strict=True):
             of = before if call == BEFORE else call
             ended = died < NEVER
-            place = address, rounded(size) if ended else taken.get(address, rounded(size))
+            place = address, rounded(size) if ended else block_bytes.get(address, rounded(size))
             self.rows.block(process, of, name, size, moments[born], moments[died] if ended else NO_TIME, place)
         for segment in segments_of(trace, moments, segments):
             self.rows.segment(process, name, segment)

@@ -150,8 +150,8 @@ class Sampled:
         """A block of memory with the stack that allocated it. Without `begin` it was there before the file's first moment, without `end` it
         is live at the last. `place`: its address in a pool, and the bytes that the pool took for it."""
         number = self._memories.setdefault(memory, len(self._memories))
-        address, taken = (min(one, _FARTHEST) for one in place)
-        self._blocks.extend((process << 32, call, number, min(size, _LONGEST), _moment(begin), _moment(end), address, taken))
+        address, block_bytes = (min(one, _FARTHEST) for one in place)
+        self._blocks.extend((process << 32, call, number, min(size, _LONGEST), _moment(begin), _moment(end), address, block_bytes))
 
     def segment(self, process: int, memory: str, segment: Segment) -> None:
         """Memory that a pool has from the driver. Its moments may be NO_TIME, as in `block`."""
