@@ -19,7 +19,7 @@ from aiflame.attribute.memory.segments import segments
 from aiflame.values import dataclass
 
 MOST_BLOCKS = 300_000
-"""Of one process and memory: a replay takes some ten seconds for a million."""
+"""Of one process and memory: so many take five seconds."""
 _SEGMENT_BEGINS, _FREED, _SEGMENT_ENDS, _ALLOCATED, _FREED_AT_ONCE = range(5)
 """The order of events of one moment."""
 _ROUNDING = 512

@@ -90,9 +90,11 @@ def _with_streams(rows: pl.DataFrame) -> pl.DataFrame:
 
 def _blocks(profile: Analysis, at: pl.DataFrame, held: pl.DataFrame) -> pl.DataFrame:
     """The blocks that lie in segments; one that overlaps the one before it begins behind that."""
-    every = blocks(profile).with_row_index("row").with_columns(pl.Series("category", block_categories(profile)))
-    rows = every.filter(pl.col("address") > 0).join(at, on=OWNER)
-    rows = rows.filter((pl.col("begin_ns") <= pl.col("at_ns")) & (pl.col("at_ns") < pl.col("end_ns")))
+    every = blocks(profile)
+    lives = every.lazy().select(*OWNER, "address", "begin_ns", "end_ns", pl.int_range(pl.len(), dtype=pl.UInt32).alias("row"))
+    lives = lives.filter(pl.col("address") > 0).join(at.lazy(), on=OWNER)
+    number = lives.filter((pl.col("begin_ns") <= pl.col("at_ns")) & (pl.col("at_ns") < pl.col("end_ns"))).select("row").collect()["row"]
+    rows = every[number].with_columns(number, block_categories(profile).gather(number).alias("category"))
     rows = rows.with_columns(segment=pl.Series(segment_of(rows, held))).filter(pl.col("segment") >= 0).sort("segment", "address")
     where = held.select(first="address", size="bytes").with_row_index("segment").with_columns(pl.col("segment").cast(pl.Int64))
     rows = rows.join(where, on="segment", how="left", maintain_order="left").with_columns(offset=pl.col("address") - pl.col("first"))
