@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import mmap
+import os
 import statistics
 import subprocess
 import time
@@ -22,6 +23,8 @@ from recording import PYTHON, all_findings
 from torch_programs import needs_torch
 
 import aiflame
+from aiflame.analyze.memory.expandable import expandable
+from aiflame.analyze.memory.segments import memory_map
 from aiflame.analyze.top import top
 from aiflame.attribute.analysis import Analysis
 from aiflame.attribute.memory.blocks import BlockKind, blocks
@@ -98,6 +101,23 @@ def test_a_refused_request_is_explained(record: Recorder, record_property: Keep)
     assert refused["bytes"] == 2 << 30
     assert len(sentences) == 1 and "asks_for_too_much()" in sentences[0], sentences
     assert facts["sizes"]["kept"] in at_refusal.values(), at_refusal
+
+
+def test_the_estimate_for_expandable_segments_is_that_of_torch(record: Recorder, record_property: Keep) -> None:
+    run = record("device_memory.py", "fragmented", options=OPTIONS)
+    facts = printed(run)["sizes"]
+    analysis = Analysis.of(run.profile.store)
+    left = memory_map(analysis, Moment("end"))
+    estimates = expandable(analysis)
+    command = [PYTHON, str(PROGRAMS / "device_memory.py"), "fragmented"]
+    environment = {**os.environ, "PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}
+    other = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=120)
+    really = json.loads(other.stdout.splitlines()[-1])["sizes"]["reserved"]
+    record_property(
+        "figures", {"reserved": facts["reserved"], "expandable": really, "estimates": [[one.peak, one.then] for one in estimates]}
+    )
+    assert left is not None and int(left.segments["bytes"].sum()) == facts["left"]
+    assert [(one.peak, one.then) for one in estimates] == [(facts["reserved"], really)]
 
 
 @pytest.mark.parametrize("workload", ["launch", "llama"])

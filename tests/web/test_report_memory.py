@@ -1,4 +1,5 @@
-"""Memory in the report, in a real browser: grouped by category in the flame graph, and the curve of all categories on the timeline."""
+"""Memory in the report, in a real browser: grouped by category in the flame graph, the curve of all categories on the timeline, and the map
+of segments, their blocks and holes, at several moments."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ import pytest
 from memory_snapshots import Device, Frame, python, snapshot, written
 from report_pages import Opener as PictureOpener
 from report_pages import reports
-from report_visits import Opener
+from report_visits import Opener, Visit
 from shared_pages import Pages
 
 import aiflame
@@ -19,6 +20,7 @@ from aiflame.render.report.timeline_block import of_profile
 
 MIB = 1 << 20
 PARAMETERS = [python("__init__", "/x/torch/nn/modules/linear.py", 9), python("<module>", "train.py", 1)]
+MAP = ".map-picture .map-canvas"
 OTHER = [python("work", "train.py", 20), python("<module>", "train.py", 30)]
 
 
@@ -75,3 +77,59 @@ def test_the_timeline_stacks_the_curve_of_each_category(timeline: PictureOpener,
     assert "32 MiB" in tip
     assert "other: 24 MiB, 75.0%" in tip
     assert "parameters: 8 MiB, 25.0%" in tip
+
+
+@pytest.fixture(scope="module")
+def mapped(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A segment of 8 MiB full of parameters, and one of 2 MiB with a block of 512 KiB; at the peak another one of 4 MiB is used."""
+    device = Device(0)
+    device.alloc(8 * MIB, PARAMETERS)
+    device.alloc(MIB // 2, OTHER)
+    device.free(device.alloc(4 * MIB, OTHER), OTHER)
+    folder = tmp_path_factory.mktemp("map")
+    (folder / "snapshot.pickle").write_bytes(written(snapshot(device)))
+    write(aiflame.open(folder / "snapshot.pickle").store, folder / "report.html")
+    return folder / "report.html"
+
+
+def opened(visit: Opener, mapped: Path) -> Visit:
+    seen = visit(mapped, "#view=memory")
+    seen.page.wait_for_selector(f"{MAP}[data-drawn]")
+    return seen
+
+
+def met(seen: Visit, share: float, row: int) -> str:
+    """The text at a place of the picture: a share of its width, in a row of it."""
+    box = seen.page.locator(MAP).bounding_box()
+    seen.page.mouse.move(box["x"] + share * box["width"], box["y"] + row * 25 + 10)
+    return seen.text(".map-tip")
+
+
+def test_blocks_and_holes_say_who_they_are(visit: Opener, mapped: Path) -> None:
+    seen = opened(visit, mapped)
+    assert "14 MiB in 3 segments, 12.5 MiB of them used by blocks: 1.5 MiB are unused, the largest hole has 1.5 MiB" in seen.text(
+        ".map-facts"
+    )
+    # The segment with a hole is first: 2 of 8 MiB, a quarter of the width.
+    text = met(seen, 0.03, 0)
+    assert "512 KiB, other" in text
+    assert "work() (train.py:20)" in text
+    assert "hole of 1.5 MiB" in met(seen, 0.2, 0)
+    assert "8 MiB, parameters" in met(seen, 0.5, 1)
+    assert seen.texts(".map-legend li") == ["other", "parameters", "hole"]
+    assert seen.texts(".map-room .map-list tbody tr")[0].split("\t")[0].strip() == "work() (train.py:20)"
+
+
+def test_a_click_lists_the_blocks_of_a_segment_and_m_shows_the_next_moment(visit: Opener, mapped: Path) -> None:
+    seen = opened(visit, mapped)
+    met(seen, 0.03, 0)
+    seen.page.mouse.down()
+    seen.page.mouse.up()
+    seen.wait_for_state(of="GPU 0", segment="0")
+    assert seen.texts(".map-details tbody tr")[0].split("\t")[:2] == ["+0 bytes", "512 KiB"]
+    seen.press("ArrowRight")
+    seen.wait_for_state(segment="1")
+    assert seen.text(".map-details p") == "segment of 8 MiB (default stream): 1 block, 100.0% used, no hole"
+    seen.press("m")
+    seen.wait_for_state(at="end")
+    seen.wait("document.querySelector('.map-facts').innerText.includes('8.5 MiB of them used')")

@@ -36,7 +36,8 @@ def start() -> Iterator[_Start]:
 
 
 def attach(pid: int, path: Path, *options: str) -> subprocess.Popen[str]:
-    command = [PYTHON, "-m", "aiflame.cli.main", "attach", str(pid), "-o", str(path), "--no-seal", "--telemetry", "off", "--cpu-rate", "499", *options]
+    ours = ("--no-seal", "--telemetry", "off", "--cpu-rate", "499")
+    command = [PYTHON, "-m", "aiflame.cli.main", "attach", str(pid), "-o", str(path), *ours, *options]
     return subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
 
 

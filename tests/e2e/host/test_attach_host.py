@@ -53,7 +53,8 @@ def attach(pid: int, path: Path, *options: str) -> subprocess.CompletedProcess[s
 
 def attach_until(pid: int, path: Path, samples: int) -> None:
     """On a busy machine the program may hardly run for seconds: the recording ends when there is enough in it."""
-    command = [PYTHON, "-m", "aiflame.cli.main", "attach", str(pid), "-o", str(path), "--no-seal", "--telemetry", "off", "--cpu-rate", "499"]
+    ours = ("--no-seal", "--telemetry", "off", "--cpu-rate", "499")
+    command = [PYTHON, "-m", "aiflame.cli.main", "attach", str(pid), "-o", str(path), *ours]
     recorder = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     wait_for(lambda: recorder.poll() is not None or samples_so_far(path, pid) >= samples)
     recorder.send_signal(signal.SIGINT)

@@ -1,4 +1,4 @@
-"""`device_memory.py train|generate|compiled|layers|oom|launch|llama`: memory of the first device, as torch counts it at random moments.
+"""`device_memory.py NAME` (`train`, `oom`, … `launch`, `llama`): memory of the first device, as torch counts it at random moments.
 
 Prints one line of JSON: `moments` (CLOCK_MONOTONIC, bytes allocated, bytes reserved), `most` (bytes allocated at the peak), and `sizes`
 that the model has by construction. `launch` and `llama` are steps of the benchmark of that name: `steps` (CLOCK_MONOTONIC at the end, ns).
@@ -136,6 +136,19 @@ def asks_for_too_much() -> torch.Tensor:
     return torch.empty(2 << 30, dtype=torch.uint8, device="cuda")
 
 
+def fragmented() -> dict[str, int]:
+    """Blocks of growing sizes, of which every other one is freed: no later one fits into the holes. `reserved`: the most bytes that the
+    allocator had; `left`: those that it has at the end."""
+    kept = []
+    for number in range(120):
+        kept.append(torch.empty((1 << 20) * (number % 40 + 2) + 512 * chance.randrange(2000), dtype=torch.uint8, device="cuda"))
+        if number % 2:
+            kept.pop(chance.randrange(len(kept)))
+        if number == 90:
+            torch.cuda.empty_cache()
+    return {"reserved": torch.cuda.max_memory_reserved(), "left": torch.cuda.memory_reserved()}
+
+
 def timed(workload: str) -> None:
     """Steps for some seconds, each to its end on the device."""
     sys.path.insert(0, str(Path(__file__).parents[3] / "benchmarks/gpu"))
@@ -155,7 +168,7 @@ def timed(workload: str) -> None:
 
 def main() -> None:
     ways: dict[str, Callable[[], dict[str, int]]] = {
-        "train": train, "generate": generate, "compiled": compiled, "layers": layers, "oom": oom
+        "train": train, "generate": generate, "compiled": compiled, "layers": layers, "oom": oom, "fragmented": fragmented
     }  # fmt: skip
     sizes = ways[sys.argv[1]]()
     torch.cuda.synchronize()

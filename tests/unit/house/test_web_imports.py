@@ -12,7 +12,9 @@ from test_import_circles import circles
 
 from aiflame.render.bundle import WEB
 
-VIEWS = {f"report/page/{view}" for view in ("code", "flame", "limits", "overview", "ranks", "scope", "source", "tables", "timeline")}
+VIEWS = {
+    f"report/page/{view}" for view in ("code", "flame", "limits", "memory", "overview", "ranks", "scope", "source", "tables", "timeline")
+}
 VIEW_MAY_IMPORT = {"", "report/shared", "report/page/ui"}
 MAY_IMPORT: dict[str, set[str]] = {
     "": set(),

@@ -14,7 +14,7 @@ from aiflame.analyze.layer_groups import escaped
 from aiflame.analyze.memory.growth import Growth, growth
 from aiflame.analyze.memory.holders import holders
 from aiflame.analyze.memory.refusals import refusals
-from aiflame.analyze.memory.what_if import FRESH_GRADIENTS, FUSED, checkpoints, estimates
+from aiflame.analyze.memory.what_if import EXPANDABLE, EXPANDABLE_SETTING, FRESH_GRADIENTS, FUSED, checkpoints, estimates
 from aiflame.analyze.places import short_place
 from aiflame.analyze.scope import steady_scope
 from aiflame.analyze.top import top
@@ -133,13 +133,15 @@ def _activations(profile: Analysis, metric: str, *, whole: bool) -> Iterator[Fin
 
 
 def _changes(profile: Analysis, metric: str, *, whole: bool) -> Iterator[Finding]:
-    """Changes of the optimizer and of gradients that would lower the peak."""
+    """Changes of the optimizer, of gradients and of the allocator that would lower the peak."""
     for one in estimates(profile, metric):
         share = 1 - one.then / one.peak
-        if one.change in (FUSED, FRESH_GRADIENTS) and share >= 1 - WORTH_IT:
+        if one.change in (FUSED, FRESH_GRADIENTS, EXPANDABLE) and share >= 1 - WORTH_IT:
             name = _name(one.memory)
             then, peak = (amount(value, "bytes") for value in (one.then, one.peak))
             sentence = f"{name[0].upper()}{name[1:]} would peak at about {then} in place of {peak} with {one.change}"
+            if one.change == EXPANDABLE:
+                sentence = f"torch's allocator would hold at most about {then} of {name} in place of {peak} with {EXPANDABLE_SETTING}"
             yield Finding(sentence, share, Evidence("flame", metric, CATEGORY), "memory-change", recoverable=share, of_whole_run=whole)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from aiflame.analyze.places import places
+from aiflame.analyze.places import places, short_place
 from aiflame.attribute.analysis import Analysis
 from aiflame.attribute.memory.blocks import BlockKind
 from aiflame.attribute.memory.live import live
@@ -31,3 +31,9 @@ def holders(profile: Analysis, moment: Moment) -> pl.DataFrame:
     keys = ["process", "memory", "file", "line", "function", "importing"]
     summed = held.group_by(keys).agg(pl.col("bytes").sum(), pl.col("at_ns").first())
     return summed.sort("process", "memory", -pl.col("bytes"), "file", "line", "function")
+
+
+def caller(function: str, place: str) -> str:
+    """`forward() (model.py:20)`; a function of C++ has its arguments already, and `[no stack]` is none."""
+    called = function if function.startswith("[") or function.endswith(")") else f"{function}()"
+    return f"{called} ({short_place(place)})" if place else called

@@ -9,6 +9,7 @@ import polars as pl
 
 from aiflame.analyze.labels import gathered
 from aiflame.analyze.layer_groups import collapsed
+from aiflame.analyze.memory.expandable import expandable
 from aiflame.attribute.analysis import Analysis, once_for
 from aiflame.attribute.groupings import CATEGORY
 from aiflame.attribute.meaning.context import of_samples, profile_steps, used_samples
@@ -16,12 +17,14 @@ from aiflame.attribute.meaning.memory_categories import Category, turns, with_ca
 from aiflame.attribute.meaning.phases import Phase
 from aiflame.attribute.memory.blocks import HOST, blocks
 from aiflame.attribute.memory.live import OWNER, curve
-from aiflame.attribute.memory.metrics import HOST_BYTES, every_block
+from aiflame.attribute.memory.metrics import GPU_BYTES, HOST_BYTES, every_block
 from aiflame.values import dataclass
 
 HALF_BATCH = "half the batch size"
 FUSED = "an optimizer without temporaries: fused=True, or foreach=False"
 FRESH_GRADIENTS = "gradients freed after each step: zero_grad(set_to_none=True)"
+EXPANDABLE_SETTING = "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"
+EXPANDABLE = f"{EXPANDABLE_SETTING}: of the bytes that torch's allocator holds"
 CHECKPOINTS = "checkpoints around {}: torch.utils.checkpoint"
 _INSTANCE = r"^(?:.*?\.)??\d+(?:\.|$)"
 """The outermost layer with an index, `layers.3`, at the begin of a layer's path."""
@@ -50,9 +53,12 @@ class Estimate:
 
 @once_for
 def estimates(profile: Analysis, metric: str) -> list[Estimate]:
-    """Of all changes that lower the highest peak in one process and one memory; none in a program without steps."""
+    """Of all changes that lower the highest peak in one process and one memory. A program without steps has that of EXPANDABLE alone."""
+    reserved = expandable(profile) if metric == GPU_BYTES else []
+    highest = [Estimate(EXPANDABLE, one.memory, one.peak, one.then) for one in reserved if one.then < one.peak]
+    highest = sorted(highest, key=lambda one: (-one.peak, one.memory))[:1]
     if profile_steps(profile).rows.is_empty():
-        return []
+        return highest
     rows = _lives(profile, metric)
     group, absent = _checkpoints(rows)
     changes = [
@@ -62,7 +68,7 @@ def estimates(profile: Analysis, metric: str) -> list[Estimate]:
         (FRESH_GRADIENTS, _fresh_gradients(profile, rows)),
     ]
     every = [Estimate(change, *_peaks(rows, less)) for change, less in changes if not less.is_empty()]
-    return [one for one in every if one.then < one.peak]
+    return [one for one in every if one.then < one.peak] + highest
 
 
 def checkpoints(profile: Analysis, metric: str) -> Checkpoints | None:

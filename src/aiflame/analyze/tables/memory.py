@@ -9,6 +9,7 @@ import polars as pl
 
 from aiflame.analyze.memory.growth import growth
 from aiflame.analyze.memory.holders import with_places
+from aiflame.analyze.memory.segments import PLACE, map_moments, memory_map
 from aiflame.analyze.memory.what_if import estimates
 from aiflame.analyze.tables.table import TableOf, number, place, share, table_of, text
 from aiflame.attribute.analysis import Analysis
@@ -55,8 +56,45 @@ def memory_tables(profile: Analysis) -> Iterator[TableOf]:
         place=pl.when(pl.col("file") != "").then(pl.format("{}:{}", "file", "line")).otherwise(pl.lit("")),
     )
     yield table_of("memory", "Memory by line", columns, rows.head(MOST_ROWS))
+    yield from _segments(profile)
     yield from _growing(profile)
     yield from _changes(profile)
+
+
+def _segments(profile: Analysis) -> Iterator[TableOf]:
+    moment = map_moments(profile)[0]
+    memory = memory_map(profile, moment)
+    if memory is None:
+        return
+    columns = (
+        text("memory", "Memory"),
+        text("stream", "Stream"),
+        number("bytes", "Segment", "bytes"),
+        number("used", "Used", "bytes"),
+        number("unused", "Unused", "bytes"),
+        number("largest", "Largest hole", "bytes"),
+        number("holes", "Holes"),
+        number("blocks", "Blocks"),
+        share("share", "% of the unused"),
+        text("function", "Most of it from"),
+        text("category", "Category"),
+        place("place", "Where"),
+    )
+    lines = (
+        memory.blocks.group_by("segment", *PLACE, "category")
+        .agg(pl.col("bytes").sum())
+        .sort("segment", -pl.col("bytes"), *PLACE, "category")
+    )
+    first = lines.unique("segment", keep="first", maintain_order=True).rename({"bytes": "most"})
+    rows = memory.segments.head(MOST_ROWS).with_row_index("segment").with_columns(pl.col("segment").cast(pl.Int64))
+    rows = rows.join(first, on="segment", how="left", maintain_order="left").with_columns(
+        pl.col("file", "function", "category").fill_null("")
+    )
+    rows = rows.with_columns(
+        share=pl.col("unused") / pl.col("unused").sum().over("memory").clip(1),
+        place=pl.when(pl.col("file") != "").then(pl.format("{}:{}", "file", "line")).otherwise(pl.lit("")),
+    )
+    yield table_of("memory_segments", f"Segments of memory {moment.label}", columns, rows)
 
 
 def _growing(profile: Analysis) -> Iterator[TableOf]:

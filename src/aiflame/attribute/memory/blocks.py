@@ -45,10 +45,12 @@ BLOCKS = {
     "begin_ns": pl.Int64,
     "end_ns": pl.Int64,
     "allocated_ns": pl.Int64,
+    "address": pl.Int64,
+    "block_bytes": pl.Int64,
 }
 """The columns of `blocks`. A sampled block stands for `count` blocks of its stack, with `bytes` in all; count 0: it is the rest of
 another one, and was not allocated anew, but at `allocated_ns`. `begin_ns` 0: it is older than the recording. `autograd` and `sequence`
-are as in the table `launches`."""
+are as in the table `launches`. `address`: of a pool's block, 0: not known; the pool took `block_bytes` bytes for it."""
 _MOST = 1 << 61
 _PLACE = ("process", "memory", "address")
 _CONTEXT = ("stack", "autograd", "sequence")
@@ -89,6 +91,10 @@ def _complete(rows: pl.DataFrame) -> pl.DataFrame:
     return rows.select((pl.col(name) if name in rows.columns else pl.lit(0)).cast(kind).alias(name) for name, kind in BLOCKS.items())
 
 
+def _number(column: str) -> pl.Expr:
+    return pl.col(column).clip(0, _MOST)
+
+
 def _moment(column: str) -> pl.Expr:
     """The moments of a column; a damaged table may have any number of 64 bits."""
     return pl.col(column).clip(0, NEVER).cast(pl.Int64)
@@ -96,30 +102,38 @@ def _moment(column: str) -> pl.Expr:
 
 def _imported(profile: Tables) -> pl.DataFrame:
     end = _moment("end_ns")
-    return profile.table("memory_blocks").with_columns(
+    rows = profile.table("memory_blocks")
+    return rows.with_columns(
         count=pl.lit(1),
         bytes=pl.col("bytes").clip(0, _MOST),
         begin_ns=_moment("begin_ns"),
         end_ns=pl.when(end > 0).then(end).otherwise(NEVER),
+        **{name: _number(name) if name in rows.columns else pl.lit(0) for name in ("address", "block_bytes")},  # older profiles lack them
     )
 
 
 def _of_drivers(profile: Analysis) -> pl.DataFrame:
     """Allocations that the driver made, with the stacks of their calls, but not those out of which a pool gives blocks to the program."""
-    rows = profile.table("allocations").rename({"device": "memory"}).with_columns(begin_ns=_moment("time_ns"))
-    rows = with_ends(rows, _PLACE, begins=pl.col("kind") == int(AllocationKind.TAKE))
-    pools = profile.table("pool_blocks")
-    rows = rows.filter(~_of_a_pool(rows, pools))
+    rows, pools = driver_blocks(profile), profile.table("pool_blocks")
+    rows = rows.filter(~of_a_pool(rows, pools))
     call = ["process", "api", "correlation"]
     calls = profile.scan("launches").select("process", pl.col("api").cast(rows.schema["api"]), "correlation", "thread", *_CONTEXT)
     calls = calls.join(rows.lazy(), on=call, how="semi").unique(call, keep="first", maintain_order=True)
     rows = rows.join(calls.collect(), on=call, how="left")
     beside = pools.select("process", memory="device", kind=pl.lit(int(BlockKind.BESIDE_POOL))).unique()
     rows = rows.drop("kind").join(beside, on=["process", "memory"], how="left").with_columns(pl.col("kind").fill_null(int(BlockKind.BLOCK)))
-    return rows.with_columns(pl.col("thread", *_CONTEXT).fill_null(0), count=pl.lit(1), bytes=pl.col("bytes").clip(0, _MOST))
+    return rows.with_columns(
+        pl.col("thread", *_CONTEXT).fill_null(0), count=pl.lit(1), bytes=pl.col("bytes").clip(0, _MOST), address=pl.lit(0)
+    )
 
 
-def _of_a_pool(rows: pl.DataFrame, given: pl.DataFrame) -> pl.Series:
+def driver_blocks(profile: Tables) -> pl.DataFrame:
+    """The allocations that the driver made, as in the table, with `memory`, `begin_ns` and `end_ns`."""
+    rows = profile.table("allocations").rename({"device": "memory"}).with_columns(begin_ns=_moment("time_ns"))
+    return with_ends(rows, _PLACE, begins=pl.col("kind") == int(AllocationKind.TAKE))
+
+
+def of_a_pool(rows: pl.DataFrame, given: pl.DataFrame) -> pl.Series:
     """Whether a block of a pool lies in an allocation of the driver's. Addresses are used again: one that was the pool's once counts as
     the pool's."""
     of_pool = np.zeros(len(rows), bool)
@@ -141,7 +155,8 @@ def _of_pools(profile: Analysis) -> pl.DataFrame:
     begins = pl.col("kind") == int(AllocationKind.TAKE)
     older = rows.sort("begin_ns", maintain_order=True).unique(_PLACE, keep="first", maintain_order=True).filter(~begins)
     rows = pl.concat([with_ends(rows, _PLACE, begins), older.with_columns(begin_ns=pl.lit(0, pl.Int64), end_ns="begin_ns")])
-    return rows.with_columns(kind=pl.lit(int(BlockKind.OF_POOL)), count=pl.lit(1), bytes=pl.col("bytes").clip(0, _MOST))
+    size = pl.col("bytes").clip(0, _MOST)
+    return rows.with_columns(kind=pl.lit(int(BlockKind.OF_POOL)), count=pl.lit(1), bytes=size, block_bytes=size, address=_number("address"))
 
 
 def rest_of_pools(profile: Analysis, live: pl.DataFrame, at: pl.DataFrame) -> pl.DataFrame:
@@ -174,6 +189,7 @@ def _of_host(profile: Tables) -> pl.DataFrame:
     )
     return rows.with_columns(
         kind=pl.lit(int(BlockKind.BLOCK)),
+        address=pl.lit(0),
         memory=pl.lit(HOST),
         bytes="weight",
         count=pl.when(_REST).then(0).otherwise((pl.col("weight") / pl.col("bytes").clip(1)).round().clip(1)),

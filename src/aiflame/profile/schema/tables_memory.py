@@ -68,3 +68,21 @@ POOLS = (
         ),
     ),
 )
+
+SEGMENTS = (
+    Table(
+        "memory_segments",
+        "MemorySegment",
+        "device memory in an imported profile that torch's caching allocator had from the driver in one piece, and cut into blocks",
+        columns(
+            ("memory", T.STR, "as in `memory_blocks`"),
+            ("stream", T.U64, "the CUDA stream for whose blocks it is"),
+            ("pool", T.STR, "the private pool of CUDA graphs, as torch numbers it; empty: none"),
+            ("expandable", T.U32, "1: a part of an expandable segment, which a neighbour continues"),
+            ("address", T.U64, ""),
+            ("bytes", T.U64, ""),
+            ("begin_ns", T.U64, "CLOCK_MONOTONIC when the driver gave it; 0: before the first moment of the file"),
+            ("end_ns", T.U64, "CLOCK_MONOTONIC when the driver got it back; 0: it is there at the end"),
+        ),
+    ),
+)

@@ -255,6 +255,8 @@ IMPORTED = (
             ("bytes", T.U64, "that were asked for"),
             ("begin_ns", T.U64, "CLOCK_MONOTONIC when it was allocated; 0: before the first moment of the file"),
             ("end_ns", T.U64, "CLOCK_MONOTONIC when it was freed; 0: it is live at the end"),
+            ("address", T.U64, "of a pool's block, 0: not known"),
+            ("block_bytes", T.U64, "that the pool took for it, 0: not known"),
         ),
     ),
     Table(

@@ -27,6 +27,7 @@ from aiflame.render.output import new_file
 from aiflame.render.report.code import MOST_IN_A_FILE, Code
 from aiflame.render.report.facts_block import facts_makers
 from aiflame.render.report.limits_block import limits_block
+from aiflame.render.report.memory_block import has_map, memory_block
 from aiflame.render.report.overview import first_screen, tables_block
 from aiflame.render.report.page import harmless, page
 from aiflame.render.report.ranks import ranks_block
@@ -106,6 +107,7 @@ class Report:
             makers |= {OTHER_TABLES: lambda: self._other[OTHER_TABLES]}
         if len(rank_numbers(self.profile)) > 1:
             makers["ranks"] = self._ranks_block
+        makers |= {"memory": lambda: memory_block(self.analysis)} if has_map(self.analysis) else {}
         makers |= {f"facts.{domain}": make for domain, make in facts_makers(self.analysis).items()}
         if self.baseline is not None:
             makers |= {f"base.{domain}": make for domain, make in facts_makers(self.baseline).items()}

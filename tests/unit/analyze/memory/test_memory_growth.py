@@ -117,7 +117,7 @@ def test_a_failed_allocation_says_who_asked_and_what_was_live(tmp_path: Path) ->
 
 
 def test_the_table_has_the_peak_the_sums_and_the_lives_of_each_line(tmp_path: Path) -> None:
-    (table,) = memory_tables(Analysis(trained(tmp_path, 10)))
+    (table, _) = memory_tables(Analysis(trained(tmp_path, 10)))
     rows = {row["place"]: row for row in table.rows.iter_rows(named=True)}
     assert rows["model.py:5"] | {"share": 0, "life": 0} == {
         "memory": "GPU 0",

@@ -26,6 +26,8 @@ class Block:
     address: int
     size: int
     stack: int
+    block_bytes: int = 0
+    """Bytes of the allocator's block."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +37,7 @@ class Lives:
     stack: Ints
     """number that the caller gave, or BEFORE"""
     size: Ints
+    address: Ints
     born: Ints
     """event that allocated it; -1: live when the trace begins"""
     died: Ints
@@ -59,14 +62,13 @@ class Lives:
 
 def replay(events: Iterable[Mapping[str, Any]], stacks: Iterable[int], live_at_end: Iterable[Block]) -> Lives:
     """`stacks`: of each event."""
-    stack, size, born, died = (array("q") for _ in range(4))
+    stack, size, place, born, died = (array("q") for _ in range(5))
     open_rows: dict[int, int] = {}
 
-    def add(address: int | None, amount: int, of: int, event: int) -> int:
-        for column, value in zip((stack, size, born, died), (of, min(amount, _MOST_BYTES), event, NEVER), strict=True):
+    def add(address: int, amount: int, of: int, event: int) -> int:
+        values = (of, min(amount, _MOST_BYTES), min(address, NEVER), event, NEVER)
+        for column, value in zip((stack, size, place, born, died), values, strict=True):
             column.append(value)
-        if address is not None:
-            open_rows[address] = len(stack) - 1
         return len(stack) - 1
 
     for number, (event, of) in enumerate(zip(events, stacks, strict=True)):
@@ -74,20 +76,20 @@ def replay(events: Iterable[Mapping[str, Any]], stacks: Iterable[int], live_at_e
         if action == ALLOC:
             if address in open_rows:  # its end is not in the trace
                 died[open_rows[address]] = number
-            add(address, whole(event.get("size")), of, number)
+            open_rows[address] = add(address, whole(event.get("size")), of, number)
         elif action in FREED:
             row = open_rows.pop(address, None)
-            died[add(None, whole(event.get("size")), BEFORE, -1) if row is None else row] = number
+            died[add(address, whole(event.get("size")), BEFORE, -1) if row is None else row] = number
     traced = set(open_rows)
     for block in live_at_end:
         if block.address in traced:
             traced.discard(block.address)
         elif block.address not in open_rows:
-            add(block.address, block.size, block.stack, -1)
+            open_rows[block.address] = add(block.address, block.size, block.stack, -1)
     if sum(size) >= NEVER:
         raise AiflameError("the blocks of the snapshot add up to more bytes than any machine has: it is damaged")
-    stacks_of, sizes, begins, ends = (np.array(column, dtype=np.int64) for column in (stack, size, born, died))
-    return Lives(stacks_of, sizes, begins, ends, len(traced))
+    stacks_of, sizes, places, begins, ends = (np.array(column, dtype=np.int64) for column in (stack, size, place, born, died))
+    return Lives(stacks_of, sizes, places, begins, ends, len(traced))
 
 
 def whole(value: object) -> int:

@@ -15,6 +15,8 @@ from aiflame.exchange.readers.memory.frames import Stacks
 from aiflame.exchange.readers.memory.kinds import size_text
 from aiflame.exchange.readers.memory.pickles import NotPlainError, looks_like_pickle, plain_data
 from aiflame.exchange.readers.memory.replay import ALLOC, BEFORE, FREED, NEVER, Block, Lives, replay, whole
+from aiflame.exchange.readers.memory.segments import rounded
+from aiflame.exchange.readers.memory.segments import segments as segments_of
 from aiflame.exchange.readers.sampled.samples import NO_TIME, Sampled
 from aiflame.exchange.readers.source import Source
 from aiflame.profile.schema.kinds import Kind
@@ -89,10 +91,15 @@ class _Reading:
         blocks, reserved = self._blocks(segments, stacks, no_stack)
         lives = replay(trace, calls, blocks)
         moments = [*_moments(trace), NO_TIME]  # event -1: before the trace
-        lasting = (column.tolist() for column in (lives.stack, lives.size, lives.born, lives.died))
-        for call, size, born, died in zip(*lasting, strict=True):
+        block_bytes = {block.address: block.block_bytes for block in blocks}
+        lasting = (column.tolist() for column in (lives.stack, lives.size, lives.address, lives.born, lives.died))
+        for call, size, address, born, died in zip(*lasting, strict=True):
             of = before if call == BEFORE else call
-            self.rows.block(process, of, name, size, moments[born], moments[died] if died < NEVER else NO_TIME)
+            ended = died < NEVER
+            place = address, rounded(size) if ended else block_bytes.get(address, rounded(size))
+            self.rows.block(process, of, name, size, moments[born], moments[died] if ended else NO_TIME, place)
+        for segment in segments_of(trace, moments, segments):
+            self.rows.segment(process, name, segment)
         for event, at in zip(trace, moments, strict=False):
             if event.get("action") == OUT_OF_MEMORY:
                 call = stacks.call(event.get("frames"))
@@ -112,7 +119,7 @@ class _Reading:
                 size = whole(block.get("size"))
                 if str(block.get("state")).startswith("active"):
                     asked, call = self._asked(block, size, stacks)
-                    blocks.append(Block(address, asked, call if call >= 0 else no_stack))
+                    blocks.append(Block(address, asked, call if call >= 0 else no_stack, size))
                     sums.live += asked
                     sums.rounding += max(size - asked, 0)
                 else:

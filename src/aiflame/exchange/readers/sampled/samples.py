@@ -14,6 +14,7 @@ from aiflame.exchange.readers.frames import AnyFrame, Frames
 from aiflame.exchange.readers.making import FIRST_NS, Making
 from aiflame.profile.schema.enums import SampleState
 from aiflame.profile.schema.kinds import Kind
+from aiflame.values import dataclass
 
 CPU, WALL = 0, 1
 """Clocks."""
@@ -35,10 +36,25 @@ _TIMES = 6
 """The numbers of a row of times: owner (thread and process), call, clock, ns, moment, state."""
 _VALUES = 5
 """The numbers of a row of values: owner, call, kind, value, moment."""
-_BLOCKS = 6
-"""The numbers of a row of blocks: owner, call, memory, bytes, begin, end."""
+_BLOCKS = 8
+"""The numbers of a row of blocks: owner, call, memory, bytes, begin, end, address, bytes of the pool's block."""
+_SEGMENTS = 9
+"""The numbers of a row of segments: owner, memory, pool, whether it is expandable, stream, address, bytes, begin, end."""
 _REFUSALS = 6
 """The numbers of a row of refusals: owner, call, memory, bytes, free bytes, moment."""
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """Memory that a pool of a library has from the driver in one piece."""
+
+    address: int
+    size: int
+    stream: int = 0
+    pool: str = ""
+    expandable: bool = False
+    begin: int = NO_TIME
+    end: int = NO_TIME
 
 
 class Sampled:
@@ -55,8 +71,9 @@ class Sampled:
         self._calls: dict[tuple[int, int, int], int] = {}
         self._call_process, self._call_parent, self._call_frame = array("q"), array("q"), array("q")
         self._memories: dict[str, int] = {}
-        # Row by row, see _TIMES, _VALUES, _BLOCKS and _REFUSALS.
-        self._times, self._values, self._blocks, self._refusals = (array("q") for _ in range(4))
+        self._pools: dict[str, int] = {}
+        # Row by row, see _TIMES, _VALUES, _BLOCKS, _REFUSALS and _SEGMENTS.
+        self._times, self._values, self._blocks, self._refusals, self._segments = (array("q") for _ in range(5))
 
     @property
     def processes(self) -> int:
@@ -120,11 +137,29 @@ class Sampled:
             state = int(SampleState.WAITING if waits else SampleState.ON_CPU)
             self._times.extend((thread | process << 32, call, clock, min(ns, _LONGEST), _moment(at), state))
 
-    def block(self, process: int, call: int, memory: str, size: int, begin: int = NO_TIME, end: int = NO_TIME) -> None:
+    def block(
+        self,
+        process: int,
+        call: int,
+        memory: str,
+        size: int,
+        begin: int = NO_TIME,
+        end: int = NO_TIME,
+        place: tuple[int, int] = (0, 0),
+    ) -> None:
         """A block of memory with the stack that allocated it. Without `begin` it was there before the file's first moment, without `end` it
-        is live at the last."""
+        is live at the last. `place`: its address in a pool, and the bytes that the pool took for it."""
         number = self._memories.setdefault(memory, len(self._memories))
-        self._blocks.extend((process << 32, call, number, min(size, _LONGEST), _moment(begin), _moment(end)))
+        address, block_bytes = (min(one, _FARTHEST) for one in place)
+        self._blocks.extend((process << 32, call, number, min(size, _LONGEST), _moment(begin), _moment(end), address, block_bytes))
+
+    def segment(self, process: int, memory: str, segment: Segment) -> None:
+        """Memory that a pool has from the driver. Its moments may be NO_TIME, as in `block`."""
+        number = self._memories.setdefault(memory, len(self._memories))
+        place = (min(one, _FARTHEST) for one in (segment.stream, segment.address, segment.size))
+        moments = (_moment(segment.begin), _moment(segment.end))
+        pool = self._pools.setdefault(segment.pool, len(self._pools))
+        self._segments.extend((process << 32, number, pool, int(segment.expandable), *place, *moments))
 
     def refusal(self, process: int, call: int, memory: str, size: int, free: int, at: int) -> None:
         """An allocation that failed, because no more than `free` bytes were there."""
@@ -142,13 +177,15 @@ class Sampled:
         stack = np.append(of_calls.astype(np.int64), 0)  # call -1
         times, values = _columns(self._times, _TIMES), _columns(self._values, _VALUES)
         blocks, refusals = _columns(self._blocks, _BLOCKS), _columns(self._refusals, _REFUSALS)
-        moments = times[4], values[4], *blocks[4:], refusals[5]
+        segments = _columns(self._segments, _SEGMENTS)
+        moments = times[4], values[4], *blocks[4:6], refusals[5], *segments[7:]
         first = self._shift(*moments)
         self._add_owners()
         self._add_times(times, stack)
         self._add_values(values, stack)
-        self._add_memory("memory_blocks", ("bytes", "begin_ns", "end_ns"), blocks, stack)
+        self._add_memory("memory_blocks", ("bytes", "begin_ns", "end_ns", "address", "block_bytes"), blocks, stack)
         self._add_memory("memory_refusals", ("bytes", "free_bytes", "time_ns"), refusals, stack)
+        self._add_segments(segments)
         moments = tuple(column[column != 0] for column in moments)
         making.last_ns = max([first, *(int(column.max()) for column in moments if len(column))])
 
@@ -216,6 +253,14 @@ class Sampled:
         rows = {"process": owner >> 32, "stack": stack[call], **dict(zip(names, numbers, strict=True))}
         named = pl.Series([*self._memories], dtype=pl.String).gather(memory)
         self.making.add(table, pl.DataFrame(rows).with_columns(memory=named))
+
+    def _add_segments(self, columns: list[Ints]) -> None:
+        owner, memory, pool, *numbers = columns
+        names = ("expandable", "stream", "address", "bytes", "begin_ns", "end_ns")
+        rows = pl.DataFrame({"process": owner >> 32, **dict(zip(names, numbers, strict=True))})
+        named = {"memory": (self._memories, memory), "pool": (self._pools, pool)}
+        texts = [pl.Series(column, [*texts], dtype=pl.String).gather(which) for column, (texts, which) in named.items()]
+        self.making.add("memory_segments", rows.with_columns(texts))
 
 
 def _columns(rows: array[int], many: int) -> list[Ints]:

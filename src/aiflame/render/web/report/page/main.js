@@ -3,6 +3,7 @@
 import { view as code } from "./code/view.js";
 import { view as flame } from "./flame/view.js";
 import { view as limits } from "./limits/view.js";
+import { view as memory } from "./memory/view.js";
 import { view as overview } from "./overview/view.js";
 import { view as ranks } from "./ranks/view.js";
 import { view as scope } from "./scope/view.js";
@@ -15,7 +16,7 @@ import { Data, firstScreen } from "./ui/data.js";
 import { element } from "./ui/dom.js";
 import { Scopes } from "./ui/scopes.js";
 
-const VIEWS = [overview, flame, scope, timeline, code, source, tables, ranks, limits];
+const VIEWS = [overview, flame, scope, timeline, code, source, tables, ranks, limits, memory];
 const PATIENCE_MS = 150; // an answer within this time needs no progress line
 
 class App {

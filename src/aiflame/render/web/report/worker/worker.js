@@ -4,6 +4,7 @@ import { readBlock } from "../../blocks.js";
 import { CODE_CALLS } from "./rpc_code.js";
 import { FLAME_CALLS } from "./rpc_flame.js";
 import { LIMIT_CALLS } from "./rpc_limits.js";
+import { MEMORY_CALLS } from "./rpc_memory.js";
 import { OVERVIEW_CALLS } from "./rpc_overview.js";
 import { RANK_CALLS } from "./rpc_ranks.js";
 import { SCOPE_CALLS } from "./rpc_scope.js";
@@ -11,7 +12,7 @@ import { TABLE_CALLS } from "./rpc_tables.js";
 import { TIMELINE_CALLS } from "./rpc_timeline.js";
 
 /** Each call: (blocks, given) → answer, or {answer, transfer: [buffers]}. */
-const CALLS = { ...FLAME_CALLS, ...SCOPE_CALLS, ...TIMELINE_CALLS, ...CODE_CALLS, ...TABLE_CALLS, ...RANK_CALLS, ...LIMIT_CALLS, ...OVERVIEW_CALLS };
+const CALLS = { ...FLAME_CALLS, ...SCOPE_CALLS, ...TIMELINE_CALLS, ...CODE_CALLS, ...TABLE_CALLS, ...RANK_CALLS, ...LIMIT_CALLS, ...MEMORY_CALLS, ...OVERVIEW_CALLS };
 
 const wanted = new Map();
 const blocks = {

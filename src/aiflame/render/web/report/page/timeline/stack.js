@@ -1,14 +1,10 @@
 // A counter with parts, such as memory by category: the parts on top of each other, and their colours.
 
-import { KIND } from "../../../kinds.js";
+import { colorsOfParts } from "../ui/part_colors.js";
 
 export const STACK = 96; // px
 const LINE = 12;
 const MOST_NAMES = Math.floor((STACK - 6) / LINE);
-const COLORS = [
-  [KIND.GPU_COPY, 1], [KIND.OS_KERNEL, 1], [KIND.GPU_STALL, 1], [KIND.LAYER, 4], [KIND.CPP, 1], [KIND.C, 1], [KIND.FAMILY, 4], [KIND.PYTHON, 4],
-  [KIND.BOUNDARY, 1], [KIND.GPU_INSTRUCTION, 5], [KIND.WAIT, 0], [KIND.CPU_LINE, 3], [KIND.PHASE, 5],
-];
 
 /** For each counter with parts, the places of these. */
 export function partsOf(counters) {
@@ -20,7 +16,7 @@ export function partsOf(counters) {
 /** The colour of each name of a part: parts of several counters that have one name have one colour. `color`: that of a frame. */
 export function colorsOf(counters, color) {
   const names = [...new Set(counters.flatMap(({ part }) => (part === undefined ? [] : [part])))];
-  return new Map(names.map((name, at) => [name, color(...COLORS[at % COLORS.length])]));
+  return colorsOfParts(names, color);
 }
 
 /** `from` … `to`: the columns of `values` (an array for each part) that are in sight; `x` and `height` say where a column and a value stand. */
