@@ -53,6 +53,17 @@ struct CallbackRecord {
 static_assert(sizeof(CallbackRecord) == 64);
 using Callback = void (*)(CallbackRecord record, uint64_t* user, void* data);
 
+// The payload of a call of HIP. `arguments`: a union of structures with the function's arguments in their order, which is as large as the largest
+// that this release knows; behind it the result, a union as large as hipChannelFormatDesc.
+struct HipCall {
+  uint64_t size;
+  char arguments[];
+};
+inline constexpr size_t kResultBytes = 24;
+inline size_t argument_bytes(const HipCall& call) noexcept {
+  return call.size > sizeof call + kResultBytes ? call.size - sizeof call - kResultBytes : 0;
+}
+
 struct CodeObject {
   uint64_t size, id;
   Handle agent;

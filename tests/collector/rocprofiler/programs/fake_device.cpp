@@ -168,16 +168,22 @@ void sample_of_nothing() {
 
 void wait() { runtime.wait(); }
 
-Call::Call(const char* name) : operation_(-1), number_(0), outer_(current_call) {
+// A function that rocprofiler does not know is not wrapped.
+Call::Call(const char* name, std::initializer_list<uint64_t> words) : operation_(-1), number_(0), outer_(current_call) {
+  payload_.size = sizeof payload_;
+  size_t filled = 0;
+  for (uint64_t one : words) payload_.words[filled++] = one;
   for (int at = 0; at < kHipCount; at++)
     if (!strcmp(kHipNames[at], name)) operation_ = at;
+  if (operation_ < 0) return;
   number_ = ++last_call;
   current_call = number_;
-  tell(kHip, operation_, 1, this, number_, outer_, &user_);
+  tell(kHip, operation_, 1, &payload_, number_, outer_, &user_);
 }
 
 Call::~Call() {
-  tell(kHip, operation_, 2, this, number_, outer_, &user_);
+  if (operation_ < 0) return;
+  tell(kHip, operation_, 2, &payload_, number_, outer_, &user_);
   current_call = outer_;
 }
 

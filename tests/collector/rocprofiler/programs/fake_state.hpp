@@ -3,6 +3,8 @@
 #include "completions.hpp"
 #include "fake_rocprofiler.hpp"
 
+#include <iterator>
+
 namespace fake {
 
 struct Id {
@@ -24,8 +26,28 @@ using BufferCallback = void (*)(Id, Id, Header**, size_t, void*, uint64_t);
 
 constexpr uint64_t kCpu = 0xA0, kGpuAgent = 0xA1;
 constexpr int kHip = 5, kCode = 10, kDispatch = 12, kCopy = 13;
-inline const char* const kHipNames[] = {"hipGetDevice", "hipModuleLaunchKernel", "hipMemcpy", "hipDeviceSynchronize", "hipLaunchHostFunc"};
-constexpr int kHipCount = 5;
+inline const char* const kHipNames[] = {"hipGetDevice",
+                                        "hipModuleLaunchKernel",
+                                        "hipMemcpy",
+                                        "hipDeviceSynchronize",
+                                        "hipLaunchHostFunc",
+                                        "hipInit",
+                                        "hipMemset2D",
+                                        "hipStreamQuery",
+                                        "hipGetErrorName",
+                                        "hipModuleGetFunction",
+                                        "hipLaunchKernel",
+                                        "hipStreamBeginCapture",
+                                        "hipStreamEndCapture",
+                                        "hipEventRecord",
+                                        "hipStreamWaitEvent",
+                                        "hipGraphAddKernelNode",
+                                        "hipGraphAddChildGraphNode",
+                                        "hipGraphInstantiate",
+                                        "hipGraphLaunch",
+                                        "hipGraphDestroy",
+                                        "hipGraphExecDestroy"};
+constexpr int kHipCount = static_cast<int>(std::size(kHipNames));
 
 struct Sampling {
   size_t context = 0, buffer = 0;
