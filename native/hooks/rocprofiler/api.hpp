@@ -39,8 +39,8 @@ struct Correlation {
 };
 enum Kind : int32_t { kHipRuntimeApi = 5, kCodeObject = 10, kKernelDispatch = 12, kMemoryCopy = 13 };
 enum Phase : int32_t { kNone = 0, kEnter = 1, kExit = 2 };
-enum CodeObjectOperation : int32_t { kLoad = 1, kKernelSymbol = 2 };
-enum DispatchOperation : int32_t { kComplete = 2 };
+enum CodeObjectOperation : int32_t { kLoad = 1, kKernelSymbol = 2, kHostKernelSymbol = 3 };
+enum DispatchOperation : int32_t { kEnqueue = 1, kComplete = 2 };
 enum CopyOperation : int32_t { kHostToHost = 1, kHostToDevice = 2, kDeviceToHost = 3, kDeviceToDevice = 4 };
 
 struct CallbackRecord {
@@ -85,6 +85,10 @@ struct KernelSymbol {
   const char* name;
   uint64_t object;
   uint32_t argument_bytes, argument_alignment, group_bytes, private_bytes, scalar_registers, vector_registers, accumulation_registers;
+};
+struct HostKernelSymbol {
+  uint64_t size, id, kernel, code_object, host_function, modules;
+  const char* device_function;
 };
 struct Extent {
   uint32_t x, y, z;

@@ -33,7 +33,8 @@ void begin_traced(const Registers& from) noexcept;
 void end_traced(int32_t operation, const HipCall* call) noexcept;
 
 // work.cpp
-void on_dispatch(uint64_t correlation, const Dispatch& dispatch) noexcept;
+// `node`: as in `kernels`.
+void on_dispatch(uint64_t correlation, uint64_t node, const Dispatch& dispatch) noexcept;
 void on_copy(uint64_t correlation, int32_t operation, const Copy& copy) noexcept;
 
 // samples.cpp

@@ -1,6 +1,8 @@
 // Calls of HIP → `launches`, each with its stack, and `syncs`. Work on devices carries the number of the call that put it there.
 #include "base/clock.hpp"
+#include "base/own_process.hpp"
 #include "hooks/python/bridge.hpp"
+#include "hooks/rocprofiler/graphs.hpp"
 #include "hooks/rocprofiler/internal.hpp"
 #include "hooks/shared/caller.hpp"
 #include "sampler/capture.hpp"
@@ -39,11 +41,18 @@ void enter(const Registers& from, uint64_t* begin_ns) noexcept {
   if (calls.stack) calls.point = torch_autograd::now();
 }
 
-// `wait`: a SyncKind, 0: it does not wait.
-void leave(uint64_t correlation, uint64_t begin_ns, uint32_t wait) noexcept {
+// Of a call between enter() and leave().
+graphs::Maker maker() noexcept {
+  const Thread* thread = calls.depth && calls.stack ? threads::self() : nullptr;
+  if (!thread || !thread->row || !collecting()) return {};
+  return {.thread = thread->row, .stack = calls.stack, .point = calls.point};
+}
+
+// `wait`: a SyncKind, 0: it does not wait. Without `written`, there is no row.
+void leave(uint64_t correlation, uint64_t begin_ns, uint32_t wait, bool written) noexcept {
   if (!calls.depth) return;  // it began before us
   calls.depth--;
-  Thread* thread = calls.stack ? threads::self() : nullptr;
+  Thread* thread = written && calls.stack ? threads::self() : nullptr;
   if (!thread || !thread->row || !collecting()) return;
   uint64_t end_ns = now_ns();
   {
@@ -80,6 +89,7 @@ bool launches(std::string_view name) noexcept {
 struct Operation {
   bool launches, traced;
   uint8_t waits;  // a SyncKind, 0: it does not wait
+  graphs::Step step;
 };
 Operation operations[kMostOperations];
 int32_t chosen[kMostOperations];
@@ -90,24 +100,30 @@ int choose(int32_t kind, int32_t operation, void*) {
   uint64_t length = 0;
   if (operation < 0 || operation >= kMostOperations || chosen_count == kMostOperations) return 0;
   if (sdk().query_callback_tracing_kind_operation_name(kind, operation, &name, &length) != kSuccess || !name) return 0;
-  Operation& one =
-      operations[operation] = {.launches = launches(name), .traced = trace_operation(operation, name), .waits = static_cast<uint8_t>(wait_of(name))};
-  if (one.launches || one.traced || one.waits) chosen[chosen_count++] = operation;
+  Operation& one = operations[operation];
+  one = {.launches = launches(name),
+         .traced = trace_operation(operation, name),
+         .waits = static_cast<uint8_t>(wait_of(name)),
+         .step = graphs::step_of(name)};
+  if (one.launches || one.traced || one.waits || one.step != graphs::Step::NONE) chosen[chosen_count++] = operation;
   return 0;
 }
 
 void on_call(CallbackRecord record, uint64_t* user, void*) {
   if (record.kind != kHipRuntimeApi || record.operation < 0 || record.operation >= kMostOperations) return;
   const Operation& operation = operations[record.operation];
-  bool is_launch = operation.launches || operation.waits;
+  bool is_launch = operation.launches || operation.waits, needs_stack = is_launch || graphs::makes_node(operation.step);
+  const auto* call = static_cast<const HipCall*>(record.payload);
   Registers from = hooks::caller();
   if (record.phase == kEnter) {
     if (operation.traced) begin_traced(from);
-    if (is_launch) enter(from, user);
+    if (needs_stack) enter(from, user);
+    if (call && own_process()) graphs::before(operation.step, *call);
   }
   if (record.phase == kExit) {
-    if (is_launch) leave(record.correlation.internal, *user, operation.waits);
-    if (operation.traced) end_traced(record.operation, static_cast<const HipCall*>(record.payload));
+    if (call && operation.step != graphs::Step::NONE && own_process()) graphs::after(operation.step, *call, maker());
+    if (needs_stack) leave(record.correlation.internal, *user, operation.waits, is_launch);
+    if (operation.traced) end_traced(record.operation, call);
   }
 }
 

@@ -26,6 +26,8 @@ struct Work {
 
 // Loads a code object. The kernels' names are those of its descriptors.
 void load_code_object(const char* bytes, size_t size, const char* const* kernels, size_t count);
+// A function of the host that stands for a kernel of that code object.
+void register_host_function(const void* function, const char* kernel);
 void unload_code_object();
 // The device's part of a launch that is being made.
 void dispatch(const Work& work, uint32_t groups, uint32_t group);
