@@ -112,7 +112,8 @@ struct Agent {
   uint64_t size;
   Handle id;
   int32_t type;
-  uint32_t before_target[20], target;  // target: 10000 * major + 100 * minor + step, of gfx90a 90010
+  uint32_t before_simds, simds, before_units[11], units, before_target[6],
+      target;  // units: compute units. target: 10000 * major + 100 * minor + step, of gfx90a 90010
   uint16_t vendor, device;
   uint32_t location, domain;
   uint8_t before_name[132];
@@ -121,7 +122,8 @@ struct Agent {
   int32_t number, number_of_its_type;
 };
 inline constexpr int32_t kGpu = 2;
-static_assert(offsetof(Agent, target) == 100 && offsetof(Agent, name) == 248 && offsetof(Agent, number_of_its_type) == 288);
+static_assert(offsetof(Agent, simds) == 24 && offsetof(Agent, units) == 72 && offsetof(Agent, target) == 100 && offsetof(Agent, name) == 248 &&
+              offsetof(Agent, number_of_its_type) == 288);
 
 struct SamplingChoice {
   uint64_t size;
@@ -168,6 +170,30 @@ enum SampleKind : uint32_t { kInvalidSample = 1, kHostTrapSample = 2, kStochasti
 using BufferCallback = void (*)(Handle context, Handle buffer, RecordHeader** headers, size_t count, void* data, uint64_t dropped);
 enum BufferPolicy : int32_t { kDiscard = 1, kLossless = 2 };
 
+struct CounterInfo {
+  uint64_t id;
+  const char *name, *description, *block, *expression;
+  uint8_t flags;
+};
+struct CounterRecord {
+  uint64_t instance;
+  double value;
+  uint64_t dispatch, user;
+  Handle agent;
+};
+using SetConfiguration = int32_t (*)(Handle context, Handle configuration);
+
+// Functions that an SDK may lack.
+struct Counting {
+  int32_t (*iterate_agent_supported_counters)(Handle agent, int32_t (*callback)(Handle, const uint64_t*, size_t, void*), void* data);
+  int32_t (*query_counter_info)(uint64_t counter, int32_t version, void* info);
+  int32_t (*query_record_counter_id)(uint64_t instance, uint64_t* counter);
+  int32_t (*create_counter_config)(Handle agent, const uint64_t* counters, size_t count, Handle* configuration);
+  int32_t (*configure_device_counting_service)(Handle context, Handle buffer, Handle agent, void (*callback)(Handle, Handle, SetConfiguration, void*),
+                                               void* data);
+  int32_t (*sample_device_counting_service)(Handle context, uint64_t user, int32_t flags, CounterRecord* records, size_t* count);
+};
+
 // Its functions, which api.cpp looks up.
 struct Sdk {
   int32_t (*query_available_agents)(int32_t version, int32_t (*callback)(int32_t, const void**, size_t, void*), size_t agent_bytes, void* data);
@@ -187,6 +213,8 @@ struct Sdk {
 // Finds the functions in the library that contains `address`. False if one is missing.
 bool find(const void* address) noexcept;
 const Sdk& sdk() noexcept;
+// nullptr: it has not all of them.
+const Counting* counting() noexcept;
 // The addresses of that library.
 bool is_inside(uint64_t pc) noexcept;
 

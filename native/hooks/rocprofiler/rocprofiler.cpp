@@ -5,6 +5,7 @@
 #include "collector.hpp"
 #include "hooks/libc/dlsym.hpp"
 #include "hooks/rocprofiler/code_objects.hpp"
+#include "hooks/rocprofiler/counters.hpp"
 #include "hooks/rocprofiler/graphs.hpp"
 #include "hooks/rocprofiler/internal.hpp"
 #include "spool/control.hpp"
@@ -50,6 +51,7 @@ int32_t on_agents(int32_t, const void** agents, size_t count, void*) {
     if (agent.size < sizeof(Agent) || agent.type != kGpu) continue;
     learn(agent);
     add_agent(agent);
+    counters::add_agent(agent);
   }
   return kSuccess;
 }
@@ -78,6 +80,7 @@ void on_work(CallbackRecord record, uint64_t* user, void*) {
   const auto* dispatch = static_cast<const Dispatch*>(record.payload);
   if (record.kind == kKernelDispatch && record.operation == kEnqueue && record.phase == kEnter && dispatch->size >= sizeof *dispatch)
     *user = graphs::node_of(dispatch->kernel);
+  if (record.kind == kKernelDispatch) counters::begin();
   if (record.kind == kKernelDispatch && record.operation == kComplete) on_dispatch(record.correlation.internal, *user, *dispatch);
   if (record.kind == kMemoryCopy && record.phase == kExit)
     on_copy(record.correlation.internal, record.operation, *static_cast<const Copy*>(record.payload));
@@ -102,7 +105,8 @@ int initialize(void (*)(ClientId), void*) {
   if (!works) return -1;
   worked(sdk().configure_callback_tracing_service(context, kMemoryCopy, nullptr, 0, on_work, nullptr), "listening to copies");
   if (!listen_to_calls(context)) spool::note("AMD: calls of HIP cannot be listened to: kernels are recorded without their stacks");
-  bool samples = control::page().gpu_sampling != static_cast<uint32_t>(schema::GpuSampling::OFF) &&
+  bool counts = counters::configure();
+  bool samples = !counts && control::page().gpu_sampling != static_cast<uint32_t>(schema::GpuSampling::OFF) &&
                  sdk().create_context(&sampling_context) == kSuccess && configure_sampling(sampling_context);
   state.store(State::COLLECTING, std::memory_order_release);
   if (!worked(sdk().start_context(context), "starting")) {
@@ -116,6 +120,7 @@ int initialize(void (*)(ClientId), void*) {
 // rocprofiler has stopped every service. Its buffers may still hold samples.
 void finalize(void*) {
   if (!own_process() || state.load(std::memory_order_acquire) != State::COLLECTING) return;
+  counters::end();
   flush_samples();
   state.store(State::ENDED, std::memory_order_release);
 }
@@ -140,7 +145,9 @@ uint64_t to_monotonic(uint64_t time) noexcept {
 }
 
 void stop() noexcept {
-  if (state.load(std::memory_order_acquire) == State::COLLECTING) flush_samples();
+  if (state.load(std::memory_order_acquire) != State::COLLECTING) return;
+  counters::end();
+  flush_samples();
 }
 
 // Most processes do not use HIP: to forget nothing is not to touch more memory.

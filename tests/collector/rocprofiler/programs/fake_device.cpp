@@ -141,6 +141,7 @@ void dispatch(const Work& work, uint32_t groups, uint32_t group) {
   DispatchRecord record{sizeof(DispatchRecord), start, start + duration, 128, {kGpuAgent}, {7}, kernel, number, 128, 2048, {group, 1, 1},
                         {groups * group, 1, 1}, {}};
   Loaded code = loaded;
+  std::string name = work.kernel;
   // The tool's word goes with the kernel as it is after the first of the two calls.
   uint64_t word = 0, kept;
   DispatchRecord queued = record;
@@ -150,6 +151,7 @@ void dispatch(const Work& work, uint32_t groups, uint32_t group) {
   tell(kDispatch, 1, 2, &queued, call, 0, &word);
   runtime.add([=]() mutable {
     uint64_t user = kept, at = 0;
+    count_kernel(name.c_str());
     for (const Place& place : places)
       for (int one = 0; one < place.count; one++) {
         uint64_t address = place.address + static_cast<uint64_t>(code.delta);

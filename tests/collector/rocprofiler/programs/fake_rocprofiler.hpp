@@ -61,6 +61,9 @@ class Call {
   uint64_t user_ = 0;
 };
 
+// Waits until the tool counts.
+void wait_until_counting();
+
 int violations();
 
 }  // namespace fake

@@ -57,6 +57,15 @@ extern Sampling sampling;
 // Never destroyed: the program ends while it waits.
 extern Completions& runtime;
 
+// The counting service (fake_counters.cpp), and functions of the rest for it.
+int start_counting(Id context);
+void count_kernel(const char* name);
+bool may_configure();
+bool has_ended();
+void counts_in(size_t context);
+bool is_active(size_t context);
+int violates(const char* text, int status);
+
 // CLOCK_BOOTTIME, as rocprofiler's.
 uint64_t now();
 // Calls the tool's services of that kind and operation.
