@@ -94,10 +94,4 @@ constexpr bool ordered(const Fact (&facts)[kCount]) {
   return true;
 }
 
-constexpr bool is_one_of(std::string_view name, std::initializer_list<std::string_view> names) {
-  for (std::string_view one : names)
-    if (name == one) return true;
-  return false;
-}
-
 }  // namespace aiflame::stand_in

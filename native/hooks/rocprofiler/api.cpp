@@ -11,6 +11,8 @@ namespace aiflame::rocprofiler {
 namespace {
 
 Sdk functions;
+Counting counting_functions;
+bool can_count = false;
 uint64_t low = 0, high = 0;
 
 template <class Function>
@@ -25,6 +27,8 @@ bool look_up(void* library, const char* name, Function*& function) noexcept {
 
 const Sdk& sdk() noexcept { return functions; }
 
+const Counting* counting() noexcept { return can_count ? &counting_functions : nullptr; }
+
 bool is_inside(uint64_t pc) noexcept { return pc - low < high - low; }
 
 bool find(const void* address) noexcept {
@@ -37,6 +41,12 @@ bool find(const void* address) noexcept {
     low = module.low;
     high = module.high;
   }
+  can_count = look_up(library, "iterate_agent_supported_counters", counting_functions.iterate_agent_supported_counters) &&
+              look_up(library, "query_counter_info", counting_functions.query_counter_info) &&
+              look_up(library, "query_record_counter_id", counting_functions.query_record_counter_id) &&
+              look_up(library, "create_counter_config", counting_functions.create_counter_config) &&
+              look_up(library, "configure_device_counting_service", counting_functions.configure_device_counting_service) &&
+              look_up(library, "sample_device_counting_service", counting_functions.sample_device_counting_service);
   return look_up(library, "query_available_agents", functions.query_available_agents) &&
          look_up(library, "create_context", functions.create_context) && look_up(library, "start_context", functions.start_context) &&
          look_up(library, "stop_context", functions.stop_context) && look_up(library, "create_buffer", functions.create_buffer) &&

@@ -39,8 +39,8 @@ struct Correlation {
 };
 enum Kind : int32_t { kHipRuntimeApi = 5, kCodeObject = 10, kKernelDispatch = 12, kMemoryCopy = 13 };
 enum Phase : int32_t { kNone = 0, kEnter = 1, kExit = 2 };
-enum CodeObjectOperation : int32_t { kLoad = 1, kKernelSymbol = 2 };
-enum DispatchOperation : int32_t { kComplete = 2 };
+enum CodeObjectOperation : int32_t { kLoad = 1, kKernelSymbol = 2, kHostKernelSymbol = 3 };
+enum DispatchOperation : int32_t { kEnqueue = 1, kComplete = 2 };
 enum CopyOperation : int32_t { kHostToHost = 1, kHostToDevice = 2, kDeviceToHost = 3, kDeviceToDevice = 4 };
 
 struct CallbackRecord {
@@ -52,6 +52,17 @@ struct CallbackRecord {
 };
 static_assert(sizeof(CallbackRecord) == 64);
 using Callback = void (*)(CallbackRecord record, uint64_t* user, void* data);
+
+// The payload of a call of HIP. `arguments`: a union of structures with the function's arguments in their order, which is as large as the largest
+// that this release knows; behind it the result, a union as large as hipChannelFormatDesc.
+struct HipCall {
+  uint64_t size;
+  char arguments[];
+};
+inline constexpr size_t kResultBytes = 24;
+inline size_t argument_bytes(const HipCall& call) noexcept {
+  return call.size > sizeof call + kResultBytes ? call.size - sizeof call - kResultBytes : 0;
+}
 
 struct CodeObject {
   uint64_t size, id;
@@ -75,6 +86,10 @@ struct KernelSymbol {
   uint64_t object;
   uint32_t argument_bytes, argument_alignment, group_bytes, private_bytes, scalar_registers, vector_registers, accumulation_registers;
 };
+struct HostKernelSymbol {
+  uint64_t size, id, kernel, code_object, host_function, modules;
+  const char* device_function;
+};
 struct Extent {
   uint32_t x, y, z;
 };
@@ -97,7 +112,8 @@ struct Agent {
   uint64_t size;
   Handle id;
   int32_t type;
-  uint32_t before_target[20], target;  // target: 10000 * major + 100 * minor + step, of gfx90a 90010
+  uint32_t before_simds, simds, before_units[11], units, before_target[6],
+      target;  // units: compute units. target: 10000 * major + 100 * minor + step, of gfx90a 90010
   uint16_t vendor, device;
   uint32_t location, domain;
   uint8_t before_name[132];
@@ -106,7 +122,8 @@ struct Agent {
   int32_t number, number_of_its_type;
 };
 inline constexpr int32_t kGpu = 2;
-static_assert(offsetof(Agent, target) == 100 && offsetof(Agent, name) == 248 && offsetof(Agent, number_of_its_type) == 288);
+static_assert(offsetof(Agent, simds) == 24 && offsetof(Agent, units) == 72 && offsetof(Agent, target) == 100 && offsetof(Agent, name) == 248 &&
+              offsetof(Agent, number_of_its_type) == 288);
 
 struct SamplingChoice {
   uint64_t size;
@@ -153,6 +170,30 @@ enum SampleKind : uint32_t { kInvalidSample = 1, kHostTrapSample = 2, kStochasti
 using BufferCallback = void (*)(Handle context, Handle buffer, RecordHeader** headers, size_t count, void* data, uint64_t dropped);
 enum BufferPolicy : int32_t { kDiscard = 1, kLossless = 2 };
 
+struct CounterInfo {
+  uint64_t id;
+  const char *name, *description, *block, *expression;
+  uint8_t flags;
+};
+struct CounterRecord {
+  uint64_t instance;
+  double value;
+  uint64_t dispatch, user;
+  Handle agent;
+};
+using SetConfiguration = int32_t (*)(Handle context, Handle configuration);
+
+// Functions that an SDK may lack.
+struct Counting {
+  int32_t (*iterate_agent_supported_counters)(Handle agent, int32_t (*callback)(Handle, const uint64_t*, size_t, void*), void* data);
+  int32_t (*query_counter_info)(uint64_t counter, int32_t version, void* info);
+  int32_t (*query_record_counter_id)(uint64_t instance, uint64_t* counter);
+  int32_t (*create_counter_config)(Handle agent, const uint64_t* counters, size_t count, Handle* configuration);
+  int32_t (*configure_device_counting_service)(Handle context, Handle buffer, Handle agent, void (*callback)(Handle, Handle, SetConfiguration, void*),
+                                               void* data);
+  int32_t (*sample_device_counting_service)(Handle context, uint64_t user, int32_t flags, CounterRecord* records, size_t* count);
+};
+
 // Its functions, which api.cpp looks up.
 struct Sdk {
   int32_t (*query_available_agents)(int32_t version, int32_t (*callback)(int32_t, const void**, size_t, void*), size_t agent_bytes, void* data);
@@ -172,6 +213,8 @@ struct Sdk {
 // Finds the functions in the library that contains `address`. False if one is missing.
 bool find(const void* address) noexcept;
 const Sdk& sdk() noexcept;
+// nullptr: it has not all of them.
+const Counting* counting() noexcept;
 // The addresses of that library.
 bool is_inside(uint64_t pc) noexcept;
 

@@ -2,6 +2,8 @@
 #pragma once
 #include "aiflame_schema.hpp"
 #include "hooks/rocprofiler/api.hpp"
+#include "sampler/threads.hpp"
+#include "unwind/frames.hpp"
 
 #include <cstdint>
 
@@ -17,11 +19,22 @@ uint32_t device_text(Handle agent) noexcept;
 uint64_t to_monotonic(uint64_t time) noexcept;
 
 // launches.cpp
-// Chooses the calls of HIP that put work on a device or wait for one. False: none can be listened to.
+// Operations of HIP that we can listen to: rocprofiler's numbers.
+inline constexpr int32_t kMostOperations = 2048;
+// Chooses the calls of HIP that put work on a device or wait for one, and those that are traced. False: none can be listened to.
 bool listen_to_calls(Handle context) noexcept;
+// Leaves out the frames between the program's call of HIP and us, which are rocprofiler's.
+Registers skip_rocprofiler(Thread& thread, const Registers& from) noexcept;
+
+// calls.cpp
+// True: this function's calls are traced.
+bool trace_operation(int32_t operation, const char* name) noexcept;
+void begin_traced(const Registers& from) noexcept;
+void end_traced(int32_t operation, const HipCall* call) noexcept;
 
 // work.cpp
-void on_dispatch(uint64_t correlation, const Dispatch& dispatch) noexcept;
+// `node`: as in `kernels`.
+void on_dispatch(uint64_t correlation, uint64_t node, const Dispatch& dispatch) noexcept;
 void on_copy(uint64_t correlation, int32_t operation, const Copy& copy) noexcept;
 
 // samples.cpp

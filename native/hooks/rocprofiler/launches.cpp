@@ -1,6 +1,8 @@
 // Calls of HIP → `launches`, each with its stack, and `syncs`. Work on devices carries the number of the call that put it there.
 #include "base/clock.hpp"
+#include "base/own_process.hpp"
 #include "hooks/python/bridge.hpp"
+#include "hooks/rocprofiler/graphs.hpp"
 #include "hooks/rocprofiler/internal.hpp"
 #include "hooks/shared/caller.hpp"
 #include "sampler/capture.hpp"
@@ -29,19 +31,6 @@ thread_local Calls calls;
 
 bool is_inner(uint64_t pc) noexcept { return is_inside(pc); }
 
-// The frames between the program's call of HIP and us are rocprofiler's.
-Registers skip_rocprofiler(Thread& thread, const Registers& from) noexcept {
-  constexpr uint32_t kMost = 16;
-  if (!thread.unwinder || from.sp < thread.stack_low || from.sp >= thread.stack_high || !is_inner(from.pc)) return from;
-  Caller callers[kMost];
-  uint32_t count = thread.unwinder->callers(from, thread.stack_high, callers, kMost, is_inner);
-  if (!count || is_inner(callers[count - 1].pc)) return from;
-  uint64_t bp = from.bp;
-  for (uint32_t at = 0; at < count; at++)
-    if (callers[at].bp_slot) bp = *reinterpret_cast<const uint64_t*>(callers[at].bp_slot);
-  return {.pc = callers[count - 1].pc, .sp = callers[count - 1].sp, .bp = bp, .all = nullptr, .exact = false};
-}
-
 void enter(const Registers& from, uint64_t* begin_ns) noexcept {
   if (from.sp >= calls.frame) calls.depth = 0;
   *begin_ns = now_ns();
@@ -52,11 +41,18 @@ void enter(const Registers& from, uint64_t* begin_ns) noexcept {
   if (calls.stack) calls.point = torch_autograd::now();
 }
 
-// `wait`: a SyncKind, 0: it does not wait.
-void leave(uint64_t correlation, uint64_t begin_ns, uint32_t wait) noexcept {
+// Of a call between enter() and leave().
+graphs::Maker maker() noexcept {
+  const Thread* thread = calls.depth && calls.stack ? threads::self() : nullptr;
+  if (!thread || !thread->row || !collecting()) return {};
+  return {.thread = thread->row, .stack = calls.stack, .point = calls.point};
+}
+
+// `wait`: a SyncKind, 0: it does not wait. Without `written`, there is no row.
+void leave(uint64_t correlation, uint64_t begin_ns, uint32_t wait, bool written) noexcept {
   if (!calls.depth) return;  // it began before us
   calls.depth--;
-  Thread* thread = calls.stack ? threads::self() : nullptr;
+  Thread* thread = written && calls.stack ? threads::self() : nullptr;
   if (!thread || !thread->row || !collecting()) return;
   uint64_t end_ns = now_ns();
   {
@@ -89,29 +85,61 @@ bool launches(std::string_view name) noexcept {
   return false;
 }
 
-// Written before the first call is heard.
-constexpr int32_t kMostOperations = 2048;
+// Written before the first call is heard. By rocprofiler's numbers.
+struct Operation {
+  bool launches, traced;
+  uint8_t waits;  // a SyncKind, 0: it does not wait
+  graphs::Step step;
+};
+Operation operations[kMostOperations];
 int32_t chosen[kMostOperations];
 size_t chosen_count = 0;
-uint8_t waits[kMostOperations];  // a SyncKind for each operation, 0: it does not wait
 
 int choose(int32_t kind, int32_t operation, void*) {
   const char* name = nullptr;
   uint64_t length = 0;
   if (operation < 0 || operation >= kMostOperations || chosen_count == kMostOperations) return 0;
   if (sdk().query_callback_tracing_kind_operation_name(kind, operation, &name, &length) != kSuccess || !name) return 0;
-  waits[operation] = static_cast<uint8_t>(wait_of(name));
-  if (waits[operation] || launches(name)) chosen[chosen_count++] = operation;
+  Operation& one = operations[operation];
+  one = {.launches = launches(name),
+         .traced = trace_operation(operation, name),
+         .waits = static_cast<uint8_t>(wait_of(name)),
+         .step = graphs::step_of(name)};
+  if (one.launches || one.traced || one.waits || one.step != graphs::Step::NONE) chosen[chosen_count++] = operation;
   return 0;
 }
 
 void on_call(CallbackRecord record, uint64_t* user, void*) {
   if (record.kind != kHipRuntimeApi || record.operation < 0 || record.operation >= kMostOperations) return;
-  if (record.phase == kEnter) enter(hooks::caller(), user);
-  if (record.phase == kExit) leave(record.correlation.internal, *user, waits[record.operation]);
+  const Operation& operation = operations[record.operation];
+  bool is_launch = operation.launches || operation.waits, needs_stack = is_launch || graphs::makes_node(operation.step);
+  const auto* call = static_cast<const HipCall*>(record.payload);
+  Registers from = hooks::caller();
+  if (record.phase == kEnter) {
+    if (operation.traced) begin_traced(from);
+    if (needs_stack) enter(from, user);
+    if (call && own_process()) graphs::before(operation.step, *call);
+  }
+  if (record.phase == kExit) {
+    if (call && operation.step != graphs::Step::NONE && own_process()) graphs::after(operation.step, *call, maker());
+    if (needs_stack) leave(record.correlation.internal, *user, operation.waits, is_launch);
+    if (operation.traced) end_traced(record.operation, call);
+  }
 }
 
 }  // namespace
+
+Registers skip_rocprofiler(Thread& thread, const Registers& from) noexcept {
+  constexpr uint32_t kMost = 16;
+  if (!thread.unwinder || from.sp < thread.stack_low || from.sp >= thread.stack_high || !is_inner(from.pc)) return from;
+  Caller callers[kMost];
+  uint32_t count = thread.unwinder->callers(from, thread.stack_high, callers, kMost, is_inner);
+  if (!count || is_inner(callers[count - 1].pc)) return from;
+  uint64_t bp = from.bp;
+  for (uint32_t at = 0; at < count; at++)
+    if (callers[at].bp_slot) bp = *reinterpret_cast<const uint64_t*>(callers[at].bp_slot);
+  return {.pc = callers[count - 1].pc, .sp = callers[count - 1].sp, .bp = bp, .all = nullptr, .exact = false};
+}
 
 // Operations are chosen by name, so that those of later releases are heard, too.
 bool listen_to_calls(Handle context) noexcept {

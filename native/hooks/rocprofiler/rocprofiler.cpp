@@ -5,6 +5,8 @@
 #include "collector.hpp"
 #include "hooks/libc/dlsym.hpp"
 #include "hooks/rocprofiler/code_objects.hpp"
+#include "hooks/rocprofiler/counters.hpp"
+#include "hooks/rocprofiler/graphs.hpp"
 #include "hooks/rocprofiler/internal.hpp"
 #include "spool/control.hpp"
 #include "spool/spool.hpp"
@@ -49,6 +51,7 @@ int32_t on_agents(int32_t, const void** agents, size_t count, void*) {
     if (agent.size < sizeof(Agent) || agent.type != kGpu) continue;
     learn(agent);
     add_agent(agent);
+    counters::add_agent(agent);
   }
   return kSuccess;
 }
@@ -65,14 +68,20 @@ void on_code(CallbackRecord record, uint64_t*, void*) {
   control::Use use;
   uint64_t size = *static_cast<const uint64_t*>(record.payload);
   if (record.operation == kLoad && size >= sizeof(CodeObject)) on_code_object(*static_cast<const CodeObject*>(record.payload));
+  if (record.operation == kHostKernelSymbol && size >= sizeof(HostKernelSymbol))
+    graphs::on_host_kernel(*static_cast<const HostKernelSymbol*>(record.payload));
   if (record.operation == kKernelSymbol && size >= sizeof(KernelSymbol)) on_kernel_symbol(*static_cast<const KernelSymbol*>(record.payload));
 }
 
-void on_work(CallbackRecord record, uint64_t*, void*) {
+// rocprofiler keeps `user` of a kernel that is put into a queue, and hands it back when the kernel is complete.
+void on_work(CallbackRecord record, uint64_t* user, void*) {
   if (!record.payload || !collecting()) return;
   write_addresses();
-  if (record.kind == kKernelDispatch && record.operation == kComplete)
-    on_dispatch(record.correlation.internal, *static_cast<const Dispatch*>(record.payload));
+  const auto* dispatch = static_cast<const Dispatch*>(record.payload);
+  if (record.kind == kKernelDispatch && record.operation == kEnqueue && record.phase == kEnter && dispatch->size >= sizeof *dispatch)
+    *user = graphs::node_of(dispatch->kernel);
+  if (record.kind == kKernelDispatch) counters::begin();
+  if (record.kind == kKernelDispatch && record.operation == kComplete) on_dispatch(record.correlation.internal, *user, *dispatch);
   if (record.kind == kMemoryCopy && record.phase == kExit)
     on_copy(record.correlation.internal, record.operation, *static_cast<const Copy*>(record.payload));
 }
@@ -88,15 +97,16 @@ bool worked(int32_t status, const char* what) noexcept {
 // All is configured here, before rocprofiler is initialized, or never.
 int initialize(void (*)(ClientId), void*) {
   if (!control::recording() || !own_process()) return -1;
-  const int32_t complete = kComplete;
+  const int32_t of_kernels[] = {kEnqueue, kComplete};
   if (!worked(sdk().query_available_agents(1, on_agents, sizeof(Agent), nullptr), "listing the GPUs")) return -1;
   if (!worked(sdk().create_context(&context), "creating a context")) return -1;
   bool works = worked(sdk().configure_callback_tracing_service(context, kCodeObject, nullptr, 0, on_code, nullptr), "listening to device code") &&
-               worked(sdk().configure_callback_tracing_service(context, kKernelDispatch, &complete, 1, on_work, nullptr), "listening to kernels");
+               worked(sdk().configure_callback_tracing_service(context, kKernelDispatch, of_kernels, 2, on_work, nullptr), "listening to kernels");
   if (!works) return -1;
   worked(sdk().configure_callback_tracing_service(context, kMemoryCopy, nullptr, 0, on_work, nullptr), "listening to copies");
   if (!listen_to_calls(context)) spool::note("AMD: calls of HIP cannot be listened to: kernels are recorded without their stacks");
-  bool samples = control::page().gpu_sampling != static_cast<uint32_t>(schema::GpuSampling::OFF) &&
+  bool counts = counters::configure();
+  bool samples = !counts && control::page().gpu_sampling != static_cast<uint32_t>(schema::GpuSampling::OFF) &&
                  sdk().create_context(&sampling_context) == kSuccess && configure_sampling(sampling_context);
   state.store(State::COLLECTING, std::memory_order_release);
   if (!worked(sdk().start_context(context), "starting")) {
@@ -110,6 +120,7 @@ int initialize(void (*)(ClientId), void*) {
 // rocprofiler has stopped every service. Its buffers may still hold samples.
 void finalize(void*) {
   if (!own_process() || state.load(std::memory_order_acquire) != State::COLLECTING) return;
+  counters::end();
   flush_samples();
   state.store(State::ENDED, std::memory_order_release);
 }
@@ -134,7 +145,9 @@ uint64_t to_monotonic(uint64_t time) noexcept {
 }
 
 void stop() noexcept {
-  if (state.load(std::memory_order_acquire) == State::COLLECTING) flush_samples();
+  if (state.load(std::memory_order_acquire) != State::COLLECTING) return;
+  counters::end();
+  flush_samples();
 }
 
 // Most processes do not use HIP: to forget nothing is not to touch more memory.
@@ -142,6 +155,7 @@ void forget_rows() noexcept {
   if (state.load(std::memory_order_relaxed) == State::ABSENT) return;
   addresses_written.store(false, std::memory_order_relaxed);
   forget_functions();
+  if (state.load(std::memory_order_relaxed) == State::COLLECTING) graphs::forget();
   forget_reasons();
 }
 

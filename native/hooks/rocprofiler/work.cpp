@@ -28,7 +28,7 @@ schema::CopyKind kind_of(int32_t operation) noexcept {
 
 }  // namespace
 
-void on_dispatch(uint64_t correlation, const Dispatch& dispatch) noexcept {
+void on_dispatch(uint64_t correlation, uint64_t node, const Dispatch& dispatch) noexcept {
   if (dispatch.size < sizeof dispatch || !dispatch.start || dispatch.end < dispatch.start)
     return spool::note("AMD: some kernels have no time stamps and are left out");
   control::Use use;
@@ -49,6 +49,7 @@ void on_dispatch(uint64_t correlation, const Dispatch& dispatch) noexcept {
                             .local_bytes = std::max(dispatch.private_bytes, known.private_bytes)};
   spool::append(schema::KernelRecord{.shape = kernel_shapes::row(shape),
                                      .correlation = correlation,
+                                     .node = node,
                                      .start_ns = to_monotonic(dispatch.start),
                                      .end_ns = to_monotonic(dispatch.end),
                                      .stream = static_cast<uint32_t>(dispatch.queue.handle),

@@ -1,6 +1,7 @@
 #include "hooks/stand_in/stand_in.hpp"
 
 #include "hooks/libc/dlsym.hpp"
+#include "hooks/shared/hip_calls.hpp"
 #include "spool/control.hpp"
 
 #include <dlfcn.h>
@@ -212,6 +213,8 @@ uint64_t aiflame_stand_in(Frame* frame, Library* library, uint32_t at) {
   bool inside = within(frame->pc, library->low.load(std::memory_order_relaxed), library->high.load(std::memory_order_relaxed));
   if (inside || real & kForeign || !control::has(library->feature)) return forward(function, *frame);
   const Fact& fact = library->facts[at];
+  // rocprofiler may report this call, too, even if it is not there yet.
+  uint32_t heard = hooks::hip_calls_heard;
   calls::Begun begun = calls::begin(frame->caller(), calls::Stack::ON_REQUEST);
   uint64_t result;
   if (!fact.watch) {
@@ -220,7 +223,7 @@ uint64_t aiflame_stand_in(Frame* frame, Library* library, uint32_t at) {
     Call call{*library, fact, function, *frame, words_of(*frame)};
     result = library->backend == schema::CallBackend::HIP ? watch_hip(call) : watch_level_zero(call);
   }
-  calls::end(begun, library->functions[at], outcome_of(*library, fact, result, *frame));
+  if (hooks::hip_calls_heard == heard) calls::end(begun, library->functions[at], outcome_of(*library, fact, result, *frame));
   return result;
 }
 

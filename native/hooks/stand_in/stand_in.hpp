@@ -9,6 +9,8 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <initializer_list>
+#include <string_view>
 
 namespace aiflame::stand_in {
 
@@ -43,6 +45,12 @@ struct Fact {
   int8_t bytes = -1, times = -1;  // the words that give the number of bytes moved, multiplied with each other; -1: none
   uint8_t scale = 1;              // a factor for that
 };
+
+constexpr bool is_one_of(std::string_view name, std::initializer_list<std::string_view> names) {
+  for (std::string_view one : names)
+    if (name == one) return true;
+  return false;
+}
 
 inline constexpr size_t kEntryBytes = 16;
 inline constexpr uint64_t kForeign = 1ull << 63;  // a bit of Library::behind: a function of that name that does not belong to the runtime

@@ -229,7 +229,7 @@ def instrument(module: Any, recipe: Recipe) -> dict[str, Any]:
     wanted = _segment_bytes(scopes, len(users), recipe.segment_bytes)
     fewer_will_do = recipe.warps is None and not roles
     warps, segment, shared = _room(wanted, warps, recipe, 2 if fewer_will_do else len(warps))
-    names = insert(scopes, builder, proton.create_proton_record, until_there if 'ttg.target = "cuda:' in module.str() else None)
+    names = insert(scopes, builder, proton.create_proton_record, until_there(module.str()))
     if not module.verify():
         raise Refused("the compiler does not accept the kernel with marks in it")
     numbers = {str(name): int(number) for number, name in proton.get_scope_id_names(module)}

@@ -44,12 +44,35 @@ def _go(builder: Any, block_op: Op, index: int) -> None:
         builder.set_insertion_point_after(block_op.siblings[index - 1].raw)
 
 
-def until_there(builder: Any, op: Op) -> None:
-    """Makes a warp wait for the value of a load. NVIDIA's assembler moves arithmetic across clock reads, but not a `pmevent`: this one only
-    triggers for one value of a register, and has no effect then."""
+def until_there(module: str) -> Callable[[Any, Op], None] | None:
+    """The function that makes a warp wait for the value of a load, for the target of this module; None: there is none."""
+    targets = {"cuda": _until_there_on_nvidia, "hip": _until_there_on_amd}
+    return next((function for backend, function in targets.items() if f'ttg.target = "{backend}:' in module), None)
+
+
+def _until_there_on_amd(builder: Any, op: Op) -> None:
+    """An empty piece of assembly that takes the value: the compiler waits for the operands (`s_waitcnt`), and moves it past no clock read.
+    Its results are its operands, in the same registers."""
     value = op.raw.get_result(0)
+    bits, _ = _element(value)
+    if not bits:
+        return
+    count = _LOADED_BITS // max(bits, 32)
+    constraints = ",".join(["=v"] * count + [str(at) for at in range(count)])
+    builder.create_inline_asm("; the value is there", constraints, [value], [value.get_type()], False, _LOADED_BITS // bits)
+
+
+def _element(value: Any) -> tuple[int, str]:
+    """Bits of an element of a tensor and the constraint letter of its register; 0 for others."""
     element = re.match(r"tensor<(?:\d+x)+([^,>]+)", str(value.get_type()))
-    bits, constraint = _ELEMENTS.get(element[1], (0, "")) if element else (0, "")
+    return _ELEMENTS.get(element[1], (0, "")) if element else (0, "")
+
+
+def _until_there_on_nvidia(builder: Any, op: Op) -> None:
+    """NVIDIA's assembler moves arithmetic across clock reads, but not a `pmevent`: this one only triggers for one value of a register, and
+    has no effect then."""
+    value = op.raw.get_result(0)
+    bits, constraint = _element(value)
     if not bits:
         return
     register = max(bits, 32)

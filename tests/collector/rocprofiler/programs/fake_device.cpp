@@ -108,6 +108,19 @@ void load_code_object(const char* bytes, size_t size, const char* const* kernels
   }
 }
 
+struct HostSymbolRecord {
+  uint64_t size, id, kernel, code_object, function, modules;
+  const char* name;
+  uint32_t threads, dimensions[12];
+  uint64_t workgroup;
+};
+
+void register_host_function(const void* function, const char* name) {
+  HostSymbolRecord record{sizeof(HostSymbolRecord), 1, loaded.kernels.at(name), loaded.id, reinterpret_cast<uint64_t>(function), 0, name, 0, {}, 0};
+  uint64_t user = 0;
+  tell(kCode, 3, 1, &record, 0, 0, &user);
+}
+
 void unload_code_object() {
   CodeObjectRecord record{sizeof(CodeObjectRecord), loaded.id, {kGpuAgent}, 0, "", loaded.base, 0, loaded.delta, 2, 0, 0, 0};
   uint64_t user = 0;
@@ -128,8 +141,17 @@ void dispatch(const Work& work, uint32_t groups, uint32_t group) {
   DispatchRecord record{sizeof(DispatchRecord), start, start + duration, 128, {kGpuAgent}, {7}, kernel, number, 128, 2048, {group, 1, 1},
                         {groups * group, 1, 1}, {}};
   Loaded code = loaded;
+  std::string name = work.kernel;
+  // The tool's word goes with the kernel as it is after the first of the two calls.
+  uint64_t word = 0, kept;
+  DispatchRecord queued = record;
+  queued.start = queued.end = 0;
+  tell(kDispatch, 1, 1, &queued, call, 0, &word);
+  kept = word;
+  tell(kDispatch, 1, 2, &queued, call, 0, &word);
   runtime.add([=]() mutable {
-    uint64_t user = 0, at = 0;
+    uint64_t user = kept, at = 0;
+    count_kernel(name.c_str());
     for (const Place& place : places)
       for (int one = 0; one < place.count; one++) {
         uint64_t address = place.address + static_cast<uint64_t>(code.delta);
@@ -168,16 +190,22 @@ void sample_of_nothing() {
 
 void wait() { runtime.wait(); }
 
-Call::Call(const char* name) : operation_(-1), number_(0), outer_(current_call) {
+// A function that rocprofiler does not know is not wrapped.
+Call::Call(const char* name, std::initializer_list<uint64_t> words) : operation_(-1), number_(0), outer_(current_call) {
+  payload_.size = sizeof payload_;
+  size_t filled = 0;
+  for (uint64_t one : words) payload_.words[filled++] = one;
   for (int at = 0; at < kHipCount; at++)
     if (!strcmp(kHipNames[at], name)) operation_ = at;
+  if (operation_ < 0) return;
   number_ = ++last_call;
   current_call = number_;
-  tell(kHip, operation_, 1, this, number_, outer_, &user_);
+  tell(kHip, operation_, 1, &payload_, number_, outer_, &user_);
 }
 
 Call::~Call() {
-  tell(kHip, operation_, 2, this, number_, outer_, &user_);
+  if (operation_ < 0) return;
+  tell(kHip, operation_, 2, &payload_, number_, outer_, &user_);
   current_call = outer_;
 }
 

@@ -47,6 +47,7 @@ struct Service {
 struct Context {
   std::map<int, Service> services;
   bool active = false, samples = false;
+  bool counts = false;
 };
 struct Stored {
   uint32_t kind;
@@ -225,6 +226,8 @@ SDK rocprofiler_query_available_agents(int version, int (*callback)(int, const v
   cpu.name = cpu.product_name = "A CPU";
   gpu.id = {kGpuAgent};
   gpu.type = 2;
+  gpu.counts[1] = 16;
+  gpu.counts[13] = 4;
   gpu.counts[20] = 90402;
   gpu.location = 0xC1 << 8 | 3 << 3;
   gpu.name = "gfx942";
@@ -248,10 +251,23 @@ SDK rocprofiler_start_context(Id context) {
   if (finalized) return violation("started after the end", FINALIZED);
   if (!context.handle || context.handle > contexts.size()) return violation("no such context", NO_CONTEXT);
   Context& one = contexts[context.handle - 1];
-  if (one.services.empty() && !one.samples) return violation("a context without services", 10);
+  if (one.services.empty() && !one.samples && !one.counts) return violation("a context without services", 10);
   one.active = true;
+  if (one.counts && start_counting(context) != OK) return violation("no configuration is set when counting starts", ERROR);
   return OK;
 }
+
+// For fake_counters.cpp.
+namespace fake {
+bool may_configure() { return !initialized; }
+bool has_ended() { return finalized; }
+void counts_in(size_t context) { contexts[context - 1].counts = true; }
+bool is_active(size_t context) {
+  std::lock_guard<std::mutex> hold(lock);
+  return contexts[context - 1].active;
+}
+int violates(const char* text, int status) { return violation(text, status); }
+}  // namespace fake
 
 SDK rocprofiler_stop_context(Id context) {
   std::lock_guard<std::mutex> hold(lock);

@@ -7,6 +7,7 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 
 namespace fake {
 
@@ -25,6 +26,8 @@ struct Work {
 
 // Loads a code object. The kernels' names are those of its descriptors.
 void load_code_object(const char* bytes, size_t size, const char* const* kernels, size_t count);
+// A function of the host that stands for a kernel of that code object.
+void register_host_function(const void* function, const char* kernel);
 void unload_code_object();
 // The device's part of a launch that is being made.
 void dispatch(const Work& work, uint32_t groups, uint32_t group);
@@ -38,15 +41,28 @@ void wait();
 // A call of the runtime, by its name: rocprofiler hears of it before and after, as by its wrappers in the runtime's table of functions.
 class Call {
  public:
-  explicit Call(const char* name);
+  // `words`: its arguments as they lie in rocprofiler's record, those that are passed by value, too.
+  explicit Call(const char* name, std::initializer_list<uint64_t> words = {});
   ~Call();
   Call(const Call&) = delete;
+  // Its result is returned by the function.
+  int ends(int result) {
+    payload_.result[0] = 0xABCD'0000'0000'0000 | static_cast<uint32_t>(result);
+    return result;
+  }
+  uint64_t& word(size_t at) { return payload_.words[at]; }
 
  private:
+  struct {
+    uint64_t size, words[13], result[3];
+  } payload_{};
   int operation_;
   uint64_t number_, outer_;
   uint64_t user_ = 0;
 };
+
+// Waits until the tool counts.
+void wait_until_counting();
 
 int violations();
 

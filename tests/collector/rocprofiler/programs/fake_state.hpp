@@ -3,6 +3,8 @@
 #include "completions.hpp"
 #include "fake_rocprofiler.hpp"
 
+#include <iterator>
+
 namespace fake {
 
 struct Id {
@@ -24,8 +26,28 @@ using BufferCallback = void (*)(Id, Id, Header**, size_t, void*, uint64_t);
 
 constexpr uint64_t kCpu = 0xA0, kGpuAgent = 0xA1;
 constexpr int kHip = 5, kCode = 10, kDispatch = 12, kCopy = 13;
-inline const char* const kHipNames[] = {"hipGetDevice", "hipModuleLaunchKernel", "hipMemcpy", "hipDeviceSynchronize", "hipLaunchHostFunc"};
-constexpr int kHipCount = 5;
+inline const char* const kHipNames[] = {"hipGetDevice",
+                                        "hipModuleLaunchKernel",
+                                        "hipMemcpy",
+                                        "hipDeviceSynchronize",
+                                        "hipLaunchHostFunc",
+                                        "hipInit",
+                                        "hipMemset2D",
+                                        "hipStreamQuery",
+                                        "hipGetErrorName",
+                                        "hipModuleGetFunction",
+                                        "hipLaunchKernel",
+                                        "hipStreamBeginCapture",
+                                        "hipStreamEndCapture",
+                                        "hipEventRecord",
+                                        "hipStreamWaitEvent",
+                                        "hipGraphAddKernelNode",
+                                        "hipGraphAddChildGraphNode",
+                                        "hipGraphInstantiate",
+                                        "hipGraphLaunch",
+                                        "hipGraphDestroy",
+                                        "hipGraphExecDestroy"};
+constexpr int kHipCount = static_cast<int>(std::size(kHipNames));
 
 struct Sampling {
   size_t context = 0, buffer = 0;
@@ -34,6 +56,15 @@ struct Sampling {
 extern Sampling sampling;
 // Never destroyed: the program ends while it waits.
 extern Completions& runtime;
+
+// The counting service (fake_counters.cpp), and functions of the rest for it.
+int start_counting(Id context);
+void count_kernel(const char* name);
+bool may_configure();
+bool has_ended();
+void counts_in(size_t context);
+bool is_active(size_t context);
+int violates(const char* text, int status);
 
 // CLOCK_BOOTTIME, as rocprofiler's.
 uint64_t now();
