@@ -12,6 +12,7 @@ import polars as pl
 from aiflame.errors import AiflameError
 from aiflame.profile.folder.door import Folder
 from aiflame.profile.folder.eu_stall_files import ROW, SUFFIX, UNKNOWN_FOLDER, UNKNOWN_SUFFIX, Block, Header, blocks, read_header
+from aiflame.profile.folder.meta import Kept
 from aiflame.profile.folder.telemetry_files import FOLDER
 from aiflame.profile.schema.all_tables import TABLE
 from aiflame.profile.schema.kinds import UNKNOWN_CODE
@@ -34,14 +35,17 @@ _MOST_LOADS, _MOST_FUNCTIONS = 1 << 14, 1 << 20
 class EuStalls:
     """Gathers the tables of processes that the samples need, then yields rows for them."""
 
-    def __init__(self, profile: Folder) -> None:
-        self._profile = profile
+    def __init__(self, profile: Folder, window: Kept | None = None) -> None:
+        """`window`: blocks outside of it are left out."""
+        self._profile, self._window = profile, window
         self._files = [entry.name for entry in profile.folder(FOLDER).entries() if entry.name.endswith(SUFFIX) and entry.size]
         self._frames: dict[int, dict[str, list[pl.DataFrame]]] = defaultdict(_no_frames)
         self._last: dict[int, Counter[str]] = defaultdict(Counter)
         """The highest id of each of _WRITTEN that a process has."""
         self._functions: dict[int, list[Function]] = {}
         """By checksum of the code."""
+        self._divided, self._left_out = Counter[str](), Counter[str]()
+        """Samples by PCI address."""
         self.notes: list[str] = []
 
     def add(self, process: int, table: str, rows: pl.DataFrame) -> None:
@@ -62,6 +66,7 @@ class EuStalls:
             return executions.ran_ns((one.process, one.device, one.name), begin_ns, end_ns)
 
         written = _Written(self._last)
+        codes: dict[Header, Code] = {}
         for name in self._files:
             try:
                 data = _mapped(self._profile.folder(FOLDER), name)
@@ -69,8 +74,10 @@ class EuStalls:
             except (ValueError, AiflameError) as error:
                 self.notes.append(f"stall samples of {name.removesuffix(SUFFIX)} cannot be read: {error}")
                 continue
-            code = Code(self._placed(tables, header.address), header.address_bits, ran_ns)
-            self._join(header, blocks(memoryview(data)[begin:]), code, written)
+            if header not in codes:
+                codes[header] = Code(self._placed(tables, header.address), header.address_bits, ran_ns)
+            self._join(header, blocks(memoryview(data)[begin:]), codes[header], written)
+        self._note_counts()
         yield from written.frames()
 
     def keep_unknown(self, place: Folder) -> None:
@@ -104,27 +111,33 @@ class EuStalls:
         return self._functions[crc]
 
     def _join(self, header: Header, stretches: Iterator[Block | None], code: Code, written: _Written) -> None:
-        divided, left_out = 0, 0
         for block in stretches:
             if block is None:
                 self.notes.append(f"stall samples of the Intel GPU {header.address}: the rest of a damaged file was left out")
                 break
+            if self._window is not None and not (block.end_ns >= self._window.begin_ns and block.begin_ns <= self._window.end_ns):
+                continue
             rows = np.frombuffer(block.rows, _ROW)
             rows = rows[rows["reason"] < len(header.reasons)]
             shares = list(code.shares(rows, block.begin_ns, block.end_ns))
-            divided += sum(int(one.count.sum()) for one in shares if one.divided)
+            self._divided[header.address] += sum(int(one.count.sum()) for one in shares if one.divided)
             if code.empty:
-                left_out += int(rows["count"].sum())
+                self._left_out[header.address] += int(rows["count"].sum())
             else:
                 written.add(header, block, shares, code.nearest(block.begin_ns))
-        gpu = f"the Intel GPU {header.address}"
-        if divided:
-            self.notes.append(
-                f"{divided:,} stall samples of {gpu} are at addresses where several processes had code: they were divided by the time that"
-                " their kernels ran"
-            )
-        if left_out:
-            self.notes.append(f"{left_out:,} stall samples of {gpu} were left out: the recording has no code that ran on it")
+
+    def _note_counts(self) -> None:
+        for address, samples in sorted(self._divided.items()):
+            if samples:
+                self.notes.append(
+                    f"{samples:,} stall samples of the Intel GPU {address} are at addresses where several processes had code: they were"
+                    " divided by the time that their kernels ran"
+                )
+        for address, samples in sorted(self._left_out.items()):
+            if samples:
+                self.notes.append(
+                    f"{samples:,} stall samples of the Intel GPU {address} were left out: the recording has no code that ran on it"
+                )
 
 
 def with_ends(loads: pl.DataFrame, unloads: pl.DataFrame) -> pl.DataFrame:

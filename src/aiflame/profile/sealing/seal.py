@@ -189,7 +189,7 @@ def _write_tables(
     spool_bytes = sum(folder.size for folder in rows) + lives.size
     cpu.extend(lives.cpu_times())
     writer, damage, bytes_read = TableWriter(partial, _refuses_removed(profile)), lives.damage, lives.size
-    stalls = EuStalls(profile)
+    stalls = EuStalls(profile, window)
     for earlier, folder in enumerate(rows):
         number = earlier + lives.add_until((folder.start_ns, folder.pid), earlier, writer)
         writer.add("processes", number, folder.row)
