@@ -5,6 +5,7 @@ from __future__ import annotations
 import mmap
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
+from itertools import pairwise
 
 import numpy as np
 import polars as pl
@@ -23,7 +24,7 @@ from aiflame.profile.spool.process_spool import empty_frame
 from aiflame.values import dataclass, field
 
 _WRITTEN = ("gpu_windows", "gpu_functions", "stall_reasons", "gpu_samples")
-_READ = ("code_loads", "code_unloads", "gpu_devices", "kernel_shapes", "kernels")
+_READ = ("process_ends", "code_loads", "code_unloads", "gpu_devices", "kernel_shapes", "kernels")
 _ROW = np.dtype([("address", "<u8"), ("reason", "<u4"), ("count", "<u4")])
 assert _ROW.itemsize == ROW.size
 _FOREVER = (1 << 62) - 1
@@ -44,9 +45,15 @@ class EuStalls:
         """The highest id of each of _WRITTEN that a process has."""
         self._functions: dict[int, list[Function]] = {}
         """By checksum of the code."""
+        self._starts: list[tuple[int, int, int]] = []
+        """pid, start_ns and number of each process."""
         self._divided, self._left_out = Counter[str](), Counter[str]()
         """Samples by PCI address."""
         self.notes: list[str] = []
+
+    def begin(self, process: int, pid: int, start_ns: int) -> None:
+        """A process whose rows follow. One that becomes another program is a process of the same pid."""
+        self._starts.append((pid, start_ns, process))
 
     def add(self, process: int, table: str, rows: pl.DataFrame) -> None:
         """Rows of a process that have been written."""
@@ -92,7 +99,7 @@ class EuStalls:
 
     def _placed(self, tables: Mapping[int, Mapping[str, pl.DataFrame]], address: str) -> list[Placed]:
         """The functions of the code that was loaded to a GPU, by its PCI address."""
-        placed = list[Placed]()
+        placed, ended = list[Placed](), self._ended(tables)
         for process, of in tables.items():
             gpus: dict[str, set[str]] = defaultdict(set)  # OpenCL gives two GPUs of a kind one name
             for device, where in of["gpu_devices"].select("device", "address").iter_rows():
@@ -102,8 +109,18 @@ class EuStalls:
             for crc, device, begin_ns, end_ns in with_ends(of["code_loads"].head(_MOST_LOADS), of["code_unloads"]).iter_rows():
                 if address in gpus.get(device, {address}) and len(placed) < _MOST_FUNCTIONS:
                     of_code = self._of_code(crc)
+                    end_ns = min(end_ns, ended.get(process, _FOREVER))
                     placed += [Placed(process, device, crc, one.name, one.address, one.size, begin_ns, end_ns) for one in of_code]
         return placed
+
+    def _ended(self, tables: Mapping[int, Mapping[str, pl.DataFrame]]) -> dict[int, int]:
+        """When processes ended, as far as that is known: their code went with them."""
+        following = pairwise(sorted(self._starts))
+        ends = {process: next_ns for (pid, _, process), (next_pid, next_ns, _) in following if pid == next_pid}
+        for process, of in tables.items():
+            for end_ns in of["process_ends"]["end_ns"].to_list():
+                ends[process] = min(ends.get(process, _FOREVER), end_ns)
+        return ends
 
     def _of_code(self, crc: int) -> list[Function]:
         if crc not in self._functions:

@@ -193,6 +193,7 @@ def _write_tables(
     for earlier, folder in enumerate(rows):
         number = earlier + lives.add_until((folder.start_ns, folder.pid), earlier, writer)
         writer.add("processes", number, folder.row)
+        stalls.begin(number, folder.pid, folder.start_ns)
         cpu.append(CpuTime())
         cpu[-1].add("processes", folder.row)
         own_rows, inside = OwnRows(), InWindow(window) if window is not None else None

@@ -1,0 +1,118 @@
+// A program of Level Zero that looks its functions up: ze_lives SCENE LOADER BINARY [HIP]. Each turn launches the kernel `matmul` ten times.
+#define _GNU_SOURCE
+#include <level_zero/ze_api.h>
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static void* library;
+#define ZE(function) ((__typeof__(&function))dlsym(library, #function))
+#define CHECK(function, ...)                                                                  \
+  do {                                                                                        \
+    ze_result_t result = ZE(function)(__VA_ARGS__);                                           \
+    if (result) fprintf(stderr, "%s: 0x%x\n", #function, (unsigned)result), exit(1);          \
+  } while (0)
+
+static ze_context_handle_t context;
+static ze_module_handle_t module;
+static ze_kernel_handle_t kernel;
+static ze_command_list_handle_t list;
+static ze_event_pool_handle_t pool;
+static ze_event_handle_t event;
+static void* matrix;
+
+static void begin(const char* loader, const char* path) {
+  if (!(library = dlopen(loader, RTLD_NOW | RTLD_LOCAL))) fprintf(stderr, "%s\n", dlerror()), exit(1);
+  uint32_t one = 1;
+  ze_driver_handle_t driver;
+  ze_device_handle_t device;
+  CHECK(zeInit, 0);
+  CHECK(zeDriverGet, &one, &driver);
+  CHECK(zeDeviceGet, driver, &one, &device);
+  CHECK(zeContextCreate, driver, &(ze_context_desc_t){.stype = ZE_STRUCTURE_TYPE_CONTEXT_DESC}, &context);
+  static uint8_t code[1 << 20];
+  FILE* file = fopen(path, "rb");
+  ze_module_desc_t binary = {.stype = ZE_STRUCTURE_TYPE_MODULE_DESC, .format = ZE_MODULE_FORMAT_NATIVE, .pInputModule = code};
+  binary.inputSize = file ? fread(code, 1, sizeof code, file) : 0;
+  if (file) fclose(file);
+  CHECK(zeModuleCreate, context, device, &binary, &module, NULL);
+  CHECK(zeKernelCreate, module, &(ze_kernel_desc_t){.stype = ZE_STRUCTURE_TYPE_KERNEL_DESC, .pKernelName = "matmul"}, &kernel);
+  ze_event_pool_desc_t events = {.stype = ZE_STRUCTURE_TYPE_EVENT_POOL_DESC, .flags = ZE_EVENT_POOL_FLAG_HOST_VISIBLE, .count = 1};
+  CHECK(zeEventPoolCreate, context, &events, 0, NULL, &pool);
+  ze_event_desc_t host = {.stype = ZE_STRUCTURE_TYPE_EVENT_DESC, .signal = ZE_EVENT_SCOPE_FLAG_HOST, .wait = ZE_EVENT_SCOPE_FLAG_HOST};
+  CHECK(zeEventCreate, pool, &host, &event);
+  ze_command_queue_desc_t queue = {.stype = ZE_STRUCTURE_TYPE_COMMAND_QUEUE_DESC, .mode = ZE_COMMAND_QUEUE_MODE_ASYNCHRONOUS};
+  CHECK(zeCommandListCreateImmediate, context, device, &queue, &list);
+  ze_device_mem_alloc_desc_t memory = {.stype = ZE_STRUCTURE_TYPE_DEVICE_MEM_ALLOC_DESC};
+  CHECK(zeMemAllocDevice, context, &memory, 1 << 16, 64, device, &matrix);
+  int size = 16;
+  for (uint32_t at = 0; at < 3; at++) CHECK(zeKernelSetArgumentValue, kernel, at, sizeof matrix, &matrix);
+  CHECK(zeKernelSetArgumentValue, kernel, 3, sizeof size, &size);
+  CHECK(zeKernelSetGroupSize, kernel, 16, 16, 1);
+}
+
+// Until the recorder samples, for two seconds at most.
+static void wait_for_recorder(void) {
+  int (*enabled)(const char*, int) = (int (*)(const char*, int))dlsym(RTLD_DEFAULT, "fake_xe_enabled");
+  for (int times = 0; enabled && !enabled("renderD128", 0) && times < 400; times++) usleep(5000);
+}
+
+static void turn(void) {
+  for (int times = 0; times < 10; times++) {
+    CHECK(zeCommandListAppendLaunchKernel, list, kernel, &(ze_group_count_t){5, 1, 1}, event, 0, NULL);
+    CHECK(zeEventHostSynchronize, event, UINT64_MAX);
+    CHECK(zeEventHostReset, event);
+  }
+}
+
+static void end(void) {
+  CHECK(zeMemFree, context, matrix);
+  CHECK(zeCommandListDestroy, list);
+  CHECK(zeEventDestroy, event);
+  CHECK(zeEventPoolDestroy, pool);
+  CHECK(zeKernelDestroy, kernel);
+  CHECK(zeModuleDestroy, module);
+  CHECK(zeContextDestroy, context);
+  dlclose(library);
+}
+
+int main(int count, char** arguments) {
+  if (count < 4) return 2;
+  const char *scene = arguments[1], *loader = arguments[2], *binary = arguments[3];
+  begin(loader, binary);
+  wait_for_recorder();
+  turn();
+  if (!strcmp(scene, "fork")) {  // the child closes what it has inherited, as a daemon does
+    pid_t child = fork();
+    if (!child) {
+      for (int number = 3; number < 1024; number++) close(number);
+      _exit(0);
+    }
+    waitpid(child, NULL, 0);
+    turn();
+  } else if (!strcmp(scene, "exec")) {
+    void (*tell)(void) = (void (*)(void))dlsym(RTLD_DEFAULT, "fake_xe_tell");
+    if (tell) tell();
+    execl("/proc/self/exe", arguments[0], "plain", loader, binary, (char*)NULL);
+    return 1;
+  } else if (!strcmp(scene, "dlclose")) {
+    end();
+    begin(loader, binary);
+    turn();
+  } else if (!strcmp(scene, "vendors")) {  // a GPU of AMD's beside
+    void* hip = dlopen(arguments[4], RTLD_NOW);
+    if (!hip) return 3;
+    int (*allocate)(void**, size_t) = (int (*)(void**, size_t))dlsym(hip, "hipMalloc");
+    int (*release)(void*) = (int (*)(void*))dlsym(hip, "hipFree");
+    for (int times = 0; times < 3; times++) {
+      void* memory;
+      if (allocate(&memory, 256) || release(memory)) return 4;
+    }
+    turn();
+  }
+  return 0;
+}

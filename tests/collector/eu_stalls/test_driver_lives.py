@@ -1,0 +1,111 @@
+"""Programs on Intel's own driver that fork, become others, unload the driver or use another vendor's GPU, and drivers of another age."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from aiflame.profile.schema.enums import CallBackend
+from built import built
+
+LOADER = "libze_loader.so.1"
+HIP = "programs/libamdhip64.so.7"
+TURN = 10
+"""launches"""
+
+
+class Lives:
+    """The driver's machine, and the program with its scenes."""
+
+    def __init__(self, driver: Any, folder: Path, options: str = "-g") -> None:
+        self.machine = driver.machine_of("lnl-m", folder, options)
+        self._program = driver.program_of(folder, "ze_lives", "c")
+
+    def record(self, scene: str, *arguments: str | Path, **more: Any) -> Any:
+        recorded = self.machine.record(self._program, scene, LOADER, self.machine.level_zero[1], *arguments, **more)
+        assert recorded.status == 0
+        return recorded
+
+
+@pytest.fixture(scope="module")
+def driver() -> Any:
+    module = pytest.importorskip("test_driver", reason="no stand-in for the kernel of Intel GPUs here")
+    if not module.DRIVER.is_dir():
+        pytest.skip("no driver of Intel's here: `make test` brings it (80 MB from Debian's unstable suite)")
+    return module
+
+
+@pytest.fixture(scope="module")
+def lives(driver: Any, tmp_path_factory: pytest.TempPathFactory) -> Lives:
+    return Lives(driver, tmp_path_factory.mktemp("lives"))
+
+
+def active(recorded: Any) -> Counter[int]:
+    """Samples of active threads by offset."""
+    sums: Counter[int] = Counter()
+    for (offset, reason), count in recorded.samples().items():
+        if reason == "active":
+            sums[offset] += count
+    return sums
+
+
+def equals_truth(lives: Lives, recorded: Any) -> bool:
+    """The program has one kernel, which may lie at several addresses, one after the other."""
+    truth: Counter[int] = Counter()
+    for line in (lives.machine.xe.root / "truth").read_text().splitlines():
+        _, _, offset, count = line.split()
+        truth[int(offset, 16)] += int(count)
+    ours = active(recorded)
+    skipped = min(ours) - min(truth)  # the first instructions, which a kernel without arguments in registers needs not
+    return skipped % 64 == 0 and ours == {offset + skipped: count for offset, count in truth.items()}
+
+
+@pytest.mark.parametrize(("scene", "processes"), [("fork", 2), ("exec", 2), ("dlclose", 1)])
+def test_both_turns_are_there_with_all_their_samples(lives: Lives, scene: str, processes: int) -> None:
+    """Beside a fork whose child closes all that it inherited, an exec in between, and a driver that is unloaded and comes back."""
+    recorded = lives.record(scene)
+    assert len(recorded.profile.table("kernels")) == len(recorded.profile.table("launches")) == 2 * TURN
+    assert len(recorded.profile.table("processes")) == processes
+    assert equals_truth(lives, recorded)
+    divided = [note for note in recorded.notes() if "several processes had code" in note]
+    assert recorded.notes() == divided, "a block may have samples of both programs of the exec"
+
+
+def test_a_gpu_of_another_vendor_beside(lives: Lives) -> None:
+    recorded = lives.record("vendors", built(HIP), trace="ze,hip")
+    assert len(recorded.profile.table("kernels")) == 2 * TURN
+    assert equals_truth(lives, recorded)
+    names, calls = recorded.profile.table("call_names"), recorded.profile.table("calls")
+    of_hip = names.filter(backend=int(CallBackend.HIP))
+    counted = dict(calls.join(of_hip, left_on="name", right_on="id").group_by("name_right").len().rows())
+    assert counted == {"hipMalloc": 3, "hipFree": 3}
+    assert calls["name"].is_in(names.filter(backend=int(CallBackend.LEVEL_ZERO))["id"].to_list()).any()
+
+
+def test_a_flight_recorder_has_the_samples_of_its_window(lives: Lives) -> None:
+    recorded = lives.record("plain", options=("--last", "30s"))
+    assert len(recorded.profile.table("kernels")) == TURN
+    assert equals_truth(lives, recorded)
+    assert recorded.notes() == []
+
+
+def test_a_kernel_older_than_stall_sampling(lives: Lives, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The driver of the program runs all the same."""
+    monkeypatch.setenv("FAKE_XE_OLD", "1")
+    recorded = lives.record("plain")
+    assert len(recorded.profile.table("kernels")) == TURN
+    assert recorded.profile.table("gpu_windows").is_empty()
+    assert recorded.notes() == ["stalls of the Intel GPU 0000:03:00.0 are not sampled: this kernel's xe driver cannot (Linux 6.15 can)"]
+
+
+def test_a_module_without_debug_information(driver: Any, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Its samples are at instructions of its function."""
+    lives = Lives(driver, tmp_path_factory.mktemp("bare"), options="")
+    recorded = lives.record("plain")
+    assert equals_truth(lives, recorded)
+    begins = set(recorded.profile.table("gpu_instructions").filter(function="matmul")["offset"])
+    assert active(recorded).keys() <= begins
+    assert recorded.notes() == []
