@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 
+from aiflame.attribute.trees.build import tree
 from aiflame.profile.schema.enums import CallBackend
 from built import built
 
 LOADER = "libze_loader.so.1"
 HIP = "programs/libamdhip64.so.7"
-TURN = 10
+TURN, REPLAYS = 10, 12
 """launches"""
 
 
@@ -72,6 +73,41 @@ def test_both_turns_are_there_with_all_their_samples(lives: Lives, scene: str, p
     assert equals_truth(lives, recorded)
     divided = [note for note in recorded.notes() if "several processes had code" in note]
     assert recorded.notes() == divided, "a block may have samples of both programs of the exec"
+
+
+@pytest.mark.parametrize(("scene", "captured"), [("graph", "capture"), ("older-graph", "capture_by_extensions")])
+def test_graphs(lives: Lives, scene: str, captured: str) -> None:
+    """A graph of two kernels, of 5 and of 10 groups, is replayed by two callers. Each kernel has its time and both stacks."""
+    recorded = lives.record(scene)
+    kernels, launches = recorded.profile.table("kernels"), recorded.profile.table("launches")
+    replayed = kernels.filter(kernels["node"] > 0)
+    assert len(kernels) - len(replayed) == TURN
+    assert len(replayed) == 2 * REPLAYS and len(launches) == TURN + REPLAYS
+    assert set(replayed["correlation"]) <= set(launches["correlation"])
+    assert replayed["node"].n_unique() == len(recorded.profile.table("graph_nodes")) == 2
+    assert equals_truth(lives, recorded)
+    for metric in ("gpu-time", "gpu-stalls"):
+        sums = callers(recorded, metric, captured)
+        assert sums["first"] / sums.total() == pytest.approx(0.75, abs=0.1), metric
+    assert not [note for note in recorded.profile.notes() if "Level Zero" in note]
+
+
+def callers(recorded: Any, metric: str, captured: str) -> Counter[str]:
+    """Sums of replayed kernels by the caller of the replay, all of which have the stack of their capture, too."""
+    of = tree(recorded.profile, metric, detail="function")
+    names = of.frames["name"].to_list()
+    sums: Counter[str] = Counter()
+    for node, value in enumerate(of.values[metric].tolist()):
+        at, path = node, list[str]()
+        while at > 0:
+            path.append(names[of.frame[at]])
+            at = int(of.parent[at])
+        if value and "[graph replay]" in path:
+            replay = path.index("[graph replay]")
+            assert path[0] == "matmul" and captured in path[:replay]
+            (caller,) = {"first", "second"}.intersection(path[replay:])
+            sums[caller] += value
+    return sums
 
 
 def test_a_gpu_of_another_vendor_beside(lives: Lives) -> None:

@@ -17,6 +17,7 @@ static void* library;
     if (result) fprintf(stderr, "%s: 0x%x\n", #function, (unsigned)result), exit(1);          \
   } while (0)
 
+static ze_driver_handle_t driver;
 static ze_context_handle_t context;
 static ze_module_handle_t module;
 static ze_kernel_handle_t kernel;
@@ -28,7 +29,6 @@ static void* matrix;
 static void begin(const char* loader, const char* path) {
   if (!(library = dlopen(loader, RTLD_NOW | RTLD_LOCAL))) fprintf(stderr, "%s\n", dlerror()), exit(1);
   uint32_t one = 1;
-  ze_driver_handle_t driver;
   ze_device_handle_t device;
   CHECK(zeInit, 0);
   CHECK(zeDriverGet, &one, &driver);
@@ -69,6 +69,60 @@ static void turn(void) {
   }
 }
 
+static ze_executable_graph_handle_t graph;
+
+static int by_extensions;
+
+static void launch(uint32_t groups) { CHECK(zeCommandListAppendLaunchKernel, list, kernel, &(ze_group_count_t){groups, 1, 1}, NULL, 0, NULL); }
+
+__attribute__((noinline)) static void capture(void) {
+  ze_graph_handle_t recorded;
+  CHECK(zeCommandListBeginGraphCaptureExt, list, NULL);
+  launch(5);
+  launch(10);
+  CHECK(zeCommandListEndGraphCaptureExt, list, NULL, &recorded);
+  CHECK(zeGraphInstantiateExt, recorded, NULL, &graph);
+  CHECK(zeGraphDestroyExt, recorded);
+}
+
+static void* extension(const char* name) {
+  void* function = NULL;
+  CHECK(zeDriverGetExtensionFunctionAddress, driver, name, &function);
+  return function;
+}
+
+// By the older functions, which drivers hand out by their names.
+__attribute__((noinline)) static void capture_by_extensions(void) {
+  ze_graph_handle_t recorded;
+  ze_result_t (*begins)(ze_command_list_handle_t, void*) = extension("zeCommandListBeginGraphCaptureExp");
+  ze_result_t (*ends)(ze_command_list_handle_t, ze_graph_handle_t*, void*) = extension("zeCommandListEndGraphCaptureExp");
+  ze_result_t (*instantiate)(ze_graph_handle_t, ze_executable_graph_handle_t*, void*) = extension("zeCommandListInstantiateGraphExp");
+  if (begins(list, NULL)) exit(5);
+  launch(5);
+  launch(10);
+  if (ends(list, &recorded, NULL) || instantiate(recorded, &graph, NULL)) exit(6);
+}
+
+__attribute__((noinline)) static void replay(void) {
+  if (by_extensions) {
+    ze_result_t (*append)(ze_command_list_handle_t, ze_executable_graph_handle_t, void*, ze_event_handle_t, uint32_t, ze_event_handle_t*) =
+        extension("zeCommandListAppendGraphExp");
+    if (append(list, graph, NULL, NULL, 0, NULL)) exit(7);
+  } else {
+    CHECK(zeCommandListAppendGraphExt, list, graph, NULL, NULL, 0, NULL);
+  }
+  CHECK(zeCommandListHostSynchronize, list, UINT64_MAX);
+}
+
+__attribute__((noinline)) static void first(void) {
+  for (int times = 0; times < 3; times++) replay();
+}
+
+__attribute__((noinline)) static void second(void) {
+  replay();
+  __asm__ volatile("");
+}
+
 static void end(void) {
   CHECK(zeMemFree, context, matrix);
   CHECK(zeCommandListDestroy, list);
@@ -103,6 +157,11 @@ int main(int count, char** arguments) {
     end();
     begin(loader, binary);
     turn();
+  } else if (!strcmp(scene, "graph") || !strcmp(scene, "older-graph")) {
+    by_extensions = scene[0] == 'o';
+    by_extensions ? capture_by_extensions() : capture();
+    for (int times = 0; times < 3; times++) first(), second();
+    if (!by_extensions) CHECK(zeExecutableGraphDestroyExt, graph);
   } else if (!strcmp(scene, "vendors")) {  // a GPU of AMD's beside
     void* hip = dlopen(arguments[4], RTLD_NOW);
     if (!hip) return 3;
