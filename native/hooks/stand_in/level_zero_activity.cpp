@@ -71,7 +71,8 @@ Appending::Appending(const Api& api, Handle list, Handle event, const Registers&
       bool captured = chain_of_list(api, *known);
       if (theirs && known->immediate && !captured && !finish_event(api, *theirs) && theirs->counts) reuses_events = true;
       timed_ = theirs && theirs->timestamps;
-      bool shadow = theirs && theirs->counts && known->immediate && (reuses_events || captured) && api.zeCommandListAppendBarrier;
+      // A graph's events are never reset by the program: one of ours, which we reset, tells the times of each replay.
+      bool shadow = theirs && known->immediate && (captured || (theirs->counts && reuses_events)) && api.zeCommandListAppendBarrier;
       Handle own = !event || shadow ? take_event(api, context_) : 0;
       if (shadow && own) signal_after_ = event;
       if (own) event_ = own, timed_ = ours_ = true;
@@ -99,7 +100,7 @@ void Appending::done(bool success, const Work& work) noexcept {
     *command = Command{.ours = ours_,
                        .listed = !list->immediate || graph,
                        .node = graph ? ++last_node : 0,
-                       .event = timed_ ? event_ : 0,
+                       .event = timed_ && (ours_ || !graph) ? event_ : 0,
                        .context = context_,
                        .device = list->device,
                        .recording = recording_,

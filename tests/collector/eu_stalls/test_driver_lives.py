@@ -75,7 +75,10 @@ def test_both_turns_are_there_with_all_their_samples(lives: Lives, scene: str, p
     assert recorded.notes() == divided, "a block may have samples of both programs of the exec"
 
 
-@pytest.mark.parametrize(("scene", "captured"), [("graph", "capture"), ("older-graph", "capture_by_extensions")])
+GRAPHS = [("graph", "capture"), ("older-graph", "capture_by_extensions"), ("two-lists", "capture_two_lists")]
+
+
+@pytest.mark.parametrize(("scene", "captured"), GRAPHS)
 def test_graphs(lives: Lives, scene: str, captured: str) -> None:
     """A graph of two kernels, of 5 and of 10 groups, is replayed by two callers. Each kernel has its time and both stacks."""
     recorded = lives.record(scene)

@@ -263,3 +263,9 @@ def test_a_list_that_is_executed_again_before_it_is_done(level_zero: LevelZero) 
     took, takes = run.kernels["end_ns"] - run.kernels["start_ns"], said["end_ns"] - said["begin_ns"]
     assert ((took.cast(pl.Int64) - takes).abs() <= 200).all()
     assert [note for note in run.process.table("notes")["text"].to_list() if "executed again before it was done" in note]
+
+
+def test_a_driver_that_does_not_hand_out_code(level_zero: LevelZero) -> None:
+    run = level_zero.recorded("modules", "overlaps", env={"ZE_DRIVER_NO_CODE": "1"})
+    assert run.process.table("code_loads").is_empty() and len(run.launches) == 4 and len(run.kernels) == 2
+    assert [note for note in run.process.table("notes")["text"].to_list() if "does not hand out the code" in note]

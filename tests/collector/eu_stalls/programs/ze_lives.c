@@ -18,6 +18,7 @@ static void* library;
   } while (0)
 
 static ze_driver_handle_t driver;
+static ze_device_handle_t device;
 static ze_context_handle_t context;
 static ze_module_handle_t module;
 static ze_kernel_handle_t kernel;
@@ -29,7 +30,6 @@ static void* matrix;
 static void begin(const char* loader, const char* path) {
   if (!(library = dlopen(loader, RTLD_NOW | RTLD_LOCAL))) fprintf(stderr, "%s\n", dlerror()), exit(1);
   uint32_t one = 1;
-  ze_device_handle_t device;
   CHECK(zeInit, 0);
   CHECK(zeDriverGet, &one, &driver);
   CHECK(zeDeviceGet, driver, &one, &device);
@@ -83,6 +83,27 @@ __attribute__((noinline)) static void capture(void) {
   CHECK(zeCommandListEndGraphCaptureExt, list, NULL, &recorded);
   CHECK(zeGraphInstantiateExt, recorded, NULL, &graph);
   CHECK(zeGraphDestroyExt, recorded);
+}
+
+// The kernel of 10 groups runs on another list, between two events.
+__attribute__((noinline)) static void capture_two_lists(void) {
+  ze_event_pool_desc_t events = {.stype = ZE_STRUCTURE_TYPE_EVENT_POOL_DESC, .flags = ZE_EVENT_POOL_FLAG_HOST_VISIBLE, .count = 2};
+  ze_event_pool_handle_t edges;
+  ze_event_handle_t forks, joins;
+  ze_graph_handle_t recorded;
+  CHECK(zeEventPoolCreate, context, &events, 0, NULL, &edges);
+  CHECK(zeEventCreate, edges, &(ze_event_desc_t){.stype = ZE_STRUCTURE_TYPE_EVENT_DESC}, &forks);
+  CHECK(zeEventCreate, edges, &(ze_event_desc_t){.stype = ZE_STRUCTURE_TYPE_EVENT_DESC, .index = 1}, &joins);
+  ze_command_queue_desc_t queue = {.stype = ZE_STRUCTURE_TYPE_COMMAND_QUEUE_DESC, .mode = ZE_COMMAND_QUEUE_MODE_ASYNCHRONOUS};
+  ze_command_list_handle_t other;
+  CHECK(zeCommandListCreateImmediate, context, device, &queue, &other);
+  CHECK(zeCommandListBeginGraphCaptureExt, list, NULL);
+  CHECK(zeCommandListAppendLaunchKernel, list, kernel, &(ze_group_count_t){5, 1, 1}, forks, 0, NULL);
+  CHECK(zeCommandListAppendLaunchKernel, other, kernel, &(ze_group_count_t){10, 1, 1}, NULL, 1, &forks);
+  CHECK(zeCommandListAppendBarrier, other, joins, 0, NULL);
+  CHECK(zeCommandListAppendBarrier, list, NULL, 1, &joins);
+  CHECK(zeCommandListEndGraphCaptureExt, list, NULL, &recorded);
+  CHECK(zeGraphInstantiateExt, recorded, NULL, &graph);
 }
 
 static void* extension(const char* name) {
@@ -157,9 +178,9 @@ int main(int count, char** arguments) {
     end();
     begin(loader, binary);
     turn();
-  } else if (!strcmp(scene, "graph") || !strcmp(scene, "older-graph")) {
+  } else if (!strcmp(scene, "graph") || !strcmp(scene, "older-graph") || !strcmp(scene, "two-lists")) {
     by_extensions = scene[0] == 'o';
-    by_extensions ? capture_by_extensions() : capture();
+    by_extensions ? capture_by_extensions() : scene[0] == 't' ? capture_two_lists() : capture();
     for (int times = 0; times < 3; times++) first(), second();
     if (!by_extensions) CHECK(zeExecutableGraphDestroyExt, graph);
   } else if (!strcmp(scene, "vendors")) {  // a GPU of AMD's beside
