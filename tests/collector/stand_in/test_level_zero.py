@@ -269,3 +269,15 @@ def test_a_driver_that_does_not_hand_out_code(level_zero: LevelZero) -> None:
     run = level_zero.recorded("modules", "overlaps", env={"ZE_DRIVER_NO_CODE": "1"})
     assert run.process.table("code_loads").is_empty() and len(run.launches) == 4 and len(run.kernels) == 2
     assert [note for note in run.process.table("notes")["text"].to_list() if "does not hand out the code" in note]
+
+
+def test_a_list_that_is_appended_to_another_is_replayed(level_zero: LevelZero) -> None:
+    """As SYCL does with its graphs. Its kernel is a node with the stack of its recording, and has the launch of the append."""
+    run = level_zero.recorded("sycl")
+    (node,) = run.process.table("graph_nodes").iter_rows(named=True)
+    (replayed,) = run.kernels.filter(pl.col("node") > 0).iter_rows(named=True)
+    assert (replayed["node"], replayed["name"]) == (node["node"], "sleep_30")
+    (launch,) = run.launches.filter(correlation=replayed["correlation"]).iter_rows(named=True)
+    assert 0 < launch["stack"] != node["stack"] > 0
+    assert node["time_ns"] < launch["begin_ns"]
+    assert len(run.launches) == len(run.kernels) == 5
