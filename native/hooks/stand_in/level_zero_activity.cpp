@@ -76,7 +76,7 @@ Appending::Appending(const Api& api, Handle list, Handle event, const Registers&
       bool captured = chain_of_list(api, *known);
       if (theirs && known->immediate && !captured && !finish_event(api, *theirs) && theirs->counts) reuses_events = true;
       timed_ = theirs && theirs->timestamps;
-      // A graph's events are never reset by the program: one of ours, which we reset, tells the times of each replay.
+      // Programs do not reset events within a graph. We reset ours after each replay.
       bool shadow = theirs && known->immediate && (captured || (theirs->counts && reuses_events)) && api.zeCommandListAppendBarrier;
       Handle own = !event || shadow ? take_event(api, context_) : 0;
       if (shadow && own) signal_after_ = event;

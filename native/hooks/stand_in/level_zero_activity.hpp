@@ -53,8 +53,8 @@ class Replaying {
   uint64_t begin_ns_ = 0;
 };
 
-// A call that gives lists to a device; construct it before the call, with the lock held. `queue`: a queue, or an immediate list, by which runtimes
-// replay what they recorded: then the lists are like graphs.
+// A call that gives lists to a device; construct it before the call, with the lock held. `queue`: a queue or an immediate list. Lists that are
+// appended to an immediate list are replayed, as graphs are.
 class Executing {
  public:
   Executing(const Api& api, Object* queue, uint32_t count, const Handle* lists, const Caller& caller) noexcept;
