@@ -103,8 +103,21 @@ uint64_t go_then(Call& call, Then then) {
   return result;
 }
 
+bool records(const Api& api, Handle list) noexcept {
+  uint32_t answer = api.zeCommandListIsGraphCaptureEnabledExt ? api.zeCommandListIsGraphCaptureEnabledExt(list) : kSuccess;
+  return answer == kQueryTrue || answer == kQueryTrueExp;
+}
+
 // Where the call has written a handle.
 Handle given(uint64_t place) noexcept { return place ? *reinterpret_cast<const Handle*>(place) : 0; }
+
+// `graph`: where the call writes it. A call that fails may end the recording, too.
+uint64_t end_capture(const Api& api, Call& call, uint64_t graph) {
+  uint64_t result = call.go();
+  bool success = static_cast<uint32_t>(result) == kSuccess;
+  if (success || !records(api, call.words[0])) ends(api, call.words[0], success ? given(graph) : 0);
+  return result;
+}
 
 // zeCommandListAppendGraphExt(list, graph, …)
 uint64_t append_graph(const Api& api, Call& call) {
@@ -124,9 +137,9 @@ uint64_t graph_call(const Api& api, Call& call) {
     case ZeWatch::BEGIN_CAPTURE_INTO:  // (list, graph, …)
       return go_then(call, [&] { begins(words[0], words[1]); });
     case ZeWatch::END_CAPTURE:  // (list, next, &graph)
-      return go_then(call, [&] { ends(api, words[0], given(words[2])); });
+      return end_capture(api, call, words[2]);
     case ZeWatch::END_CAPTURE_EXP:  // (list, &graph, next)
-      return go_then(call, [&] { ends(api, words[0], given(words[1])); });
+      return end_capture(api, call, words[1]);
     case ZeWatch::INSTANTIATE:  // (graph, next, &executable)
       return go_then(call, [&] { instantiated(words[0], given(words[2])); });
     case ZeWatch::INSTANTIATE_EXP:  // (graph, &executable, next)
@@ -143,11 +156,8 @@ uint64_t graph_call(const Api& api, Call& call) {
 }
 
 Chain* chain_of_list(const Api& api, Object& list) noexcept {
-  if (!list.chain && capturing && list.immediate && api.zeCommandListIsGraphCaptureEnabledExt) {
-    // A list that waits for an event of a captured command records into that graph, too.
-    uint32_t answer = api.zeCommandListIsGraphCaptureEnabledExt(list.handle);
-    if (answer == kQueryTrue || answer == kQueryTrueExp) add_list(chains[capturing - 1], capturing, list);
-  }
+  // A list that waits for an event of a captured command records into that graph, too.
+  if (!list.chain && capturing && list.immediate && records(api, list.handle)) add_list(chains[capturing - 1], capturing, list);
   return chain(list.chain);
 }
 

@@ -113,6 +113,14 @@ def callers(recorded: Any, metric: str, captured: str) -> Counter[str]:
     return sums
 
 
+def test_launches_before_and_after_a_capture(lives: Lives) -> None:
+    """The graph runs never; its first end was refused."""
+    recorded = lives.record("refused-end")
+    assert len(recorded.profile.table("graph_nodes")) == 2
+    assert len(recorded.profile.table("launches")) == len(recorded.profile.table("kernels")) == 2 * TURN
+    assert (recorded.profile.table("kernels")["node"] == 0).all()
+
+
 def test_a_gpu_of_another_vendor_beside(lives: Lives) -> None:
     recorded = lives.record("vendors", built(HIP), trace="ze,hip")
     assert len(recorded.profile.table("kernels")) == 2 * TURN

@@ -183,6 +183,14 @@ int main(int count, char** arguments) {
     by_extensions ? capture_by_extensions() : scene[0] == 't' ? capture_two_lists() : capture();
     for (int times = 0; times < 3; times++) first(), second();
     if (!by_extensions) CHECK(zeExecutableGraphDestroyExt, graph);
+  } else if (!strcmp(scene, "refused-end")) {  // the list captures until a call ends it that the driver takes
+    ze_graph_handle_t recorded;
+    CHECK(zeCommandListBeginGraphCaptureExt, list, NULL);
+    launch(5);
+    if (!ZE(zeCommandListEndGraphCaptureExt)(list, NULL, NULL)) return 5;
+    launch(5);
+    CHECK(zeCommandListEndGraphCaptureExt, list, NULL, &recorded);
+    turn();
   } else if (!strcmp(scene, "vendors")) {  // a GPU of AMD's beside
     void* hip = dlopen(arguments[4], RTLD_NOW);
     if (!hip) return 3;
