@@ -29,7 +29,7 @@ WAYS = {"basic": basic, "blocked": blocked, "tiled": tiled}
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("ways", nargs="*", metavar="WAY", help=", ".join(WAYS))
-    parser.add_argument("--device", choices=("cuda", "opencl", "cpu"), default="opencl")
+    parser.add_argument("--device", choices=("cuda", "ze", "opencl", "cpu"), default="opencl")
     parser.add_argument("--rounds", type=int, default=20, help="products of each way that are timed")
     options = parser.parse_args()
     if unknown := set(options.ways) - set(WAYS):

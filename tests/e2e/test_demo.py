@@ -167,8 +167,9 @@ def test_samples_in_a_kernel_that_runs_on_the_cpu_are_its_instructions(opencl_de
 def test_without_a_gpu_and_without_opencl_it_runs_on_the_cpu_and_says_why(tmp_path: Path) -> None:
     process = run_demo(tmp_path, "--seconds", "0.5", CUDA_VISIBLE_DEVICES="", OCL_ICD_VENDORS=str(tmp_path), OCL_ICD_FILENAMES="")
     assert process.returncode == 0, process.stderr
-    not_cuda, not_opencl, recording, *_ = process.stdout.splitlines()
+    not_cuda, not_ze, not_opencl, recording, *_ = process.stdout.splitlines()
     assert re.fullmatch(r"Not on a GPU by CUDA: .+", not_cuda)
+    assert re.fullmatch(r"Not on a GPU by Level Zero: .+", not_ze)
     assert re.fullmatch(r"Not on OpenCL: .*(OpenCL has no device here|there is no OpenCL here).*", not_opencl)
     assert recording == "Recording 0.5 s of one matrix product in three ways on the CPU ..."
 

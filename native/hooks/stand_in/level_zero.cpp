@@ -3,6 +3,7 @@
 
 #include "base/clock.hpp"
 #include "hooks/stand_in/level_zero_activity.hpp"
+#include "hooks/stand_in/level_zero_graphs.hpp"
 #include "hooks/stand_in/level_zero_handles.hpp"
 #include "hooks/stand_in/level_zero_modules.hpp"
 #include "hooks/stand_in/watched.hpp"
@@ -130,7 +131,7 @@ uint64_t forget(const Api& api, Call& call, Kind kind, bool gone) {
   {
     Guard guard;
     if (Object* object = find(kind, call.words[0])) {
-      if (kind == Kind::LIST) forget_commands(api, *object);
+      if (kind == Kind::LIST) forget_commands(api, object->first, object->last);
       if (gone) remove(*object);
     }
   }
@@ -247,9 +248,10 @@ uint64_t volume(const CopyRegion* region) noexcept {
 }
 
 uint64_t execute(const Api& api, Call& call, Kind kind) {
+  Caller caller = caller_of(call.frame.caller());
   auto executing = [&] {
     Guard guard;
-    return Executing(api, find(kind, call.words[0]), static_cast<uint32_t>(call.words[1]), pointer<const Handle>(call.words[2]));
+    return Executing(api, find(kind, call.words[0]), static_cast<uint32_t>(call.words[1]), pointer<const Handle>(call.words[2]), caller);
   }();
   uint64_t result = call.go();
   executing.done(code(result) == kSuccess);
@@ -259,6 +261,20 @@ uint64_t execute(const Api& api, Call& call, Kind kind) {
 uint64_t wait(const Api& api, Call& call, Effort effort) {
   uint64_t result = call.go();
   if (code(result) == kSuccess && in_flight()) collect(api, effort);
+  return result;
+}
+
+// A wait after which all is done that a queue or a list, or any of a device, has executed.
+uint64_t wait_for_all(const Api& api, Call& call, Kind kind) {
+  uint64_t result = call.go();
+  if (code(result) != kSuccess || !in_flight()) return result;
+  {
+    Guard guard;
+    Object* object = kind == Kind::GONE ? nullptr : find(kind, call.words[0]);
+    if (object) all_done(object->stream);
+    if (kind == Kind::GONE) all_done_on(call.words[0]);
+  }
+  collect(api, Effort::ALL);
   return result;
 }
 
@@ -333,49 +349,20 @@ uint64_t watched(const Api& api, Call& call) {
       return execute(api, call, Kind::LIST);
     case ZeWatch::WAIT:
       return wait(api, call, Effort::ALL);
+    case ZeWatch::WAIT_QUEUE:
+      return wait_for_all(api, call, Kind::QUEUE);
+    case ZeWatch::WAIT_LIST:
+      return wait_for_all(api, call, Kind::LIST);
+    case ZeWatch::WAIT_DEVICE:
+      return wait_for_all(api, call, Kind::GONE);
     case ZeWatch::POLL:
       return wait(api, call, Effort::SOME);
     default:
-      return call.go();
+      return graph_call(api, call);
   }
 }
 
 }  // namespace
-
-const Api* api(stand_in::Library& library) noexcept {
-  static Api found{};
-  static std::atomic<int> state{0};  // -1: it lacks something
-  int now = state.load(std::memory_order_acquire);
-  if (now == 0) {
-    // Threads that come at once find the same.
-    bool whole = true;
-    auto look = [&](auto& function, const char* name) {
-      function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(reinterpret_cast<void*>(library.real(name)));
-      whole = whole && function;
-    };
-#define LOOK(name) look(found.name, #name)
-    LOOK(zeDeviceGetProperties);
-    LOOK(zeDeviceGetGlobalTimestamps);
-    LOOK(zeMemGetAllocProperties);
-    LOOK(zeKernelGetName);
-    LOOK(zeEventPoolCreate);
-    LOOK(zeEventPoolDestroy);
-    LOOK(zeEventCreate);
-    LOOK(zeEventDestroy);
-    LOOK(zeEventQueryStatus);
-    LOOK(zeEventQueryKernelTimestamp);
-    LOOK(zeEventHostReset);
-    bool has_all = whole;
-    LOOK(zetModuleGetDebugInfo);
-    LOOK(zeCommandListAppendBarrier);
-    LOOK(zeDevicePciGetPropertiesExt);
-    whole = has_all;
-#undef LOOK
-    if (!whole) spool::note("Level Zero: the loader lacks functions that this needs; calls are recorded without the times of kernels");
-    state.store(now = whole ? 1 : -1, std::memory_order_release);
-  }
-  return now > 0 ? &found : nullptr;
-}
 
 }  // namespace aiflame::level_zero
 

@@ -5,21 +5,13 @@
 // done (as SYCL does that drops the events of its launches): a barrier behind it signals the program's. Level Zero has no callback for the end of a
 // command: we look for completed commands at every wait of the program.
 #pragma once
-#include "hooks/stand_in/level_zero_handles.hpp"
+#include "hooks/stand_in/level_zero_commands.hpp"
 #include "sampler/torch_autograd.hpp"
 #include "unwind/frames.hpp"
 
 #include "aiflame_schema.hpp"
 
 namespace aiflame::level_zero {
-
-// The work of a command.
-struct Work {
-  Handle kernel;  // 0: a copy
-  schema::CopyKind copy;
-  uint64_t bytes;
-  uint32_t grid[3], block[3];
-};
 
 // A call that appends a command to a list; construct it before the call. An immediate list's commands go to the device with this call.
 class Appending {
@@ -40,30 +32,41 @@ class Appending {
   uint64_t begin_ns_ = 0;
 };
 
-// A call that gives lists to a device; construct it before the call. `queue`: a queue or an immediate list.
+// The call of the program that comes next, without the lock. `thread` 0: nothing is recorded.
+struct Caller {
+  uint32_t thread = 0, stack = 0;
+  torch_autograd::Point point{};
+};
+Caller caller_of(const Registers& registers) noexcept;
+
+// A call that appends an executable graph to a list; construct it before the call. All its commands have the launch's correlation.
+class Replaying {
+ public:
+  Replaying(const Api& api, Handle list, Handle graph, const Registers& caller) noexcept;
+  void done(bool success) noexcept;
+
+ private:
+  const Api& api_;
+  Handle list_, graph_;
+  Caller caller_;
+  bool known_ = false;
+  uint64_t begin_ns_ = 0;
+};
+
+// A call that gives lists to a device; construct it before the call, with the lock held. `queue`: a queue or an immediate list. Lists that are
+// appended to an immediate list are replayed, as graphs are.
 class Executing {
  public:
-  Executing(const Api& api, Object* queue, uint32_t count, const Handle* lists) noexcept;
+  Executing(const Api& api, Object* queue, uint32_t count, const Handle* lists, const Caller& caller) noexcept;
   void done(bool success) noexcept;
 
  private:
   const Api& api_;
   uint32_t stream_ = 0, count_;
-  bool synchronous_ = false;
+  bool synchronous_ = false, replays_ = false;
   const Handle* lists_;
-  uint32_t thread_ = 0;
+  Caller caller_;
   uint64_t begin_ns_ = 0;
 };
-
-// Writes the rows of completed commands. SOME, for polls, looks only at the oldest commands in flight: a program may poll a million times.
-enum class Effort { ALL, SOME };
-void collect(const Api& api, Effort effort) noexcept;
-bool in_flight() noexcept;
-
-// With the lock held. Reads the time stamps of the program's event, which would be lost otherwise.
-// False: the command that signals it is not done.
-bool finish_event(const Api& api, Object& event) noexcept;
-void forget_commands(const Api& api, Object& list) noexcept;
-void forget_context(const Api& api, Handle context) noexcept;
 
 }  // namespace aiflame::level_zero

@@ -9,6 +9,7 @@ namespace aiflame::level_zero {
 
 using Handle = uint64_t;
 inline constexpr uint32_t kSuccess = 0, kNotReady = 1;
+inline constexpr uint32_t kQueryTrue = 0x78000022, kQueryTrueExp = 0x7fff0000;
 
 inline constexpr uint32_t kDeviceProperties = 0x3, kEventPoolDescription = 0x10, kEventDescription = 0x11, kMemoryProperties = 0x17,
                           kPciProperties = 0x10008;
@@ -104,6 +105,7 @@ struct Api {
   // nullptr where the loader lacks them.
   uint32_t (*zetModuleGetDebugInfo)(Handle module, uint32_t format, size_t* size, uint8_t* bytes);
   uint32_t (*zeCommandListAppendBarrier)(Handle list, Handle event, uint32_t count, Handle* waits);
+  uint32_t (*zeCommandListIsGraphCaptureEnabledExt)(Handle list);
   uint32_t (*zeDevicePciGetPropertiesExt)(Handle device, PciProperties* properties);
 };
 // nullptr: the loader lacks one of them.

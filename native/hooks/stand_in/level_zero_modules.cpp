@@ -17,7 +17,11 @@ constexpr size_t kLargest = size_t{1} << 30;
 class DebugFile {
  public:
   DebugFile(const Api& api, Handle module) noexcept {
-    if (!api.zetModuleGetDebugInfo || api.zetModuleGetDebugInfo(module, kElfDwarf, &size_, nullptr) != kSuccess || !size_ || size_ > kLargest) return;
+    if (!api.zetModuleGetDebugInfo || api.zetModuleGetDebugInfo(module, kElfDwarf, &size_, nullptr) != kSuccess) {
+      spool::note("Level Zero: a driver does not hand out the code of its modules: their kernels have times, but no stall samples");
+      return;
+    }
+    if (!size_ || size_ > kLargest) return;
     room_ = size_;
     bytes_ = static_cast<uint8_t*>(sys::map_memory(room_));
     if (bytes_ && (api.zetModuleGetDebugInfo(module, kElfDwarf, &size_, bytes_) != kSuccess || size_ > room_)) size_ = 0;

@@ -29,8 +29,8 @@ from aiflame.render.flame_svg import svg
 from aiflame.render.terminal.top_table import print_top
 
 DESCRIPTION = (
-    "What does a profile show? Records a bundled workload, one matrix product in three ways, by CUDA, by OpenCL or on the CPU, and shows"
-    " where its time went."
+    "What does a profile show? Records a bundled workload, one matrix product in three ways, by CUDA, Level Zero, OpenCL or on the CPU,"
+    " and shows where its time went."
 )
 EXAMPLES = ("aiflame demo", "aiflame demo --device cpu --seconds 2")
 DEFAULT = Path("aiflame-demo.aiflame")
@@ -42,11 +42,12 @@ _PROBE_SECONDS = 60
 
 class DemoDevice(str, Enum):
     CUDA = "cuda"
+    ZE = "ze"
     OPENCL = "opencl"
     CPU = "cpu"
 
 
-_LABELS = {DemoDevice.CUDA: "a GPU by CUDA", DemoDevice.OPENCL: "OpenCL", DemoDevice.CPU: "the CPU"}
+_LABELS = {DemoDevice.CUDA: "a GPU by CUDA", DemoDevice.ZE: "a GPU by Level Zero", DemoDevice.OPENCL: "OpenCL", DemoDevice.CPU: "the CPU"}
 
 
 def add_arguments(parser: Parser) -> None:
@@ -69,10 +70,15 @@ def run(options: Namespace) -> None:
     with clean_environment():
         command = [sys.executable, "-m", "aiflame.demo.matmul", "--device", chosen.value, "--seconds", str(options.seconds)]
         with _stdout_as_stderr() if options.json else contextlib.nullcontext():
-            status = record(command, place_of(output, command, None), RecordOptions(), overwrite=output == DEFAULT).status
+            status = record(command, place_of(output, command, None), options_for(chosen), overwrite=output == DEFAULT).status
         if status != 0:
             raise AiflameError(f"the workload ended with status {status}: see its messages above")
         _show(output, chosen, as_json=options.json)
+
+
+def options_for(device: DemoDevice) -> RecordOptions:
+    """Work of Level Zero is seen where its calls are traced."""
+    return RecordOptions(trace=device.value) if device is DemoDevice.ZE else RecordOptions()
 
 
 def _nothing(text: str) -> None:
@@ -95,7 +101,7 @@ def _show(path: Path, chosen: DemoDevice, *, as_json: bool) -> None:
     say(sentence(tree, metric, ways(tree, metric, FUNCTIONS)))
     say(f"Flame graph: {picture}")
     say(f"The whole report, in a browser: aiflame open {path}")
-    if chosen is DemoDevice.CUDA:
+    if chosen in (DemoDevice.CUDA, DemoDevice.ZE):
         say(f"Source and instructions, side by side: aiflame annotate {path} {FUNCTIONS[0]}")
     elif chosen is DemoDevice.OPENCL:
         say(f"Sampled CPU instructions: aiflame flame {path} --metric {CPU_TIME.name} --detail instruction")
@@ -103,7 +109,7 @@ def _show(path: Path, chosen: DemoDevice, *, as_json: bool) -> None:
 
 def _best_device(tell: Callable[[str], None]) -> DemoDevice:
     """The first device that can run the workload. Prints why the devices before it cannot."""
-    for device in (DemoDevice.CUDA, DemoDevice.OPENCL):
+    for device in (DemoDevice.CUDA, DemoDevice.ZE, DemoDevice.OPENCL):
         reason = refusal(device)
         if not reason:
             return device

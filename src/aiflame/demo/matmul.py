@@ -67,11 +67,15 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def open_device(name: str) -> Device:
-    """`cuda`, `opencl` or `cpu`."""
+    """`cuda`, `ze` (Level Zero), `opencl` or `cpu`."""
     if name == "cuda":
         from aiflame.demo.cuda_device import CudaDevice
 
         return CudaDevice()
+    if name == "ze":
+        from aiflame.demo.level_zero_device import LevelZeroDevice
+
+        return LevelZeroDevice()
     if name == "opencl":
         from aiflame.demo.opencl_device import OpenClDevice
 
@@ -113,7 +117,7 @@ def check(left: array[float], right: array[float], product: array[float]) -> Non
 
 def _options(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="aiflame.demo.matmul", description=__doc__)
-    parser.add_argument("--device", choices=("cuda", "opencl", "cpu"), default="cpu")
+    parser.add_argument("--device", choices=("cuda", "ze", "opencl", "cpu"), default="cpu")
     parser.add_argument("--seconds", type=float, default=6.0, help="how long to run")
     parser.add_argument(
         "--size", type=int, default=0, help="rows of the matrices, a multiple of 128 (default: enough to keep the device busy)"

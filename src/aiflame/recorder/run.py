@@ -296,11 +296,11 @@ class Watch:
             self._waits.start()
 
     def _start_stalls(self) -> None:
-        """Stalls of Intel GPUs. Not in a ring, whose old samples nobody would remove."""
-        if self._options.gpu_sampling and not self._options.last_ms:
+        """Stalls of Intel GPUs."""
+        if self._options.gpu_sampling:
             from aiflame.recorder.eu_stalls.sampler import EuStalls
 
-            self._stalls = EuStalls(self._place.folder(), self._page, self._options.gpu_sampling)
+            self._stalls = EuStalls(self._place.folder(), self._page, self._options.gpu_sampling, last_ns=self._options.last_ms * 1_000_000)
             self._stalls.start()
 
     def _flight_recorder(self) -> Flight:

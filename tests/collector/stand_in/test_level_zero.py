@@ -251,3 +251,33 @@ def test_without_the_feature_the_program_is_unchanged(level_zero: LevelZero) -> 
     run = level_zero.recorded("lists", features=FEATURES & ~Feature.TRACE_ZE)
     assert run.calls.is_empty() and run.launches.is_empty() and run.kernels.is_empty()
     assert run.outcome == plain([level_zero.client, "lists"], level_zero.folder, level_zero.environment())
+
+
+def test_a_list_that_is_executed_again_before_it_is_done(level_zero: LevelZero) -> None:
+    """Of the three executions before the first wait, the last has its time; so has the one after it. All were launched."""
+    run = level_zero.recorded("overlaps")
+    assert len(run.launches) == len(run.executions) == 4
+    assert run.kernels["correlation"].to_list() == run.launches["correlation"].to_list()[2:]
+    said = run.executions[2:]
+    assert ((run.kernels["start_ns"].cast(pl.Int64) - said["begin_ns"]).abs() < SLACK_NS).all()
+    took, takes = run.kernels["end_ns"] - run.kernels["start_ns"], said["end_ns"] - said["begin_ns"]
+    assert ((took.cast(pl.Int64) - takes).abs() <= 200).all()
+    assert [note for note in run.process.table("notes")["text"].to_list() if "executed again before it was done" in note]
+
+
+def test_a_driver_that_does_not_hand_out_code(level_zero: LevelZero) -> None:
+    run = level_zero.recorded("modules", "overlaps", env={"ZE_DRIVER_NO_CODE": "1"})
+    assert run.process.table("code_loads").is_empty() and len(run.launches) == 4 and len(run.kernels) == 2
+    assert [note for note in run.process.table("notes")["text"].to_list() if "does not hand out the code" in note]
+
+
+def test_a_list_that_is_appended_to_another_is_replayed(level_zero: LevelZero) -> None:
+    """As SYCL does with its graphs. Its kernel is a node with the stack of its recording, and has the launch of the append."""
+    run = level_zero.recorded("sycl")
+    (node,) = run.process.table("graph_nodes").iter_rows(named=True)
+    (replayed,) = run.kernels.filter(pl.col("node") > 0).iter_rows(named=True)
+    assert (replayed["node"], replayed["name"]) == (node["node"], "sleep_30")
+    (launch,) = run.launches.filter(correlation=replayed["correlation"]).iter_rows(named=True)
+    assert 0 < launch["stack"] != node["stack"] > 0
+    assert node["time_ns"] < launch["begin_ns"]
+    assert len(run.launches) == len(run.kernels) == 5

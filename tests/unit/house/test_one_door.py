@@ -97,6 +97,7 @@ WHAT_OTHERS_OPEN = {
     "recorder/attach/injector.py": "/proc, and the memory of the program that is attached to",
     "recorder/attach/listing.py": "/proc",
     "recorder/attach/settling.py": "/proc",
+    "recorder/attach/unseen.py": "/proc",
     "recorder/attach/target.py": "/proc; paths of ours below the program's root, to compare them by number",
     "recorder/checkup.py": "this machine",
     "recorder/hardware.py": "this machine",

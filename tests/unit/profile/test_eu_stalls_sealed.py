@@ -217,3 +217,18 @@ def test_a_file_that_is_not_ours(tmp_path: Path, content: bytes) -> None:
     profile = open_profile(path)
     assert samples(profile) == []
     assert any("cannot be read" in note for note in profile.notes()) == bool(content)
+
+
+@pytest.mark.parametrize("end", ["process_ends", "exec"])
+def test_the_code_of_a_process_ends_with_it(tmp_path: Path, end: str) -> None:
+    """Nobody said that it was unloaded. A program that a process becomes has its pid."""
+    first, second = Program(100), Program(100 if end == "exec" else 200, start_ms=300)
+    for program, at_ms in ((first, 10), (second, 310)):
+        program.load(MATMUL, at_ms)
+    if end == "process_ends":
+        first.files.add("process_ends", end_ns=290_000_000)
+    stretches = [stretch(100, 290, {(BASE, "eustall_sbid"): 4}), stretch(400, 500, {(BASE, "eustall_sbid"): 10})]
+    profile = sealed(tmp_path, [first, second], stretches)
+    counts = profile.table("gpu_samples").group_by("process").agg(pl.col("count").sum())
+    assert dict(counts.rows()) == {0: 4, 1: 10}
+    assert not [note for note in profile.notes() if "stall" in note]

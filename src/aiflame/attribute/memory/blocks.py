@@ -108,7 +108,7 @@ def _imported(profile: Tables) -> pl.DataFrame:
         bytes=pl.col("bytes").clip(0, _MOST),
         begin_ns=_moment("begin_ns"),
         end_ns=pl.when(end > 0).then(end).otherwise(NEVER),
-        **{name: _number(name) if name in rows.columns else pl.lit(0) for name in ("address", "block_bytes")},  # older profiles lack them
+        **{name: _number(name) for name in ("address", "block_bytes")},
     )
 
 

@@ -20,7 +20,7 @@ from typing import Any
 
 import aiflame
 from aiflame.analyze.device.hardware_facts import hardware_facts
-from aiflame.cli.demo import DemoDevice, clean_environment, refusal
+from aiflame.cli.demo import DemoDevice, clean_environment, options_for, refusal
 from aiflame.errors import AiflameError
 from aiflame.recorder.finding import Finding
 from aiflame.recorder.hardware import drivers, gpus, libraries, system
@@ -92,12 +92,13 @@ def _measured(device: DemoDevice, seconds: float) -> dict[str, Any]:
     """The demo alone and recorded, or the reason why it cannot run there."""
     if device is not DemoDevice.CPU and (reason := refusal(device)):
         return {"refused": reason}
+    trace = ["--trace", options_for(device).trace]
     demo = ["-m", "aiflame.demo.matmul", "--device", device.value, "--seconds", str(seconds)]
     with clean_environment(), tempfile.TemporaryDirectory(prefix="aiflame-hardware-") as folder:
         path = Path(folder) / "demo.aiflame"
         try:
             alone = _steps(demo)
-            recorded = _steps(["-m", "aiflame.cli.main", "record", "-q", "-o", str(path), "--", sys.executable, *demo])
+            recorded = _steps(["-m", "aiflame.cli.main", "record", "-q", "-o", str(path), *trace, "--", sys.executable, *demo])
             profile = aiflame.open(path)
             return {
                 "device_name": alone[1],

@@ -1,8 +1,8 @@
 """Files of EU stall samples in `PROFILE/telemetry/`, which the recorder read from an Intel GPU. Standard library alone.
 
-A file has one stream of the driver (one graphics unit of a GPU): the magic, the length of a JSON header, the header, then blocks. A block
-is a stretch of time whose samples were read together: its head, and a row for each address and reason. It is appended in one piece and has
-a checksum, so that a recorder that is killed loses no more than its last block.
+A file has one stream of the driver (one graphics unit of a GPU), or in a flight recorder a part of one: the magic, the length of a JSON
+header, the header, then blocks. A block is a stretch of time whose samples were read together: its head, and a row for each address and
+reason. It is appended in one piece and has a checksum, so that a recorder that is killed loses no more than its last block.
 """
 
 from __future__ import annotations
@@ -10,9 +10,11 @@ from __future__ import annotations
 import dataclasses
 import json
 import mmap
+import re
 import struct
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
 from typing import Any
 
 from aiflame.profile.folder.json_data import parse
@@ -34,6 +36,31 @@ _HEAD = struct.Struct("<IIQQQ")
 ROW = struct.Struct("<QII")
 """Address, place of the reason in the header's `reasons`, number of samples."""
 _MOST_ROWS = 1 << 24
+
+
+_PART = re.compile(rf"(.+)@(\d{{1,19}}){re.escape(SUFFIX)}")
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A file of a flight recorder, `STREAM@BEGIN.eustalls`: it ends where the next one of its stream begins."""
+
+    name: str
+    stream: str
+    begin_ns: int
+    end_ns: int | None
+    """None: it is the newest, which grows"""
+
+
+def part_name(stream: str, begin_ns: int) -> str:
+    return f"{stream}@{begin_ns}{SUFFIX}"
+
+
+def parts(names: Iterable[str]) -> list[Part]:
+    """The files of a flight recorder among the names."""
+    begins = sorted((match[1], int(match[2]), name) for name in names if (match := _PART.fullmatch(name)))
+    ends = [later[1] if later[0] == one[0] else None for one, later in pairwise(begins)] + [None]
+    return [Part(name, stream, begin_ns, end_ns) for (stream, begin_ns, name), end_ns in zip(begins, ends, strict=False)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -80,7 +80,7 @@ DEVICES = (
     Table(
         "graph_nodes",
         "GraphNode",
-        "a node of a graph of CUDA or HIP: made at a stack (captured or added), or cloned from another (instantiated)",
+        "a node of a graph of CUDA, HIP or Level Zero: made at a stack (captured or added), or cloned from another (instantiated)",
         columns(
             ("node", T.U64, "id of the node, unique in the process"),
             ("original", T.U64, "`node` that it was cloned from, 0: made at this stack"),

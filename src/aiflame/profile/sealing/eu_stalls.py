@@ -5,6 +5,7 @@ from __future__ import annotations
 import mmap
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
+from itertools import pairwise
 
 import numpy as np
 import polars as pl
@@ -12,6 +13,7 @@ import polars as pl
 from aiflame.errors import AiflameError
 from aiflame.profile.folder.door import Folder
 from aiflame.profile.folder.eu_stall_files import ROW, SUFFIX, UNKNOWN_FOLDER, UNKNOWN_SUFFIX, Block, Header, blocks, read_header
+from aiflame.profile.folder.meta import Kept
 from aiflame.profile.folder.telemetry_files import FOLDER
 from aiflame.profile.schema.all_tables import TABLE
 from aiflame.profile.schema.kinds import UNKNOWN_CODE
@@ -22,7 +24,7 @@ from aiflame.profile.spool.process_spool import empty_frame
 from aiflame.values import dataclass, field
 
 _WRITTEN = ("gpu_windows", "gpu_functions", "stall_reasons", "gpu_samples")
-_READ = ("code_loads", "code_unloads", "gpu_devices", "kernel_shapes", "kernels")
+_READ = ("process_ends", "code_loads", "code_unloads", "gpu_devices", "kernel_shapes", "kernels")
 _ROW = np.dtype([("address", "<u8"), ("reason", "<u4"), ("count", "<u4")])
 assert _ROW.itemsize == ROW.size
 _FOREVER = (1 << 62) - 1
@@ -34,15 +36,24 @@ _MOST_LOADS, _MOST_FUNCTIONS = 1 << 14, 1 << 20
 class EuStalls:
     """Gathers the tables of processes that the samples need, then yields rows for them."""
 
-    def __init__(self, profile: Folder) -> None:
-        self._profile = profile
+    def __init__(self, profile: Folder, window: Kept | None = None) -> None:
+        """`window`: blocks outside of it are left out."""
+        self._profile, self._window = profile, window
         self._files = [entry.name for entry in profile.folder(FOLDER).entries() if entry.name.endswith(SUFFIX) and entry.size]
         self._frames: dict[int, dict[str, list[pl.DataFrame]]] = defaultdict(_no_frames)
         self._last: dict[int, Counter[str]] = defaultdict(Counter)
         """The highest id of each of _WRITTEN that a process has."""
         self._functions: dict[int, list[Function]] = {}
         """By checksum of the code."""
+        self._starts: list[tuple[int, int, int]] = []
+        """pid, start_ns and number of each process."""
+        self._divided, self._left_out = Counter[str](), Counter[str]()
+        """Samples by PCI address."""
         self.notes: list[str] = []
+
+    def begin(self, process: int, pid: int, start_ns: int) -> None:
+        """A process whose rows follow. One that becomes another program is a process of the same pid."""
+        self._starts.append((pid, start_ns, process))
 
     def add(self, process: int, table: str, rows: pl.DataFrame) -> None:
         """Rows of a process that have been written."""
@@ -62,6 +73,7 @@ class EuStalls:
             return executions.ran_ns((one.process, one.device, one.name), begin_ns, end_ns)
 
         written = _Written(self._last)
+        codes: dict[Header, Code] = {}
         for name in self._files:
             try:
                 data = _mapped(self._profile.folder(FOLDER), name)
@@ -69,8 +81,10 @@ class EuStalls:
             except (ValueError, AiflameError) as error:
                 self.notes.append(f"stall samples of {name.removesuffix(SUFFIX)} cannot be read: {error}")
                 continue
-            code = Code(self._placed(tables, header.address), header.address_bits, ran_ns)
-            self._join(header, blocks(memoryview(data)[begin:]), code, written)
+            if header not in codes:
+                codes[header] = Code(self._placed(tables, header.address), header.address_bits, ran_ns)
+            self._join(header, blocks(memoryview(data)[begin:]), codes[header], written)
+        self._note_counts()
         yield from written.frames()
 
     def keep_unknown(self, place: Folder) -> None:
@@ -85,7 +99,7 @@ class EuStalls:
 
     def _placed(self, tables: Mapping[int, Mapping[str, pl.DataFrame]], address: str) -> list[Placed]:
         """The functions of the code that was loaded to a GPU, by its PCI address."""
-        placed = list[Placed]()
+        placed, ended = list[Placed](), self._ended(tables)
         for process, of in tables.items():
             gpus: dict[str, set[str]] = defaultdict(set)  # OpenCL gives two GPUs of a kind one name
             for device, where in of["gpu_devices"].select("device", "address").iter_rows():
@@ -95,8 +109,18 @@ class EuStalls:
             for crc, device, begin_ns, end_ns in with_ends(of["code_loads"].head(_MOST_LOADS), of["code_unloads"]).iter_rows():
                 if address in gpus.get(device, {address}) and len(placed) < _MOST_FUNCTIONS:
                     of_code = self._of_code(crc)
+                    end_ns = min(end_ns, ended.get(process, _FOREVER))
                     placed += [Placed(process, device, crc, one.name, one.address, one.size, begin_ns, end_ns) for one in of_code]
         return placed
+
+    def _ended(self, tables: Mapping[int, Mapping[str, pl.DataFrame]]) -> dict[int, int]:
+        """When processes ended, as far as that is known: their code went with them."""
+        following = pairwise(sorted(self._starts))
+        ends = {process: next_ns for (pid, _, process), (next_pid, next_ns, _) in following if pid == next_pid}
+        for process, of in tables.items():
+            for end_ns in of["process_ends"]["end_ns"].to_list():
+                ends[process] = min(ends.get(process, _FOREVER), end_ns)
+        return ends
 
     def _of_code(self, crc: int) -> list[Function]:
         if crc not in self._functions:
@@ -104,27 +128,33 @@ class EuStalls:
         return self._functions[crc]
 
     def _join(self, header: Header, stretches: Iterator[Block | None], code: Code, written: _Written) -> None:
-        divided, left_out = 0, 0
         for block in stretches:
             if block is None:
                 self.notes.append(f"stall samples of the Intel GPU {header.address}: the rest of a damaged file was left out")
                 break
+            if self._window is not None and not (block.end_ns >= self._window.begin_ns and block.begin_ns <= self._window.end_ns):
+                continue
             rows = np.frombuffer(block.rows, _ROW)
             rows = rows[rows["reason"] < len(header.reasons)]
             shares = list(code.shares(rows, block.begin_ns, block.end_ns))
-            divided += sum(int(one.count.sum()) for one in shares if one.divided)
+            self._divided[header.address] += sum(int(one.count.sum()) for one in shares if one.divided)
             if code.empty:
-                left_out += int(rows["count"].sum())
+                self._left_out[header.address] += int(rows["count"].sum())
             else:
                 written.add(header, block, shares, code.nearest(block.begin_ns))
-        gpu = f"the Intel GPU {header.address}"
-        if divided:
-            self.notes.append(
-                f"{divided:,} stall samples of {gpu} are at addresses where several processes had code: they were divided by the time that"
-                " their kernels ran"
-            )
-        if left_out:
-            self.notes.append(f"{left_out:,} stall samples of {gpu} were left out: the recording has no code that ran on it")
+
+    def _note_counts(self) -> None:
+        for address, samples in sorted(self._divided.items()):
+            if samples:
+                self.notes.append(
+                    f"{samples:,} stall samples of the Intel GPU {address} are at addresses where several processes had code: they were"
+                    " divided by the time that their kernels ran"
+                )
+        for address, samples in sorted(self._left_out.items()):
+            if samples:
+                self.notes.append(
+                    f"{samples:,} stall samples of the Intel GPU {address} were left out: the recording has no code that ran on it"
+                )
 
 
 def with_ends(loads: pl.DataFrame, unloads: pl.DataFrame) -> pl.DataFrame:

@@ -189,10 +189,11 @@ def _write_tables(
     spool_bytes = sum(folder.size for folder in rows) + lives.size
     cpu.extend(lives.cpu_times())
     writer, damage, bytes_read = TableWriter(partial, _refuses_removed(profile)), lives.damage, lives.size
-    stalls = EuStalls(profile)
+    stalls = EuStalls(profile, window)
     for earlier, folder in enumerate(rows):
         number = earlier + lives.add_until((folder.start_ns, folder.pid), earlier, writer)
         writer.add("processes", number, folder.row)
+        stalls.begin(number, folder.pid, folder.start_ns)
         cpu.append(CpuTime())
         cpu[-1].add("processes", folder.row)
         own_rows, inside = OwnRows(), InWindow(window) if window is not None else None

@@ -14,6 +14,7 @@ from aiflame.recorder.attach.cubins import keep_earlier
 from aiflame.recorder.attach.family import job_of
 from aiflame.recorder.attach.group import Group
 from aiflame.recorder.attach.member import Member
+from aiflame.recorder.attach.unseen import unseen_gpus
 from aiflame.recorder.end import finish, still_recording
 from aiflame.recorder.library import collector_file
 from aiflame.recorder.options import RecordOptions
@@ -120,7 +121,9 @@ def _watch(
     seconds: float,
     began_s: float,
 ) -> Attached:
-    notes: list[str] = []
+    notes = unseen_gpus(group.pids)
+    for note in notes:
+        place.tell(note)
     watch = Watch(place, page, notes, options, meta)
     until = time.monotonic() + seconds if seconds else float("inf")
     often_until, next_watch = time.monotonic() + _OFTEN_S, 0.0

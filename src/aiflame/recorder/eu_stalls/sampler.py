@@ -18,7 +18,7 @@ from pathlib import Path
 
 from aiflame.profile.folder.control_page import ControlPage
 from aiflame.profile.folder.door import Folder
-from aiflame.profile.folder.eu_stall_files import SUFFIX, Block, Header, pack_block, pack_header
+from aiflame.profile.folder.eu_stall_files import SUFFIX, Block, Header, pack_block, pack_header, part_name
 from aiflame.profile.folder.telemetry_files import FOLDER
 from aiflame.profile.schema.control_schema import GpuSampling, StopReason
 from aiflame.recorder.eu_stalls.devices import Gpu, Sampling, Unit, gpus, sampling, units
@@ -45,13 +45,20 @@ _FULL = 4
 _WORTH_SAYING = 0.9
 _PATIENCE_S = 1.0
 _NUMPY_THREADS = "OPENBLAS_NUM_THREADS"
+PARTS = 20
+"""Of the window of a flight recorder, which removes files as a whole."""
+_SHORTEST_PART_NS = 1_000_000_000
 PARANOID = "sudo sysctl dev.xe.observation_paranoid=0"
 
 
 class EuStalls:
     """Samples from `start` to `finish`. No error in it ends the recording."""
 
-    def __init__(self, profile: Folder, page: ControlPage, choice: int = GpuSampling.AUTO, root: Path = Path("/")) -> None:
+    def __init__(
+        self, profile: Folder, page: ControlPage, choice: int = GpuSampling.AUTO, root: Path = Path("/"), last_ns: int = 0
+    ) -> None:
+        """`last_ns`: of a flight recorder, whose files are in parts; else 0."""
+        self._part_ns = max(last_ns // PARTS, _SHORTEST_PART_NS) if last_ns else 0
         self._profile, self._page, self._choice, self._root = profile, page, choice, root
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, name="EU stalls", daemon=True)
@@ -130,7 +137,7 @@ class EuStalls:
             self._streams.append(Unknown(gpu, unit, offered, period, stream, self._profile))
         else:
             header = Header(gpu.address, unit.number, period, layout.address_bits, layout.reasons)
-            self._streams.append(_Read(gpu, header, stream, layout, self._profile))
+            self._streams.append(_Read(gpu, header, stream, layout, self._profile, self._part_ns))
         self._streams[-1].begin()
 
     def _sample(self) -> None:
@@ -231,7 +238,10 @@ class _Read:
     stream: Stream
     layout: Layout
     profile: Folder
+    part_ns: int
+    """how long a file goes on; 0: to the end of the recording"""
     file: FileIO | None = None
+    file_begun_ns: int = 0
     parts: list[Counts] = field(default_factory=list)
     lost: int = 0
     begun_ns: int = 0
@@ -260,16 +270,21 @@ class _Read:
             return True
         counts = together(parts) if parts else None
         rows, overflows = (counts.rows(), counts.overflows) if counts else (b"", 0)
-        return self._write(pack_block(Block(begun_ns, self.read_ns, lost + overflows, rows)), page)
+        return self._write(Block(begun_ns, self.read_ns, lost + overflows, rows), page)
 
-    def _write(self, data: bytes, page: ControlPage) -> bool:
+    def _write(self, block: Block, page: ControlPage) -> bool:
+        data = pack_block(block)
+        if self.file is not None and self.part_ns and block.begin_ns - self.file_begun_ns >= self.part_ns:
+            self.file.close()
+            self.file = None
         if self.file is None:
             data = pack_header(self.header) + data
         if not page.take(len(data)):
             return False
         if self.file is None:
-            name = f"{self.header.address.replace(':', '-')}-{self.header.unit}{SUFFIX}"
-            self.file = self.profile.make_folder(FOLDER).new_file(name)
+            stream = f"{self.header.address.replace(':', '-')}-{self.header.unit}"
+            name = part_name(stream, block.begin_ns) if self.part_ns else f"{stream}{SUFFIX}"
+            self.file, self.file_begun_ns = self.profile.make_folder(FOLDER).new_file(name), block.begin_ns
         return self.file.write(data) == len(data)
 
     def close(self) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from aiflame.profile.folder import claims
 from aiflame.profile.folder.control_page import ControlPage
 from aiflame.profile.folder.door import Folder
+from aiflame.profile.folder.eu_stall_files import UNKNOWN_SUFFIX, Part, parts
 from aiflame.profile.folder.meta import Kept, Meta
 from aiflame.profile.folder.telemetry_files import FOLDER as TELEMETRY
 from aiflame.profile.folder.telemetry_files import Packer, read_header
@@ -102,11 +103,20 @@ def _copy_part(source: int, target: int, at: int, end: int) -> None:
         at += os.pwrite(target, data, at)
 
 
+def _overlaps(part: Part, kept: Kept) -> bool:
+    return part.begin_ns <= kept.end_ns and (part.end_ns is None or part.end_ns >= kept.begin_ns)
+
+
 def _copy_telemetry(ring: Folder, profile: Folder, kept: Kept) -> None:
     """Copies only the window: these files have no ids."""
     names = ring.names()
     target = profile.make_folder(TELEMETRY) if names else profile
+    of_stalls = {part.name: part for part in parts(names)}
     for name in names:
+        if name in of_stalls or name.endswith(UNKNOWN_SUFFIX):
+            if name not in of_stalls or _overlaps(of_stalls[name], kept):
+                _copy_file(ring, target, name)  # sealing leaves blocks out
+            continue
         with ring.file(name) as file, contextlib.suppress(ValueError):
             if file is None:
                 continue

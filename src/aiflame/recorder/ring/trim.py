@@ -12,6 +12,7 @@ import os
 from pathlib import Path
 
 from aiflame.profile.folder.door import Folder
+from aiflame.profile.folder.eu_stall_files import parts
 from aiflame.profile.folder.telemetry_files import FOLDER as TELEMETRY
 from aiflame.profile.folder.telemetry_files import Packer, read_header
 from aiflame.profile.spool.living import living
@@ -114,6 +115,11 @@ class Trimmer:
     def _telemetry(self, horizon_ns: int) -> int:
         freed = 0
         folder = self._profile.folder(TELEMETRY)
+        sizes = {entry.name: entry.size for entry in folder.entries()}
+        for part in parts(sizes):
+            if part.end_ns is not None and part.end_ns < horizon_ns:
+                folder.remove(part.name)
+                freed += sizes[part.name]
         for entry in folder.entries():
             if not entry.is_file or entry.size <= _TELEMETRY_END + _PAGE:
                 continue

@@ -75,4 +75,7 @@ struct stalls {
 };
 int fake_xe_sample(const char* node, int unit_number, int core_number, uint64_t address, const struct stalls* seen);
 
+// Writes the truth; by itself where a process ends, but not where it becomes another program.
+void fake_xe_tell(void);
+
 #define REAL(name) ((__typeof__(&name))dlsym(RTLD_NEXT, #name))

@@ -125,6 +125,7 @@ static int cycles(const struct gpu* gpu, struct device_query* query) {
 }
 
 static int stalls(const struct gpu* gpu, struct device_query* query) {
+  if (getenv("FAKE_XE_OLD")) return xe_refuse(EINVAL);  // before Linux 6.15
   if (gpu->major < 20 && !(gpu->major == 12 && gpu->minor >= 60)) return xe_refuse(ENODEV);
   struct {
     uint64_t extensions, capabilities, record, buffer, reserved[5], count, rates[7];

@@ -28,7 +28,7 @@ static struct {
 } truth[16];
 
 // $FAKE_XE_ROOT/truth: the process, the address, the offset and the number of records of each sampled instruction.
-__attribute__((destructor)) static void tell(void) {
+__attribute__((destructor)) void fake_xe_tell(void) {
   if (!truth[0].address) return;
   char path[4096];
   snprintf(path, sizeof path, "%s/truth", xe_root);

@@ -223,6 +223,27 @@ static std::vector<uint8_t> file(const char* name) {
   return bytes;
 }
 
+// A list that is executed again before it is done; and once more when it is.
+static void overlaps() {
+  auto desc = queue_desc(ZE_COMMAND_QUEUE_MODE_ASYNCHRONOUS);
+  ze_command_list_desc_t list_desc{ZE_STRUCTURE_TYPE_COMMAND_LIST_DESC, nullptr, 0, 0};
+  ze_command_queue_handle_t queue;
+  ze_command_list_handle_t list;
+  ze_kernel_handle_t twenty = kernel("sleep_20", 1);
+  ze_group_count_t groups{1, 1, 1};
+  OK(zeCommandQueueCreate, context, device, &desc, &queue);
+  OK(zeCommandListCreate, context, device, &list_desc, &list);
+  OK(zeCommandListAppendLaunchKernel, list, twenty, &groups, nullptr, 0, nullptr);
+  OK(zeCommandListClose, list);
+  for (int times : {3, 1}) {
+    for (int turn = 0; turn < times; turn++) OK(zeCommandQueueExecuteCommandLists, queue, 1, &list, nullptr);
+    OK(zeCommandQueueSynchronize, queue, UINT64_MAX);
+  }
+  OK(zeCommandListDestroy, list);
+  OK(zeCommandQueueDestroy, queue);
+  OK(zeKernelDestroy, twenty);
+}
+
 // Native code, of which a later module gets the place of one that is gone; and links of modules.
 static void modules() {
   auto load = [](const char* name) {
@@ -262,8 +283,9 @@ int main(int count, char** arguments) {
   OK(zeDeviceGet, driver, &one, &device);
   OK(zeContextCreate, driver, &context_desc, &context);
   OK(zeModuleCreate, context, device, &module_desc, &module, nullptr);
-  const std::map<std::string, void (*)()> scenes{{"lists", lists},     {"immediate", immediate}, {"resets", resets},           {"newer", newer},
-                                                 {"modules", modules}, {"sycl", sycl},           {"two_devices", two_devices}, {"reuses", reuses}};
+  const std::map<std::string, void (*)()> scenes{{"lists", lists},      {"immediate", immediate}, {"resets", resets},           {"newer", newer},
+                                                 {"modules", modules},  {"sycl", sycl},           {"two_devices", two_devices}, {"reuses", reuses},
+                                                 {"overlaps", overlaps}};
   for (int at = 1; at < count; at++) scenes.at(arguments[at])();
   OK(zeModuleDestroy, module);
   OK(zeContextDestroy, context);

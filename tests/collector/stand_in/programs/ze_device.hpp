@@ -86,6 +86,7 @@ struct Command {
   Event* signals;
   Event* resets;
   uint64_t number = 0;
+  bool repeats = false;  // it was executed before, from the same list
 };
 struct Queue : Thing {
   bool synchronous = false;

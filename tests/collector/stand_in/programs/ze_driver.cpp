@@ -102,7 +102,10 @@ ze_result_t queue_execute(ze_command_queue_handle_t handle, uint32_t count, ze_c
   for (uint32_t at = 0; at < count; at++) {
     List& list = the<List>(lists[at]);
     if (!list.closed) return ZE_RESULT_ERROR_INVALID_ARGUMENT;
-    for (const Command& command : list.commands) submit(command);
+    for (Command& command : list.commands) {
+      submit(command);
+      command.repeats = true;
+    }
   }
   if (queue.synchronous) drain(lock);
   return ZE_RESULT_SUCCESS;

@@ -87,6 +87,7 @@ ze_result_t module_link(uint32_t count, ze_module_handle_t* modules, ze_module_b
 }
 
 ze_result_t module_debug_info(zet_module_handle_t handle, zet_module_debug_info_format_t format, size_t* size, uint8_t* bytes) {
+  if (getenv("ZE_DRIVER_NO_CODE")) return ZE_RESULT_ERROR_UNSUPPORTED_FEATURE;
   std::lock_guard lock(mutex);
   expect(format == ZET_MODULE_DEBUG_INFO_FORMAT_ELF_DWARF, "a format of debug information that does not exist");
   Module& module = the<Module>(handle);
