@@ -167,7 +167,7 @@ def test_most_of_its_cost_goes_and_nothing_grows(start: Start, tmp_path: Path, r
         meanwhile.append(medians(program.ask()["ns_of"]))
         after.append(watched(program, 4))
         held.append(program.facts())
-    figures = {"before": before, "attached": meanwhile, "after": after, "held": held}
+    figures: dict[str, object] = {"before": before, "attached": meanwhile, "after": after, "held": held}
     record_property("figures", figures)
     program.end()
     profile = aiflame.open(tmp_path / "0.aiflame")
