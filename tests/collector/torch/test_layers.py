@@ -187,8 +187,8 @@ def test_threads_have_their_own_layers(python: str, tmp_path: Path) -> None:
         def make(name):
             return type(name, (Module,), {"forward": eval(f"lambda self: {name}_spins()")})()
 
-        def one_spins(): spin(60, 0.6)
-        def two_spins(): spin(60, 0.6)
+        def one_spins(): spin(60, 0.35)
+        def two_spins(): spin(60, 0.35)
 
         modules = [make("one"), make("two")]
         threads = [threading.Thread(target=module) for module in modules]
