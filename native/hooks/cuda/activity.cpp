@@ -57,6 +57,7 @@ AIFLAME_SAME(Memory, CUpti_ActivityMemory3, correlationId);
 AIFLAME_SAME(Memory, CUpti_ActivityMemory3, bytes);
 AIFLAME_SAME(Memory, CUpti_ActivityMemory3, timestamp);
 AIFLAME_SAME(Memory, CUpti_ActivityMemory3, deviceId);
+AIFLAME_SAME(Memory, CUpti_ActivityMemory3, memoryKind);
 #undef AIFLAME_SAME
 
 // 5,000 kernels or so. A few are kept for the next time.
@@ -136,9 +137,27 @@ void write_copy(const Record& copy, schema::CopyKind kind) noexcept {
                                    .stream = stream_number(copy.contextId, copy.streamId)});
 }
 
+schema::MemoryKind kind_of(const Memory& memory) noexcept {
+  switch (memory.memoryKind) {
+    case CUPTI_ACTIVITY_MEMORY_KIND_PAGEABLE:
+    case CUPTI_ACTIVITY_MEMORY_KIND_PINNED:
+      return schema::MemoryKind::HOST;
+    case CUPTI_ACTIVITY_MEMORY_KIND_DEVICE:
+    case CUPTI_ACTIVITY_MEMORY_KIND_DEVICE_STATIC:
+    case CUPTI_ACTIVITY_MEMORY_KIND_ARRAY:
+      return schema::MemoryKind::DEVICE;
+    case CUPTI_ACTIVITY_MEMORY_KIND_MANAGED:
+    case CUPTI_ACTIVITY_MEMORY_KIND_MANAGED_STATIC:
+      return schema::MemoryKind::MANAGED;
+    default:
+      return schema::MemoryKind::UNKNOWN;
+  }
+}
+
 void write(const Memory& memory) noexcept {
   bool taken = memory.memoryOperationType == CUPTI_ACTIVITY_MEMORY_OPERATION_TYPE_ALLOCATION;
   spool::append(schema::AllocationRecord{.kind = static_cast<uint32_t>(taken ? schema::AllocationKind::TAKE : schema::AllocationKind::RELEASE),
+                                         .memory = static_cast<uint32_t>(kind_of(memory)),
                                          .device = device_text(memory.deviceId),
                                          .api = kApi,
                                          .correlation = correlation(memory.correlationId),

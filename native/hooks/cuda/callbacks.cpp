@@ -198,12 +198,12 @@ bool is_wanted(CUpti_CallbackDomain domain, std::string_view name, bool traced) 
   };
   if (domain == CUPTI_CB_DOMAIN_DRIVER_API) {
     if (begins({"cuLaunch", "cuGraphLaunch", "cuMemcpy", "cuMemset"})) return name != "cuLaunchHostFunc" && name != "cuLaunchHostFunc_ptsz";
-    return control::has(schema::Feature::GPU_MEMORY) && begins({"cuMemAlloc", "cuMemFree", "cuMemPool"});
+    return control::has(schema::Feature::GPU_MEMORY) && begins({"cuMemAlloc", "cuMemHostAlloc", "cuMemFree", "cuMemPool"});
   }
   // The runtime's launches are the driver's. Its copies may reach the driver by ways of its own.
   if (begins({"cudaMemcpy", "cudaMemset"})) return true;
   if (traced && begins({"cudaLaunch", "cudaGraphLaunch"})) return !begins({"cudaLaunchHostFunc"});
-  return control::has(schema::Feature::GPU_MEMORY) && begins({"cudaMalloc", "cudaFree"});
+  return control::has(schema::Feature::GPU_MEMORY) && begins({"cudaMalloc", "cudaHostAlloc", "cudaFree"});
 }
 
 // Calls are chosen by name, so that those of later releases are reported, too.

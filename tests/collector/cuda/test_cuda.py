@@ -13,7 +13,7 @@ from cuda_scenes import FAKES, Scene, files_of, joined, leaf, needs_fakes, sampl
 from live import EVERYTHING
 
 from aiflame.profile.schema.control_schema import Feature, GpuSampling
-from aiflame.profile.schema.enums import AllocationKind, CopyKind, SyncKind
+from aiflame.profile.schema.enums import AllocationKind, CopyKind, MemoryKind, SyncKind
 
 pytestmark = needs_fakes
 
@@ -103,7 +103,9 @@ def test_copies_waits_and_memory_are_recorded(scene: Scene) -> None:
     assert set(copies["launched"]) == {"copies"}
     assert set(joined(process, "syncs")["launched"]) == {"copies", "wait"}
     memory = joined(process, "allocations").sort("begin_ns")
-    assert [AllocationKind(kind).name for kind in memory["kind"]] == ["TAKE", "TAKE", "RELEASE"]
+    device, pinned = MemoryKind.DEVICE, MemoryKind.HOST
+    assert [AllocationKind(kind).name for kind in memory["kind"]] == ["TAKE", "TAKE", "RELEASE", "TAKE", "RELEASE"]
+    assert memory["memory"].to_list() == [device, device, device, pinned, pinned]
     assert memory["address"][0] == memory["address"][2] != memory["address"][1]
 
 

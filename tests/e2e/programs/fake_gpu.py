@@ -72,6 +72,9 @@ def copies() -> None:
     gpu.call("cuMemcpyDtoH_v2", host, other, ctypes.c_size_t(500))
     gpu.wait()
     gpu.call("cuMemFree_v2", one)
+    pinned = c_void_p()
+    gpu.call("cuMemHostAlloc", byref(pinned), ctypes.c_size_t(8192), 0)
+    gpu.call("cuMemFreeHost", pinned)
 
 
 def waits() -> None:

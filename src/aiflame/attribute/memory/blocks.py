@@ -11,7 +11,7 @@ import polars as pl
 from aiflame.attribute.analysis import Analysis, once
 from aiflame.attribute.arrays.types import Ints
 from aiflame.errors import AiflameError
-from aiflame.profile.schema.enums import AllocationKind, HostMemoryKind
+from aiflame.profile.schema.enums import AllocationKind, HostMemoryKind, MemoryKind
 from aiflame.profile.tables.interface import Tables
 
 HOST = "host"
@@ -128,8 +128,12 @@ def _of_drivers(profile: Analysis) -> pl.DataFrame:
 
 
 def driver_blocks(profile: Tables) -> pl.DataFrame:
-    """The allocations that the driver made, as in the table, with `memory`, `begin_ns` and `end_ns`."""
-    rows = profile.table("allocations").rename({"device": "memory"}).with_columns(begin_ns=_moment("time_ns"))
+    """The allocations that the driver made, as in the table, with `memory`, `begin_ns` and `end_ns`. Pinned memory is the host's; without
+    the rest of the host's memory, it would look like all of that."""
+    rows = profile.table("allocations").with_columns(begin_ns=_moment("time_ns"))
+    pinned = pl.col("memory") == int(MemoryKind.HOST)
+    rows = rows if profile.has("host_allocations") else rows.filter(~pinned)
+    rows = rows.with_columns(memory=pl.when(pinned).then(pl.lit(HOST)).otherwise("device")).drop("device")
     return with_ends(rows, _PLACE, begins=pl.col("kind") == int(AllocationKind.TAKE))
 
 

@@ -69,6 +69,15 @@ class AllocationKind(IntEnum):
     RELEASE = 2
 
 
+class MemoryKind(IntEnum):
+    UNKNOWN = 0
+    HOST = 1
+    """The machine's, pinned so that devices can reach it."""
+    DEVICE = 2
+    MANAGED = 3
+    """Its pages move to the device or to the machine, whichever uses them."""
+
+
 class HostMemoryKind(IntEnum):
     MALLOC = 1
     """by malloc() and its like; C++'s new calls it"""

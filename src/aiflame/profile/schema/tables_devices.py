@@ -108,9 +108,10 @@ DEVICES = (
     Table(
         "allocations",
         "AllocationRecord",
-        "device memory allocated or freed (with --gpu-memory)",
+        "memory that the driver allocated or freed: a device's, managed, or pinned memory of the machine (with --gpu-memory)",
         columns(
             ("kind", T.U32, "AllocationKind"),
+            ("memory", T.U32, "MemoryKind"),
             ("device", T.STR, "as in kernel_shapes"),
             ("api", T.U32, "GpuApi"),
             ("correlation", T.U64, "see launches"),

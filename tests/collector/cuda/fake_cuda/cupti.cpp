@@ -195,6 +195,8 @@ CUPTI_FUNCTION cuptiGetCallbackName(CUpti_CallbackDomain domain, uint32_t id, co
       NAMED(cuCtxSynchronize)
       NAMED(cuMemAlloc_v2)
       NAMED(cuMemFree_v2)
+      NAMED(cuMemHostAlloc)
+      NAMED(cuMemFreeHost)
       NAMED(cuModuleLoadData)
       NAMED(cuDeviceGetCount)
       NAMED(cuDeviceGetName)

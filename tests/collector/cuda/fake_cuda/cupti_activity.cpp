@@ -168,7 +168,7 @@ void write_record(uint8_t*& at, const Work& work) {
         uint64_t end = 0;
         stamps(work, &record.timestamp, &end);
         record.memoryOperationType = static_cast<CUpti_ActivityMemoryOperationType>(work.detail);
-        record.memoryKind = CUPTI_ACTIVITY_MEMORY_KIND_DEVICE;
+        record.memoryKind = work.pinned ? CUPTI_ACTIVITY_MEMORY_KIND_PINNED : CUPTI_ACTIVITY_MEMORY_KIND_DEVICE;
         record.address = work.address, record.bytes = work.bytes;
         record.deviceId = work.context ? work.context->device : 0;
         record.contextId = work.context ? work.context->id : 0;

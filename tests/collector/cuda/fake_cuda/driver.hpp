@@ -60,6 +60,7 @@ struct Work {
   uint64_t node = 0;
   Function* function = nullptr;
   Dimensions dimensions{};
+  bool pinned = false;  // memory of the machine
 };
 
 struct Node {

@@ -79,19 +79,22 @@ API cuModuleGetFunction(CUfunction* function, CUmodule module, const char* name)
   return CUDA_SUCCESS;
 }
 
+namespace {
+
+void tell(CUpti_ActivityMemoryOperationType operation, uint64_t address, size_t bytes, bool pinned) {
+  uint64_t now = driver::now();
+  driver::perform({.kind = Work::MEMORY, .detail = operation, .start = now, .end = now, .bytes = bytes, .address = address, .pinned = pinned},
+                  nullptr);
+}
+
+}  // namespace
+
 API cuMemAlloc(CUdeviceptr* pointer, size_t bytes) {
   cuMemAlloc_v2_params parameters{pointer, bytes};
   return api(CBID(cuMemAlloc_v2), "cuMemAlloc_v2", &parameters, [&] {
     *pointer = bytes > kMemory ? 0 : reinterpret_cast<CUdeviceptr>(calloc(1, bytes));
     if (!*pointer) return CUDA_ERROR_OUT_OF_MEMORY;
-    uint64_t now = driver::now();
-    driver::perform({.kind = Work::MEMORY,
-                     .detail = CUPTI_ACTIVITY_MEMORY_OPERATION_TYPE_ALLOCATION,
-                     .start = now,
-                     .end = now,
-                     .bytes = bytes,
-                     .address = *pointer},
-                    nullptr);
+    tell(CUPTI_ACTIVITY_MEMORY_OPERATION_TYPE_ALLOCATION, *pointer, bytes, false);
     return CUDA_SUCCESS;
   });
 }
@@ -100,9 +103,25 @@ API cuMemFree(CUdeviceptr pointer) {
   cuMemFree_v2_params parameters{pointer};
   return api(CBID(cuMemFree_v2), "cuMemFree_v2", &parameters, [&] {
     free(reinterpret_cast<void*>(pointer));
-    uint64_t now = driver::now();
-    driver::perform({.kind = Work::MEMORY, .detail = CUPTI_ACTIVITY_MEMORY_OPERATION_TYPE_RELEASE, .start = now, .end = now, .address = pointer},
-                    nullptr);
+    tell(CUPTI_ACTIVITY_MEMORY_OPERATION_TYPE_RELEASE, pointer, 0, false);
+    return CUDA_SUCCESS;
+  });
+}
+
+API cuMemHostAlloc(void** pointer, size_t bytes, unsigned flags) {
+  cuMemHostAlloc_params parameters{pointer, bytes, flags};
+  return api(CBID(cuMemHostAlloc), "cuMemHostAlloc", &parameters, [&] {
+    *pointer = calloc(1, bytes);
+    tell(CUPTI_ACTIVITY_MEMORY_OPERATION_TYPE_ALLOCATION, reinterpret_cast<uint64_t>(*pointer), bytes, true);
+    return CUDA_SUCCESS;
+  });
+}
+
+API cuMemFreeHost(void* pointer) {
+  cuMemFreeHost_params parameters{pointer};
+  return api(CBID(cuMemFreeHost), "cuMemFreeHost", &parameters, [&] {
+    free(pointer);
+    tell(CUPTI_ACTIVITY_MEMORY_OPERATION_TYPE_RELEASE, reinterpret_cast<uint64_t>(pointer), 0, true);
     return CUDA_SUCCESS;
   });
 }

@@ -12,7 +12,7 @@ from trees import functions, paths
 
 from aiflame.attribute.meaning.memory_categories import NAMES, Category
 from aiflame.attribute.trees.build import tree
-from aiflame.profile.schema.enums import AllocationKind, GpuApi
+from aiflame.profile.schema.enums import AllocationKind, GpuApi, HostMemoryKind, MemoryKind
 from aiflame.profile.tables.store import Profile
 
 START = 1_000_000_000
@@ -34,10 +34,10 @@ def of_driver(at: int, address: int, size: int, *, device: str = GPU) -> Row:
     return {**change(at, address, size, device), "api": int(GpuApi.CUDA)}
 
 
-def profile_of(path: Path, pool: list[Row], driver: list[Row]) -> Profile:
+def profile_of(path: Path, pool: list[Row], driver: list[Row], **more: list[Row]) -> Profile:
     stacks: list[Row] = [{"parent": 0, "frame": MAIN_3}, {"parent": 0, "frame": F_9}]
     processes: list[Row] = [{"pid": 7, "start_ns": START}]
-    tables = {"pool_blocks": pool, "allocations": driver}
+    tables = {"pool_blocks": pool, "allocations": driver, **more}
     return sealed(path / "p.aiflame", symbols=SYMBOLS, codes=CODES, stacks=stacks, processes=processes, **tables)
 
 
@@ -87,3 +87,16 @@ def test_damaged_counts_do_no_harm(count: int, tmp_path: Path) -> None:
     profile = profile_of(tmp_path, [given(5, (1 << 64) - 1, 512, count, count)], [of_driver(1, (1 << 64) - 2, 1 << 40)])
     assert by_function(profile, "gpu-allocated")[NOBODY] >= 512
     assert tree(profile, "gpu-bytes").total("gpu-bytes") >= 512
+
+
+def test_pinned_memory_is_the_hosts(tmp_path: Path) -> None:
+    """Alone, it would look like all of the host's memory."""
+    pinned = of_driver(2, 1 << 40, 4096) | {"memory": int(MemoryKind.HOST)}
+    driver = [of_driver(1, 1 << 30, 64), pinned, change(3, 1 << 40, -1, GPU) | {"api": int(GpuApi.CUDA), "memory": int(MemoryKind.HOST)}]
+    profile = profile_of(tmp_path / "gpu", [], driver)
+    assert by_function(profile, "gpu-bytes") == {NOBODY: 64}
+    assert by_function(profile, "gpu-allocated") == {NOBODY: 64}
+    host = [{"kind": int(HostMemoryKind.MALLOC), "weight": 1, "bytes": 100, "time_ns": START, "stack": 1}]
+    both = profile_of(tmp_path / "both", [], driver, host_allocations=host)
+    assert by_function(both, "gpu-bytes") == {NOBODY: 64}
+    assert by_function(both, "host-allocated")[NOBODY] == 4096
