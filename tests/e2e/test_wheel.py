@@ -51,7 +51,7 @@ def install(environment: Path, *packages: str) -> None:
 
 def test_the_wheel_serves_every_python_and_old_systems(wheel: Path) -> None:
     assert wheel.name.endswith("-py3-none-manylinux_2_28_x86_64.whl")
-    assert wheel.stat().st_size < 2.5e6  # 0.5 MB of it is native
+    assert wheel.stat().st_size < 2.6e6  # 0.5 MB of it is native
 
 
 def test_without_any_dependency_it_still_records(bare: Path, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 // functions lie within another and are left out. The library of preloaded names (stand_in) leaves out each call that rocprofiler reported.
 #include "records/calls.hpp"
 #include "base/clock.hpp"
+#include "base/large.hpp"
 #include "hooks/rocprofiler/internal.hpp"
 #include "hooks/shared/hip_calls.hpp"
 #include "hooks/stand_in/hip_facts.hpp"
@@ -22,12 +23,14 @@ struct Open {
 };
 thread_local Open open;
 
-// Written before the first call is heard.
+// Written before the first call is heard. All zero before: nothing is set up when the library loads.
 struct Traced {
   calls::Function* function;
-  stand_in::Fact fact;
+  stand_in::Answer answer;
+  int8_t bytes, times;
+  uint8_t scale;
 };
-Traced traced[kMostOperations];
+AIFLAME_LARGE constinit Traced traced[kMostOperations]{};
 
 uint64_t word(const HipCall& call, int8_t at) noexcept {
   uint64_t value = 0;
@@ -36,7 +39,7 @@ uint64_t word(const HipCall& call, int8_t at) noexcept {
   return value;
 }
 
-calls::Outcome outcome_of(const stand_in::Fact& fact, const HipCall& call) noexcept {
+calls::Outcome outcome_of(const Traced& fact, const HipCall& call) noexcept {
   if (fact.answer == stand_in::Answer::NOTHING || !argument_bytes(call)) return {};
   uint32_t code;
   memcpy(&code, call.arguments + argument_bytes(call), sizeof code);
@@ -49,7 +52,8 @@ calls::Outcome outcome_of(const stand_in::Fact& fact, const HipCall& call) noexc
 
 bool trace_operation(int32_t operation, const char* name) noexcept {
   if (!control::has(schema::Feature::TRACE_HIP)) return false;
-  traced[operation] = {calls::named(schema::CallBackend::HIP, name), stand_in::hip_fact(name)};
+  stand_in::Fact fact = stand_in::hip_fact(name);
+  traced[operation] = {calls::named(schema::CallBackend::HIP, name), fact.answer, fact.bytes, fact.times, fact.scale};
   return traced[operation].function;
 }
 
@@ -67,7 +71,7 @@ void begin_traced(const Registers& from) noexcept {
 
 void end_traced(int32_t operation, const HipCall* call) noexcept {
   if (!open.depth || --open.depth || !call) return;
-  calls::end(open.begun, *traced[operation].function, outcome_of(traced[operation].fact, *call));
+  calls::end(open.begun, *traced[operation].function, outcome_of(traced[operation], *call));
 }
 
 }  // namespace aiflame::rocprofiler

@@ -1,5 +1,6 @@
 // Calls of HIP → `launches`, each with its stack, and `syncs`. Work on devices carries the number of the call that put it there.
 #include "base/clock.hpp"
+#include "base/large.hpp"
 #include "base/own_process.hpp"
 #include "hooks/python/bridge.hpp"
 #include "hooks/rocprofiler/graphs.hpp"
@@ -91,8 +92,8 @@ struct Operation {
   uint8_t waits;  // a SyncKind, 0: it does not wait
   graphs::Step step;
 };
-Operation operations[kMostOperations];
-int32_t chosen[kMostOperations];
+AIFLAME_LARGE constinit Operation operations[kMostOperations]{};
+AIFLAME_LARGE constinit int32_t chosen[kMostOperations]{};
 size_t chosen_count = 0;
 
 int choose(int32_t kind, int32_t operation, void*) {

@@ -1,6 +1,7 @@
 #include "hooks/rocprofiler/rocprofiler.hpp"
 
 #include "base/clock.hpp"
+#include "base/large.hpp"
 #include "base/own_process.hpp"
 #include "collector.hpp"
 #include "hooks/libc/dlsym.hpp"
@@ -31,7 +32,7 @@ struct Gpu {
   uint64_t agent;
   char name[128], address[32];
 };
-Gpu gpus[kMostGpus];
+AIFLAME_LARGE constinit Gpu gpus[kMostGpus]{};
 uint32_t gpu_count = 0;
 std::atomic<bool> addresses_written{false};
 

@@ -1,6 +1,7 @@
 // Samples of program counters → `gpu_windows`, `gpu_samples`. Each carries the numbers of its dispatch and of the call that launched it, so a window
 // here has the samples of one dispatch.
 #include "base/clock.hpp"
+#include "base/large.hpp"
 #include "base/sys.hpp"
 #include "hooks/rocprofiler/code_objects.hpp"
 #include "hooks/rocprofiler/internal.hpp"
@@ -25,7 +26,7 @@ struct Sampled {
   Handle agent, buffer;
   uint32_t period_log2;  // 0: not in cycles
 };
-Sampled agents[kMostAgents];
+AIFLAME_LARGE constinit Sampled agents[kMostAgents]{};
 uint32_t agent_count = 0;
 
 // The names of rocprofiler's numbers, which the reader explains (resolve/device/stall_reasons.py).

@@ -1,5 +1,6 @@
 #include "hooks/stand_in/level_zero_graphs.hpp"
 
+#include "base/large.hpp"
 #include "hooks/stand_in/level_zero_activity.hpp"
 #include "hooks/stand_in/watched.hpp"
 #include "spool/control.hpp"
@@ -16,8 +17,9 @@ using stand_in::Call;
 using stand_in::ZeWatch;
 
 constexpr uint32_t kChains = 4096;
-Chain chains[kChains];
-uint32_t capturing = 0;  // the chain into which lists record, counted from 1
+AIFLAME_LARGE constinit Chain chains[kChains]{};
+uint32_t used_chains = 0;  // all behind them are as they were at first
+uint32_t capturing = 0;    // the chain into which lists record, counted from 1
 
 Chain* chain(uint32_t number) noexcept { return number ? &chains[number - 1] : nullptr; }
 
@@ -25,6 +27,7 @@ uint32_t new_chain() noexcept {
   for (uint32_t at = 0; at < kChains; at++) {
     if (chains[at].users) continue;
     chains[at] = Chain{.users = 1};
+    used_chains = std::max(used_chains, at + 1);
     return at + 1;
   }
   spool::note("Level Zero: more than 4096 graphs at once; kernels of some have no device times");
@@ -167,7 +170,8 @@ Chain* chain_of_executable(Handle graph) noexcept {
 }
 
 void forget_chains() noexcept {
-  std::fill(std::begin(chains), std::end(chains), Chain{});
+  std::fill(chains, chains + used_chains, Chain{});
+  used_chains = 0;
   capturing = 0;
 }
 

@@ -195,11 +195,12 @@ int main(int count, char **words) {
 """
 
 
-@pytest.mark.parametrize(("program", "most"), [([], 8), (["/bin/true"], 19)], ids=["fork", "exec"])
+@pytest.mark.parametrize(("program", "most"), [([], 10), (["/bin/true"], 22)], ids=["fork", "exec"])
 def test_a_short_process_touches_few_pages_for_us(tmp_path: Path, program: list[str], most: int) -> None:
     """More page faults than with an empty library: each takes 2 to 5 µs. They were 12 and 24 once.
 
-    Where the kernel places a program decides on one or two of them: the least of five runs counts.
+    Where the kernel places a program, and in which pieces it keeps the library's file, decides on two or three of them: the least of five
+    runs counts. Mostly they are 8 and 19.
     """
     empty, forks = tmp_path / "empty.so", tmp_path / "forks"
     subprocess.run(["cc", "-shared", "-fPIC", "-x", "c", "-", "-o", empty], input="int nothing;\n", text=True, check=True)

@@ -98,7 +98,7 @@ def _measured(device: DemoDevice, seconds: float) -> dict[str, Any]:
         path = Path(folder) / "demo.aiflame"
         try:
             alone = _steps(demo)
-            recorded = _steps(["-m", "aiflame.cli.main", "record", "-q", "-o", str(path), *trace, "--", sys.executable, *demo])
+            recorded = _steps(["-m", "aiflame.cli.main", "record", "-q", "--no-seal", "-o", str(path), *trace, "--", sys.executable, *demo])
             profile = aiflame.open(path)
             return {
                 "device_name": alone[1],
