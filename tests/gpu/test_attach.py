@@ -173,7 +173,7 @@ def test_most_of_its_cost_goes_and_nothing_grows(start: Start, tmp_path: Path, r
     profile = aiflame.open(tmp_path / "0.aiflame")
     figures |= {"notes": device_notes(profile), "kernels": profile.table("kernels").height}
     record_property("figures", figures)
-    # CUPTI keeps 15 to 25% of the smallest launches on an H200.
+    # CUPTI keeps 13 to 33% of the smallest launches on an H200.
     assert statistics.median(each["additions"] for each in after) < 1.35 * before["additions"], figures
     first, last = held[1], held[-1]
     assert last["threads"] <= first["threads"], figures

@@ -73,14 +73,15 @@ def blocks(profile: Analysis) -> pl.DataFrame:
 def memories(profile: Analysis) -> list[str]:
     """The memories that have blocks."""
     of_host = {HOST} if profile.has("host_allocations") else set()
-    named = (("memory_blocks", "memory"), ("allocations", "device"), ("pool_blocks", "device"))
-    return sorted(of_host.union(*(_distinct(profile, table, column) for table, column in named)))
+    of_devices = _distinct(profile, "allocations", "device", pl.col("memory") != int(MemoryKind.HOST))
+    return sorted(of_host | of_devices | _distinct(profile, "memory_blocks", "memory") | _distinct(profile, "pool_blocks", "device"))
 
 
-def _distinct(profile: Tables, table: str, column: str) -> set[str]:
-    """A damaged table counts as having rows of all memories: reading it reports the error."""
+def _distinct(profile: Tables, table: str, column: str, rows: pl.Expr | None = None) -> set[str]:
+    """A damaged table counts as having rows of all memories: reading it reports the error. `rows`: those that count, default all."""
     try:
-        return set(profile.scan(table).select(pl.col(column).unique()).collect()[column])
+        scan = profile.scan(table)
+        return set((scan if rows is None else scan.filter(rows)).select(pl.col(column).unique()).collect()[column])
     except AiflameError:
         return {HOST, "GPU"}
 

@@ -19,6 +19,7 @@ SEGMENTS = {
     "bytes": pl.Int64,
     "begin_ns": pl.Int64,
     "end_ns": pl.Int64,
+    "expandable": pl.Boolean,
 }
 """The columns of `segments`. A recording does not know streams (UNKNOWN), nor the private pools of CUDA graphs ("")."""
 UNKNOWN = -1
@@ -48,7 +49,11 @@ def segments(profile: Analysis) -> pl.DataFrame:
         end_ns="end_ns",
         expandable=pl.lit(False),
     )
-    return pl.concat([of_file, recorded]).sort(*OWNER, "address", "begin_ns")
+    return (
+        pl.concat([of_file, recorded])
+        .select(pl.col(name).cast(kind) for name, kind in SEGMENTS.items())
+        .sort(*OWNER, "address", "begin_ns")
+    )
 
 
 def there(profile: Analysis, at: pl.DataFrame) -> pl.DataFrame:

@@ -10,7 +10,9 @@ from called_lines import CODES, F_9, MAIN_3, SYMBOLS
 from profiles import Row, sealed
 from trees import functions, paths
 
+from aiflame.attribute.analysis import Analysis
 from aiflame.attribute.meaning.memory_categories import NAMES, Category
+from aiflame.attribute.memory.blocks import memories
 from aiflame.attribute.trees.build import tree
 from aiflame.profile.schema.enums import AllocationKind, GpuApi, HostMemoryKind, MemoryKind
 from aiflame.profile.tables.store import Profile
@@ -99,4 +101,5 @@ def test_pinned_memory_is_the_hosts(tmp_path: Path) -> None:
     host = [{"kind": int(HostMemoryKind.MALLOC), "weight": 1, "bytes": 100, "time_ns": START, "stack": 1}]
     both = profile_of(tmp_path / "both", [], driver, host_allocations=host)
     assert by_function(both, "gpu-bytes") == {NOBODY: 64}
+    assert memories(Analysis(profile_of(tmp_path / "pinned", [], [pinned]))) == []
     assert by_function(both, "host-allocated")[NOBODY] == 4096
