@@ -49,11 +49,8 @@ def segments(profile: Analysis) -> pl.DataFrame:
         end_ns="end_ns",
         expandable=pl.lit(False),
     )
-    return (
-        pl.concat([of_file, recorded])
-        .select(pl.col(name).cast(kind) for name, kind in SEGMENTS.items())
-        .sort(*OWNER, "address", "begin_ns")
-    )
+    every = pl.concat([of_file, recorded]).select(pl.col(name).cast(kind) for name, kind in SEGMENTS.items())
+    return every.sort(*OWNER, "address", "begin_ns")
 
 
 def there(profile: Analysis, at: pl.DataFrame) -> pl.DataFrame:
