@@ -151,7 +151,7 @@ class EuStalls:
             if not self._write_window():
                 return
             window_ns, used_ns = time.monotonic_ns() - window_ns, time.thread_time_ns() - used_ns
-            if used_ns > SHARE * window_ns:
+            if used_ns > SHARE * window_ns and not self._over.is_set():
                 rested_ns += self._rest(int(used_ns / SHARE) - window_ns)
         if self._streams and not self._resting:
             time.sleep(2 * POLL_S)  # until the driver has looked at the GPU's buffers once more
@@ -190,6 +190,7 @@ class EuStalls:
     def _rest(self, pause_ns: int) -> int:
         """Returns for how long it was."""
         self._read_all()
+        self._write_window()
         began_ns, self._resting = time.monotonic_ns(), True
         for one in self._streams:
             one.stream.disable()

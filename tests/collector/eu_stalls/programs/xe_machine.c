@@ -13,7 +13,9 @@ int xe_refuse(int number) {
   return -1;
 }
 
-uint64_t xe_ticks(void) { return (uint64_t)((unsigned __int128)xe_now_ns() * XE_CLOCK_HZ / 1000000000u); }
+uint64_t xe_ticks_at(uint64_t ns) { return (uint64_t)((unsigned __int128)ns * XE_CLOCK_HZ / 1000000000u); }
+
+uint64_t xe_ticks(void) { return xe_ticks_at(xe_now_ns()); }
 
 uint64_t xe_now_ns(void) {
   struct timespec time;

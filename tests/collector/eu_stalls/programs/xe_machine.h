@@ -66,6 +66,7 @@ void xe_execute(const struct gpu* gpu, int unit, uint64_t address);
 // A timer of the GPU.
 enum { XE_CLOCK_HZ = 19200000 };
 uint64_t xe_ticks(void);
+uint64_t xe_ticks_at(uint64_t ns);
 
 // Sets errno, and returns -1.
 int xe_refuse(int number);

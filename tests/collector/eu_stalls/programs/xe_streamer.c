@@ -7,6 +7,9 @@ enum { MOST_COMMANDS = 100000, DEEPEST = 8, GROUP_NS = 1000000, LARGEST_KERNEL =
 
 static uint64_t instruction_base;
 
+// The time at which the GPU is in its batch of commands: kernels alone take time, however busy this processor is.
+static _Thread_local uint64_t clock_ns;
+
 static uint64_t pair(const uint32_t* words) { return words[0] | (uint64_t)words[1] << 32; }
 
 static void put(uint64_t address, const void* value, size_t size) {
@@ -15,7 +18,7 @@ static void put(uint64_t address, const void* value, size_t size) {
 }
 
 static void put_ticks(uint64_t address, size_t size) {
-  uint64_t ticks = xe_ticks();
+  uint64_t ticks = xe_ticks_at(clock_ns);
   put(address, &ticks, size);
 }
 
@@ -49,24 +52,29 @@ static uint32_t* samples_of(uint64_t address) {
   abort();
 }
 
-// A kernel takes a millisecond for each of its groups. Meanwhile every instruction of it is sampled once: it was seen active, and either sent a
-// message and waited, or waited for others, or for the result of another one.
+// Every instruction was seen active once, and either sent a message and waited, or waited for others, or for the result of another one.
+static void sample(const struct gpu* gpu, int unit, uint64_t address, const unsigned char* code) {
+  uint32_t* samples = samples_of(address);
+  for (uint32_t at = 0; at < LARGEST_KERNEL;) {
+    uint32_t word;
+    memcpy(&word, code + at, sizeof word);
+    uint32_t opcode = word & 0x7f;
+    if (!opcode) break;  // illegal: the code's end
+    int sends = opcode == 0x31 || opcode == 0x32, syncs = opcode == 1;
+    struct stalls seen = {.active = 1, .send = sends ? 5 : 0, .sync = syncs ? 7 : 0, .sbid = !sends && !syncs ? 2 : 0};
+    samples[at / 8] += fake_xe_sample(gpu->node, unit, (int)(at / 16), address + at, &seen) == 1;
+    at += word >> 29 & 1 ? 8 : 16;
+  }
+}
+
+// A kernel takes a millisecond for each of its groups, and is sampled in every second one: more samples would take the recorder near the share of a
+// core at which it pauses.
 static void run_kernel(const struct gpu* gpu, int unit, uint64_t address, const uint32_t* groups) {
   const unsigned char* code = xe_memory(address);
-  uint32_t* samples = samples_of(address);
-  uint64_t begun = xe_now_ns();
   for (uint32_t round = 0; code && round < rounds_of(groups); round++) {
-    for (uint32_t at = 0; at < LARGEST_KERNEL;) {
-      uint32_t word;
-      memcpy(&word, code + at, sizeof word);
-      uint32_t opcode = word & 0x7f;
-      if (!opcode) break;  // illegal: the code's end
-      int sends = opcode == 0x31 || opcode == 0x32, syncs = opcode == 1;
-      struct stalls seen = {.active = 1, .send = sends ? 5 : 0, .sync = syncs ? 7 : 0, .sbid = !sends && !syncs ? 2 : 0};
-      samples[at / 8] += fake_xe_sample(gpu->node, unit, (int)(at / 16), address + at, &seen) == 1;
-      at += word >> 29 & 1 ? 8 : 16;
-    }
-    while (xe_now_ns() < begun + (round + 1) * GROUP_NS) usleep(5);
+    if (round % 2 == 0) sample(gpu, unit, address, code);
+    clock_ns += GROUP_NS;
+    while (xe_now_ns() < clock_ns) usleep(5);
   }
 }
 
@@ -75,9 +83,9 @@ static void walk(const struct gpu* gpu, int unit, const uint32_t* words) {
   int older = (words[0] & 0xff) == 0x25, descriptor = older ? 18 : 19, after = descriptor + 8;
   uint64_t kernel = instruction_base + (words[descriptor] & ~63u), to = pair(words + after + 1), times[4];
   uint32_t operation = words[after] & 3, short_times[4];
-  times[0] = times[1] = xe_ticks();
+  times[0] = times[1] = xe_ticks_at(clock_ns);
   run_kernel(gpu, unit, kernel, words + 7);
-  times[2] = times[3] = xe_ticks();
+  times[2] = times[3] = xe_ticks_at(clock_ns);
   for (int at = 0; at < 4; at++) short_times[at] = (uint32_t)times[at];
   if (operation == 1) put(to, words + after + 3, 8);
   if (operation == 3) older ? put(to, short_times, sizeof short_times) : put(to, times, sizeof times);
@@ -104,7 +112,7 @@ static void manage(uint32_t code, const uint32_t* words) {
       put(address & ~3ull, words + 3, words[0] >> 21 & 1 ? 8 : 4);
       break;
     case 0x24: {  // store a register: half of a clock
-      uint64_t ticks = xe_ticks();
+      uint64_t ticks = xe_ticks_at(clock_ns);
       uint32_t number = words[1] & 0xfff, half = (uint32_t)(number == 0x35c || number == 0x3ac ? ticks >> 32 : ticks);
       put(pair(words + 2) & ~3ull, &half, 4);
       break;
@@ -138,6 +146,7 @@ static void render(const struct gpu* gpu, int unit, const uint32_t* words) {
 void xe_execute(const struct gpu* gpu, int unit, uint64_t address) {
   uint64_t back[DEEPEST];
   int deep = 0;
+  clock_ns = xe_now_ns();
   for (int command = 0; command < MOST_COMMANDS; command++) {
     const uint32_t* words = (const uint32_t*)xe_memory(address);
     if (!words) return;
