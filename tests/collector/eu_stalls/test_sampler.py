@@ -294,4 +294,4 @@ def _has_files(folder: Path, count: int) -> bool:
 
 
 def _thread_lives(process: subprocess.Popen[str]) -> bool:
-    return len(os.listdir(f"/proc/{process.pid}/task")) > 1
+    return len(list(Path(f"/proc/{process.pid}/task").iterdir())) > 1
