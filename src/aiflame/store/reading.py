@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 import polars as pl
 
@@ -22,6 +22,7 @@ from aiflame.store.tables import COLUMNS, Tables, latest, read, together
 FORMAT = "store of aiflame agent"
 _CLOCKS = {"cpu-time": CPU, "wall-time": WALL}
 _TRIES, _MOST_NOTES = 5, 5
+_LARGEST = 2.0**59
 
 
 def write_range(store: Folder, wanted: Range, making: Making) -> None:
@@ -111,12 +112,11 @@ class Rows:
         self._rows = Sampled(making)
         self._layers = LayerLabels()
         stacks = tables["stacks"]
-        self._stacks = dict(
+        self._stacks: dict[int, tuple[int, int]] = dict(
             zip(stacks["stack"].to_list(), zip(stacks["parent"].to_list(), stacks["frame"].to_list(), strict=True), strict=True)
         )
         self._frames = {number: self._rows.frames.number(frame) for number, frame in _frames(tables["frames"])}
         self._calls: dict[int, dict[int, int]] = {}
-        self._placed: dict[tuple[int, int, str, str], int] = {}
         lived = lived_ns(tables, wanted)
         self.lived_s = sum(lived["lived_ns"].to_list()) / 1e9
         self._factors = {
@@ -126,34 +126,37 @@ class Rows:
 
     def write(self) -> None:
         rows = self._rows
+        values = self._owned_values()
+        for metric, of_metric in values.partition_by("metric", as_dict=True, maintain_order=True).items():
+            columns = (of_metric[name].to_numpy() for name in ("owner", "thread_row", "call", "scaled", "ended_ns"))
+            if (clock := _CLOCKS.get(str(metric[0]))) is not None:
+                rows.many(*columns, clock=clock)
+            else:
+                name, unit = str(metric[0]), of_metric["unit"][0]
+                rows.many(*columns, kind=rows.kind(name, unit, name.replace("-", " ")))
+        self._layers.add(self._making, max(rows.processes, 1))
+        rows.finish()
+
+    def _owned_values(self) -> pl.DataFrame:
+        """The values with the rows of their processes, threads and calls, and for the whole range."""
         windows = self._tables["windows"].sort("begin_ns")
-        owners: dict[int, tuple[int, int, float]] = {}
         numbers: dict[tuple[int, str], int] = {}
+        owners: list[tuple[int, int, int, float]] = []
         for window, process, pid, command, rank, version, begin, took in windows.select(
             "window", "process", "pid", "command", "rank", "version", "begin_ns", "took_ns"
         ).iter_rows():
             key = process, command
             if key not in numbers:
-                numbers[key] = rows.process(pid, _name(command, rank, version), key=f"{process} {command}")
-            owners[window] = numbers[key], begin + took, self._factors[process]
-        values = self._tables["values"].filter(pl.col("window").is_in(windows["window"].implode()))
-        for metric in dict.fromkeys(values["metric"].to_list()):
-            if metric not in _CLOCKS:
-                unit = values.filter(pl.col("metric") == metric)["unit"][0]
-                rows.kind(metric, unit, metric.replace("-", " "))
-        for window, thread, layer, op, metric, unit, stack, value in values.select(
-            "window", "thread", "layer", "op", "metric", "unit", "stack", "value"
-        ).iter_rows():
-            process, ended, factor = owners[window]
-            value = round(value * factor)
-            call = self._call(process, stack) if not layer and not op else self._call_of_layer(process, stack, layer, op)
-            own = rows.thread(process, 0, thread)
-            if (clock := _CLOCKS.get(metric)) is not None:
-                rows.time(process, own, call, clock, value, ended)
-            else:
-                rows.value(process, own, call, rows.kind(metric, unit), value, ended)
-        self._layers.add(self._making, max(rows.processes, 1))
-        rows.finish()
+                numbers[key] = self._rows.process(pid, _name(command, rank, version), key=f"{process} {command}")
+            owners.append((window, numbers[key], begin + took, self._factors[process]))
+        schema = {"window": pl.UInt64, "owner": pl.Int64, "ended_ns": pl.Int64, "factor": pl.Float64}
+        values = self._tables["values"].join(pl.DataFrame(owners, schema, orient="row"), on="window", maintain_order="left")
+        values = values.with_columns(scaled=(pl.col("value") * pl.col("factor")).round().clip(-_LARGEST, _LARGEST).cast(pl.Int64))
+        values = _with(values, ("owner", "thread"), "thread_row", lambda process, thread: self._rows.thread(process, 0, thread))
+        return _with(values, ("owner", "stack", "layer", "op"), "call", self._call_at)
+
+    def _call_at(self, process: int, stack: int, layer: str, op: str) -> int:
+        return self._call_of_layer(process, stack, layer, op) if layer or op else self._call(process, stack)
 
     def _call(self, process: int, stack: int) -> int:
         """The call at the inner end of a stack. Stacks share their callers, so each is made once."""
@@ -161,27 +164,32 @@ class Rows:
         path = []
         while (call := calls.get(stack)) is None:
             path.append(stack)
-            if stack not in self._stacks:
-                raise AiflameError("the store is damaged: it lacks a stack that a window has")
-            stack = self._stacks[stack][0]
+            stack, _ = self._caller_and_frame(stack)
         for one in reversed(path):
             call = calls[one] = self._rows.numbered_call(process, call, self._frames[self._stacks[one][1]])
         return call
 
     def _call_of_layer(self, process: int, stack: int, layer: str, op: str) -> int:
-        key = process, stack, layer, op
-        call = self._placed.get(key)
-        if call is None:
-            frames: list[AnyFrame] = []
-            inner = stack
-            while inner:
-                inner, frame = self._stacks[inner][0], self._stacks[inner][1]
-                frames.append(self._rows.frames.all[self._frames[frame]])
-            call = -1
-            for one in self._layers.placed(frames[::-1], layer, op):
-                call = self._rows.call(process, call, one)
-            self._placed[key] = call
+        frames: list[AnyFrame] = []
+        while stack:
+            stack, frame = self._caller_and_frame(stack)
+            frames.append(self._rows.frames.all[self._frames[frame]])
+        call = -1
+        for one in self._layers.placed(frames[::-1], layer, op):
+            call = self._rows.call(process, call, one)
         return call
+
+    def _caller_and_frame(self, stack: int) -> tuple[int, int]:
+        if stack not in self._stacks:
+            raise AiflameError("the store is damaged: it lacks a stack that a window has")
+        return self._stacks[stack]
+
+
+def _with(rows: pl.DataFrame, names: tuple[str, ...], column: str, number: Callable[..., int]) -> pl.DataFrame:
+    """With the number of each row's values of `names`; `number` is asked once for each of these."""
+    each = rows.select(names).unique(maintain_order=True)
+    numbered = each.with_columns(pl.Series(column, [number(*row) for row in each.iter_rows()], dtype=pl.Int64))
+    return rows.join(numbered, on=names, maintain_order="left", nulls_equal=True)
 
 
 def lived_ns(tables: Tables, wanted: Range) -> pl.DataFrame:

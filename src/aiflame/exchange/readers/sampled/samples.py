@@ -137,6 +137,17 @@ class Sampled:
             state = int(SampleState.WAITING if waits else SampleState.ON_CPU)
             self._times.extend((thread | process << 32, call, clock, min(ns, _LONGEST), _moment(at), state))
 
+    def many(self, process: Ints, thread: Ints, call: Ints, value: Ints, at: Ints, *, clock: int | None = None, kind: int = 0) -> None:
+        """A row for each element: times on a CPU (`clock`) as by `time`, else values as by `value`."""
+        owner, longest = thread | process << 32, np.clip(value, -_LONGEST, _LONGEST)
+        if clock is None:
+            rows = np.column_stack((owner, call, np.full_like(owner, kind), longest, at))
+            self._values.frombytes(rows.astype(np.int64).tobytes())
+        else:
+            state = np.full_like(owner, int(SampleState.ON_CPU))
+            rows = np.column_stack((owner, call, np.full_like(owner, clock), longest, at, state))[value > 0]
+            self._times.frombytes(rows.astype(np.int64).tobytes())
+
     def block(
         self,
         process: int,
