@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib
 import multiprocessing
 import os
@@ -12,6 +11,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wai
 from typing import Any, NamedTuple, TypeVar
 
 from aiflame.errors import AiflameError
+from aiflame.imported_with import ONE_BLAS_THREAD, imported_with
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -37,7 +37,8 @@ def in_processes(function: Callable[[Item], Result], items: Sequence[Item], at_o
     if at_once < 2 or len(items) < 2:
         yield from map(function, items)
         return
-    with _polars_threads(max(1, cpus() // at_once)), _pool(at_once) as pool:
+    of_each = ONE_BLAS_THREAD | {"POLARS_MAX_THREADS": str(max(1, cpus() // at_once))}
+    with imported_with(of_each), _pool(at_once) as pool:
         try:
             yield from _as_they_end(pool, function, items, 2 * at_once)
         finally:
@@ -87,16 +88,3 @@ def _as_they_end(pool: ProcessPoolExecutor, function: Callable[[Item], Result], 
         finished, running = wait(running, return_when=FIRST_COMPLETED)
         for future in finished:
             yield future.result()
-
-
-@contextlib.contextmanager
-def _polars_threads(many: int) -> Iterator[None]:
-    """Sets the number of Polars' threads in each new process; Polars reads the environment when it is imported."""
-    before = os.environ.get("POLARS_MAX_THREADS")
-    os.environ["POLARS_MAX_THREADS"] = str(many)
-    try:
-        yield
-    finally:
-        os.environ.pop("POLARS_MAX_THREADS")
-        if before is not None:
-            os.environ["POLARS_MAX_THREADS"] = before

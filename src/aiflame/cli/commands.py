@@ -10,6 +10,7 @@ from keyword import iskeyword
 
 from aiflame.cli.support.parser import Parser, UsageError, meant, near
 from aiflame.errors import AiflameError
+from aiflame.imported_with import ONE_BLAS_THREAD, imported_with
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -100,7 +101,8 @@ def run(arguments: list[str], imported: Callable[[str], None] = lambda command: 
 
 def load(name: str) -> Command:
     try:
-        command: Command = import_module(f"aiflame.cli.{name}{'_' * iskeyword(name)}")
+        with imported_with(ONE_BLAS_THREAD):
+            command: Command = import_module(f"aiflame.cli.{name}{'_' * iskeyword(name)}")
     except ModuleNotFoundError as error:  # on a machine that only records
         package = (error.name or "aiflame").partition(".")[0]
         if package == "aiflame":

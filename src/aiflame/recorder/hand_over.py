@@ -10,6 +10,8 @@ import sys
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
+from aiflame.imported_with import ONE_BLAS_THREAD
+
 _STREAMS = (0, 1, 2)
 _PACKAGES = str(Path(__file__).absolute().parents[2])
 _PROGRAM = "import sys; sys.path[:1] = []; sys.path.append({packages!r}); from aiflame.{module} import main; main(*sys.argv[1:])"
@@ -51,7 +53,7 @@ def _start(module: str, arguments: list[str], held: Collection[int]) -> int:
         return os.posix_spawn(
             command[0],
             command,
-            os.environ,
+            {**os.environ, **ONE_BLAS_THREAD},
             file_actions=[*null, *((os.POSIX_SPAWN_CLOSE, number) for number in to_close)],
             setsid=True,
             setsigmask=(),  # the recorder holds signals

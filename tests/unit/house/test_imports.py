@@ -40,7 +40,7 @@ ANALYZE = ON_DEVICES | {
     for part in ("diff", "findings", "gate", "intra", "kernel", "limits", "memory", "overview", "ranks", "source", "stats", "tables")
 }
 RENDER = ANALYZE | {"render", "render.gate", "render.terminal", "render.report", "render.flame_svg", "render.perfetto"}
-RECORDER = PROFILE | {"recorder"}
+RECORDER = PROFILE | {"recorder", "imported_with"}
 AGENTS = RENDER | RECORDER | {"api", ""}
 EXCHANGE = {"exchange.readers", "exchange.writers"}
 EVERYTHING = AGENTS | EXCHANGE | {"dump", "cli", "demo", "agents", "always", "push", "store"}
@@ -53,7 +53,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "region": set(),
     "flight": set(),
     "memory": set(),
-    "fan_out": set(),
+    "fan_out": {"imported_with"},
+    "imported_with": set(),
     "target": set(),
     "profile.schema": set(),
     "profile.secrets": set(),
@@ -63,7 +64,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "profile.ranks": TABLES,
     "profile.sealing": SEALING,
     "profile": SEALING,
-    "recorder": PROFILE | {"flight"},
+    "recorder": PROFILE | {"flight", "imported_with"},
     "intra": PROFILE,
     "dump": RECORDER | RESOLVE,
     "resolve.files": PROFILE,

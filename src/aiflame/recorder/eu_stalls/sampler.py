@@ -16,6 +16,7 @@ import time
 from io import FileIO
 from pathlib import Path
 
+from aiflame.imported_with import ONE_BLAS_THREAD, imported_with
 from aiflame.profile.folder.control_page import ControlPage
 from aiflame.profile.folder.door import Folder
 from aiflame.profile.folder.eu_stall_files import SUFFIX, Block, Header, pack_block, pack_header, part_name
@@ -44,7 +45,6 @@ _FULL = 4
 """A poll returns when a core's buffer may be full to this part."""
 _WORTH_SAYING = 0.9
 _PATIENCE_S = 1.0
-_NUMPY_THREADS = "OPENBLAS_NUM_THREADS"
 PARTS = 20
 """Of the window of a flight recorder, which removes files as a whole."""
 _SHORTEST_PART_NS = 1_000_000_000
@@ -83,7 +83,8 @@ class EuStalls:
     def _run(self) -> None:
         try:
             if self._code_was_loaded():
-                _import_numpy()
+                with imported_with(ONE_BLAS_THREAD):
+                    import aiflame.recorder.eu_stalls.records  # noqa: F401
                 self._open_all()
                 self._sample()
         except Exception as error:  # the recording goes on
@@ -199,17 +200,6 @@ class EuStalls:
             for one in self._streams:
                 one.begin()
         return time.monotonic_ns() - began_ns
-
-
-def _import_numpy() -> None:
-    """Its library for linear algebra, which nobody calls here, starts a thread for each core unless a variable forbids it."""
-    before = os.environ.get(_NUMPY_THREADS)
-    os.environ[_NUMPY_THREADS] = "1"
-    import aiflame.recorder.eu_stalls.records  # noqa: F401
-
-    os.environ.pop(_NUMPY_THREADS)
-    if before is not None:
-        os.environ[_NUMPY_THREADS] = before
 
 
 def chosen_period(choice: int, rates: tuple[int, ...]) -> int:
