@@ -7,9 +7,9 @@ import os
 import re
 from pathlib import Path
 
-from aiflame.recorder.eu_stalls.devices import Gpu, gpus, sampling, units
-from aiflame.recorder.eu_stalls.sampler import PARANOID
-from aiflame.recorder.eu_stalls.stream import Stream
+from aiflame.recorder.eu_stalls.devices import Gpu, gpus, older_gpus, sampling, units
+from aiflame.recorder.eu_stalls.sampler import OLDER_PARANOID, PARANOID
+from aiflame.recorder.eu_stalls.xe_stream import XeStream
 from aiflame.recorder.finding import Finding, State
 from aiflame.recorder.sources.base import natural, text
 
@@ -20,9 +20,9 @@ _CONTAINER = "docker run --device /dev/dri …"
 
 
 def intel_findings(root: Path = Path("/")) -> list[Finding]:
-    """One for each GPU of the xe driver; a single one if there is none."""
-    if served := gpus(root):
-        return [_of_gpu(gpu) for gpu in served]
+    """One for each GPU of the xe driver, and each of Ponte Vecchio that i915 serves; a single one if there is none."""
+    if served := [*map(_of_gpu, gpus(root)), *(_of_older(gpu, root) for gpu in older_gpus(root))]:
+        return served
     drivers = sorted({driver for card in sorted((root / "sys/class/drm").glob("card*"), key=natural) if (driver := _intel_driver(card))})
     if not drivers:
         return [Finding(_SUBJECT, State.ABSENT, "none on this machine")]
@@ -35,6 +35,14 @@ def _intel_driver(card: Path) -> str:
     """The driver of a card of Intel's; "" for others, and for the outputs of a card."""
     facts = dict(re.findall(r"^(\w+)=(.*)$", text(card / "device/uevent"), re.MULTILINE))
     return facts.get("DRIVER", "") if text(card / "device/vendor") == _INTEL else ""
+
+
+def _of_older(gpu: Gpu, root: Path) -> Finding:
+    """The driver i915 has stall samples of Ponte Vecchio in some releases of Intel's own; only a recording can tell."""
+    how = "its driver is i915: Level Zero is asked for its stall samples"
+    if text(root / "proc/sys/dev/i915/perf_stream_paranoid").strip() in ("", "0"):
+        return Finding(_SUBJECT, State.WORKS, f"{gpu.address}: {how}")
+    return Finding(_SUBJECT, State.LIMITED, f"{gpu.address}: {how}, which administrators alone may have", OLDER_PARANOID)
 
 
 def _of_gpu(gpu: Gpu) -> Finding:
@@ -64,7 +72,7 @@ def _sampled(gpu: Gpu, device: int) -> Finding:
         return Finding(_SUBJECT, State.LIMITED, f"{gpu.address}: stalls are not sampled: its generation ({version}) is not known")
     try:
         for unit in there:
-            Stream(device, unit.number, max(offered.rates), 1).close()
+            XeStream(device, unit.number, max(offered.rates), 1).close()
     except PermissionError:
         why = "the driver lets administrators alone sample stalls (observation_paranoid): kernels are recorded, stalls are not"
         return Finding(_SUBJECT, State.LIMITED, f"{gpu.address}: {why}", PARANOID)

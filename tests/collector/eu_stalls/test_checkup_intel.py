@@ -26,7 +26,7 @@ def findings(machine: XeMachine, before: str = "") -> list[tuple[str, str, str]]
     program = (
         "import json, os\n"
         "from aiflame.recorder.checkup_intel import intel_findings\n"
-        "from aiflame.recorder.eu_stalls.stream import Stream\n"
+        "from aiflame.recorder.eu_stalls.xe_stream import XeStream\n"
         f"{before}\n"
         "print(json.dumps([[one.state, one.text, one.mend] for one in intel_findings()]))"
     )
@@ -54,6 +54,18 @@ def test_an_older_driver(tmp_path: Path) -> None:
     assert (finding.state, finding.mend) == (State.LIMITED, "") and "its driver is i915" in finding.text
 
 
+@pytest.mark.parametrize(("paranoid", "state"), [("0", State.WORKS), ("1", State.LIMITED), (None, State.WORKS)])
+def test_ponte_vecchio_on_the_older_driver(tmp_path: Path, paranoid: str | None, state: State) -> None:
+    machine = XeMachine(tmp_path, Path("none"), (Gpu(driver="i915"),))
+    if paranoid is not None:
+        file = machine.root / "proc/sys/dev/i915/perf_stream_paranoid"
+        file.parent.mkdir(parents=True)
+        file.write_text(f"{paranoid}\n")
+    (finding,) = intel_findings(machine.root)
+    mend = "sudo sysctl dev.i915.perf_stream_paranoid=0"
+    assert (finding.state, finding.mend) == (state, mend if state is State.LIMITED else "")
+
+
 def test_a_gpu_without_its_device_file(tmp_path: Path) -> None:
     card(tmp_path, "card0", "xe", "0x8086")
     (finding,) = intel_findings(tmp_path)
@@ -79,7 +91,7 @@ def test_administrators_alone(library: Path, tmp_path: Path) -> None:
 
 def test_another_program_samples(library: Path, tmp_path: Path) -> None:
     machine = XeMachine(tmp_path / "xe", library)
-    ((state, text, mend),) = findings(machine, "held = Stream(os.open('/dev/dri/renderD128', os.O_RDWR), 0, 251, 1)")
+    ((state, text, mend),) = findings(machine, "held = XeStream(os.open('/dev/dri/renderD128', os.O_RDWR), 0, 251, 1)")
     assert (state, mend) == ("limited", "sudo lsof 2>/dev/null | grep xe_eu_stall") and "another program" in text
 
 

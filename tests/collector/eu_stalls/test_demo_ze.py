@@ -19,11 +19,15 @@ from aiflame.attribute.trees.build import tree
 from aiflame.demo.spirv import CODE, SOURCE, kernels, mark, strings
 
 PROGRAM = """
+import ctypes, time
 from aiflame.demo.matmul import Network, matrix, open_device, step
 device = open_device("ze")
 device.load(matrix(128), matrix(128))
-for _ in range(2):
-    step(Network(device))
+step(Network(device))
+until = time.monotonic() + 10
+while not ctypes.CDLL(None).fake_xe_enabled(b"renderD128", 0) and time.monotonic() < until:
+    time.sleep(0.005)
+step(Network(device))
 print(device.name)
 """
 GROUPS = {"matmul_basic": 64, "matmul_blocked": 64, "matmul_tiled": 4}

@@ -28,8 +28,8 @@ import json, sys
 from pathlib import Path
 from aiflame.profile.folder.control_page import ControlPage
 from aiflame.profile.folder.door import Folder
-from aiflame.recorder.eu_stalls import sampler
-path, choice, sampler.SHARE, room, last_ns = Path(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3]), int(sys.argv[4]), int(sys.argv[5])
+from aiflame.recorder.eu_stalls import loop, sampler
+path, choice, loop.SHARE, room, last_ns = Path(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3]), int(sys.argv[4]), int(sys.argv[5])
 sampler._SHORTEST_PART_NS = 1
 profile = Folder.new(path)
 profile.new_folder("spool")
@@ -112,7 +112,7 @@ def test_no_gpu_is_woken_before_the_program_uses_one(library: Path, tmp_path: Pa
 
 @pytest.mark.parametrize("version", [(12, 60), (20, 4), (35, 11)])
 def test_every_sample_of_every_unit(library: Path, tmp_path: Path, version: tuple[int, int]) -> None:
-    gpus = (Gpu(version=version, units=2), Gpu("renderD129", "0000:4d:00.0", (20, 1)))
+    gpus = (Gpu(version=version, units=2, records=4096), Gpu("renderD129", "0000:4d:00.0", (20, 1)))
     with recorder(XeMachine(tmp_path / "xe", library, gpus), tmp_path / "p") as here:
         here.load_code()
         here.sampling(unit=1)

@@ -29,9 +29,9 @@ import json, os, time
 from pathlib import Path
 from aiflame.recorder.eu_stalls.devices import gpus, sampling, units
 from aiflame.recorder.eu_stalls.records import decode, layout_of
-from aiflame.recorder.eu_stalls.stream import Stream
+from aiflame.recorder.eu_stalls.xe_stream import XeStream
 def stream(period=1757, reports=1, unit=0, node="/dev/dri/renderD128"):
-    return Stream(os.open(node, os.O_RDWR), unit, period, reports)
+    return XeStream(os.open(node, os.O_RDWR), unit, period, reports)
 def refused(call, *arguments, **named):
     try:
         call(*arguments, **named)

@@ -29,6 +29,8 @@ class Gpu:
     cores: int = 4
     records: int = 1024
     """the size of a core's buffer"""
+    driver: str = "xe"
+    """the name that the kernel gives it; the calls are those of xe"""
 
 
 @dataclass
@@ -48,7 +50,7 @@ class XeMachine:
             (by_path / f"pci-{one.address.lower()}-render").symlink_to(f"../{one.node}")
             device = self.root / "sys/class/drm" / one.node / "device"
             device.mkdir(parents=True)
-            (device / "uevent").write_text(f"DRIVER=xe\nPCI_CLASS=30000\nPCI_SLOT_NAME={one.address}\n")
+            (device / "uevent").write_text(f"DRIVER={one.driver}\nPCI_CLASS=30000\nPCI_ID=8086:0BD5\nPCI_SLOT_NAME={one.address}\n")
         self._paranoid = self.root / "proc/sys/dev/xe/observation_paranoid"
         self._paranoid.parent.mkdir(parents=True)
         self.allow()

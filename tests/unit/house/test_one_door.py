@@ -106,7 +106,7 @@ WHAT_OTHERS_OPEN = {
     "recorder/checkup_rocm.py": "this machine",
     "recorder/command.py": "the program that is recorded",
     "recorder/eu_stalls/devices.py": "/sys and /dev",
-    "recorder/eu_stalls/sampler.py": "/dev",
+    "recorder/eu_stalls/sampler.py": "/dev; maps of recorded programs in /proc",
     "recorder/hand_over.py": "/proc/self/fd",
     "recorder/keep.py": "/proc, and files that the recorded program has mapped or written",
     "recorder/library.py": "our own library",

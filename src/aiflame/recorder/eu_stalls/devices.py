@@ -29,6 +29,7 @@ _MAIN = 0
 _STALLS = struct.Struct("<QQQQ40xQ")
 """extensions, capabilities, bytes of a record, bytes of a core's buffer, number of rates (which follow)"""
 _LARGEST_ANSWER = 1 << 20
+_PONTE_VECCHIO = re.compile("8086:0B(69|6E|E5|D[0-9A-F])", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +61,22 @@ class Sampling:
 
 def gpus(root: Path = Path("/")) -> list[Gpu]:
     """The GPUs that the xe driver serves and for which there is a device file."""
+    return [gpu for gpu, facts in _served(root) if facts.get("DRIVER") == "xe"]
+
+
+def older_gpus(root: Path = Path("/")) -> list[Gpu]:
+    """The GPUs of Ponte Vecchio that the older driver i915 serves; it serves no other that can sample stalls."""
+    return [gpu for gpu, facts in _served(root) if facts.get("DRIVER") == "i915" and _PONTE_VECCHIO.fullmatch(facts.get("PCI_ID", ""))]
+
+
+def _served(root: Path) -> list[tuple[Gpu, dict[str, str]]]:
+    """With the kernel's facts about each."""
     served = []
     for entry in sorted((root / "sys/class/drm").glob("renderD*"), key=natural):
         facts = dict(re.findall(r"^(\w+)=(.*)$", text(entry / "device/uevent"), re.MULTILINE))
         node = root / "dev/dri" / entry.name
-        if facts.get("DRIVER") == "xe" and facts.get("PCI_SLOT_NAME") and node.exists():
-            served.append(Gpu(node, facts["PCI_SLOT_NAME"].lower()))
+        if facts.get("PCI_SLOT_NAME") and node.exists():
+            served.append((Gpu(node, facts["PCI_SLOT_NAME"].lower()), facts))
     return served
 
 

@@ -15,6 +15,8 @@ RECORD_BYTES = 64
 _INSTRUCTION_BITS = 3
 """The address counts units of 8 bytes."""
 _FIELD_BITS = 8
+_SHORT_NUMBER = 0
+"""The kind of a value of Level Zero's that has 32 bits."""
 
 _COMMON = ("other", "control", "pipestall", "send", "dist_acc", "sbid", "sync", "inst_fetch")
 
@@ -75,6 +77,14 @@ def decode(records: bytes, layout: Layout) -> Counts:
     counts = [_bits(words, layout.ip_bits + place * _FIELD_BITS, _FIELD_BITS) for place in range(len(layout.fields))]
     overflows = int(_bits(words, layout.overflow_bit, 1).sum()) if layout.overflow_bit else 0
     return _added(address, np.stack(counts, axis=1), overflows)
+
+
+def of_metrics(values: bytes, address: int, metrics: int) -> Counts:
+    """Values of Level Zero's metrics, a row of `metrics` for each instruction; one of them is its address, in the same units."""
+    typed = np.frombuffer(values, [("kind", "<u4"), ("padding", "<u4"), ("value", "<u8")])
+    rows = np.where(typed["kind"] == _SHORT_NUMBER, typed["value"] & 0xFFFF_FFFF, typed["value"])
+    rows = rows[: len(rows) // metrics * metrics].reshape(-1, metrics)
+    return _added(rows[:, address] << np.uint64(_INSTRUCTION_BITS), np.delete(rows, address, axis=1), 0)
 
 
 def together(parts: list[Counts]) -> Counts:

@@ -1,54 +1,50 @@
 """Samples the Intel GPUs that a recorded program uses, from its first device code to its end.
 
 A stream wakes its GPU, so none is opened before a process of the recording has loaded code for a Level Zero or OpenCL device. A thread of
-the recorder reads all streams; each fifth of a second is a block of `profile/folder/eu_stall_files.py`. If the reading takes more than a
-tenth of a core, sampling pauses between blocks, and a note says for which part of the time the GPU was sampled.
+the recorder reads all streams (loop.py): those of the kernel's driver xe, and where that is another, or gives records of an unknown layout,
+those of the vendor's own driver (level_zero_stream.py).
 """
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
-import select
+import re
 import threading
 import time
-from io import FileIO
 from pathlib import Path
 
 from aiflame.imported_with import ONE_BLAS_THREAD, imported_with
 from aiflame.profile.folder.control_page import ControlPage
 from aiflame.profile.folder.door import Folder
-from aiflame.profile.folder.eu_stall_files import SUFFIX, Block, Header, pack_block, pack_header, part_name
-from aiflame.profile.folder.telemetry_files import FOLDER
-from aiflame.profile.schema.control_schema import GpuSampling, StopReason
-from aiflame.recorder.eu_stalls.devices import Gpu, Sampling, Unit, gpus, sampling, units
-from aiflame.recorder.eu_stalls.stream import POLL_S, Stream
+from aiflame.profile.folder.eu_stall_files import Header
+from aiflame.profile.schema.control_schema import GpuSampling
+from aiflame.recorder.eu_stalls.devices import Gpu, Sampling, Unit, gpus, older_gpus, sampling, units
+from aiflame.recorder.eu_stalls.level_zero_stream import LOADER, LevelZeroStream
+from aiflame.recorder.eu_stalls.loop import Decoded, Loop
 from aiflame.recorder.eu_stalls.unknown import Unknown
-from aiflame.values import dataclass, field
+from aiflame.recorder.eu_stalls.xe_stream import XeStream
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from aiflame.recorder.eu_stalls.records import Counts, Layout
+    from aiflame.recorder.eu_stalls.loop import Reader
 
 CODE_TABLE = "code_loads.table"
 """A process that has loaded code for a Level Zero or OpenCL device has this file."""
-SHARE = 0.1
-"""The share of a core for the reading."""
-WINDOW_S = 0.2
 _LOOK_S, _LOOK_SHARE = 0.05, 0.001
 """Seconds between two looks for device code at least, and the share of a core that looks may take."""
-_READ_S = 0.05
-_LATE_NS = 2 * int(POLL_S * 1e9)
-"""Samples may be so old when they are read, so a block begins so much before the end of the one before it."""
 _FULL = 4
 """A poll returns when a core's buffer may be full to this part."""
-_WORTH_SAYING = 0.9
 _PATIENCE_S = 1.0
 PARTS = 20
 """Of the window of a flight recorder, which removes files as a whole."""
 _SHORTEST_PART_NS = 1_000_000_000
+_MOST_UNITS = 8
+_SHORT_ADDRESS, _LONG_ADDRESS, _LONG_SINCE = 32, 64, 35
+"""Bits of an instruction's address, and the first generation that reports all."""
+_LOADED = re.compile(r"(/.*/libze_loader\.so[.\d]*)$", re.MULTILINE)
 PARANOID = "sudo sysctl dev.xe.observation_paranoid=0"
+OLDER_PARANOID = "sudo sysctl dev.i915.perf_stream_paranoid=0"
 
 
 class EuStalls:
@@ -63,12 +59,11 @@ class EuStalls:
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, name="EU stalls", daemon=True)
         self._notes: list[str] = []
-        self._streams: list[_Read | Unknown] = []
-        self._resting = False
+        self._readers: list[Reader] = []
 
     def start(self) -> None:
         """Does nothing on a machine without such a GPU."""
-        if self._choice != GpuSampling.OFF and gpus(self._root):
+        if self._choice != GpuSampling.OFF and (gpus(self._root) or older_gpus(self._root)):
             self._thread.start()
 
     def finish(self) -> list[str]:
@@ -86,11 +81,15 @@ class EuStalls:
                 with imported_with(ONE_BLAS_THREAD):
                     import aiflame.recorder.eu_stalls.records  # noqa: F401
                 self._open_all()
-                self._sample()
+                loop = Loop(self._readers, self._page, self._over)
+                try:
+                    loop.run()
+                finally:
+                    self._notes += loop.notes
         except Exception as error:  # the recording goes on
             self._notes.append(f"stall samples of the Intel GPU ended: {getattr(error, 'strerror', None) or error}")
         finally:
-            for one in self._streams:
+            for one in self._readers:
                 one.close()
 
     def _code_was_loaded(self) -> bool:
@@ -105,6 +104,15 @@ class EuStalls:
     def _open_all(self) -> None:
         for gpu in gpus(self._root):
             self._open(gpu)
+        for gpu in older_gpus(self._root):
+            self._open_older(gpu)
+
+    def _open_older(self, gpu: Gpu) -> None:
+        try:
+            self._open_by_vendor(gpu, _SHORT_ADDRESS)
+        except OSError as error:
+            mend = f": {OLDER_PARANOID}" if error.errno == errno.EPERM else ""
+            self._notes.append(_refusal(gpu, error) + mend)
 
     def _open(self, gpu: Gpu) -> None:
         try:
@@ -130,76 +138,53 @@ class EuStalls:
         from aiflame.recorder.eu_stalls.records import RECORD_BYTES, layout_of
 
         layout = layout_of(unit.version)
+        if offered.record_bytes != RECORD_BYTES:
+            layout = None
+        if layout is None and self._is_opened_by_vendor(gpu, unit):
+            return
         period = chosen_period(self._choice, offered.rates)
-        stream = Stream(device, unit.number, period, max(offered.buffer_bytes // RECORD_BYTES // _FULL, 1))
-        if layout is None or offered.record_bytes != RECORD_BYTES:
+        stream = XeStream(device, unit.number, period, max(offered.buffer_bytes // RECORD_BYTES // _FULL, 1), layout)
+        if layout is None:
             version = ".".join(map(str, unit.version))
             self._notes.append(f"stalls of the Intel GPU {gpu.address} are not shown: its generation ({version}) is not known")
-            self._streams.append(Unknown(gpu, unit, offered, period, stream, self._profile))
+            self._begin(Unknown(gpu, unit, offered, period, stream, self._profile))
         else:
             header = Header(gpu.address, unit.number, period, layout.address_bits, layout.reasons)
-            self._streams.append(_Read(gpu, header, stream, layout, self._profile, self._part_ns))
-        self._streams[-1].begin()
+            self._begin(Decoded(gpu, header, stream, self._profile, self._part_ns))
 
-    def _sample(self) -> None:
-        poll = select.poll()
-        for one in self._streams:
-            poll.register(one.stream, select.POLLIN)
-        began_ns, rested_ns = time.monotonic_ns(), 0
-        while self._streams and not self._over.is_set() and self._page.stop_reason is StopReason.NONE:
-            window_ns, used_ns = time.monotonic_ns(), time.thread_time_ns()
-            self._fill_window(poll, window_ns + int(WINDOW_S * 1e9))
-            if not self._write_window():
-                return
-            window_ns, used_ns = time.monotonic_ns() - window_ns, time.thread_time_ns() - used_ns
-            if used_ns > SHARE * window_ns and not self._over.is_set():
-                rested_ns += self._rest(int(used_ns / SHARE) - window_ns)
-        if self._streams and not self._resting:
-            time.sleep(2 * POLL_S)  # until the driver has looked at the GPU's buffers once more
-            self._read_all()
-            self._write_window()
-        part = 1 - rested_ns / max(time.monotonic_ns() - began_ns, 1)
-        if part < _WORTH_SAYING:
-            self._notes.append(f"stalls of the Intel GPU were sampled for {part:.0%} of the time: there were too many to read them all")
-
-    def _fill_window(self, poll: select.poll, until_ns: int) -> None:
-        while (left_ns := until_ns - time.monotonic_ns()) > 0 and not self._over.is_set():
-            poll.poll(min(left_ns / 1e6, _READ_S * 1e3))
-            self._read_all(poll)
-
-    def _read_all(self, poll: select.poll | None = None) -> None:
-        for one in list(self._streams):
-            self._read(one, poll)
-
-    def _read(self, one: _Read | Unknown, poll: select.poll | None) -> None:
+    def _is_opened_by_vendor(self, gpu: Gpu, unit: Unit) -> bool:
+        if any(one.gpu == gpu for one in self._readers):
+            return True  # all its units
         try:
-            one.read()
-        except OSError as error:
-            self._notes.append(f"stall samples of the Intel GPU {one.gpu.address} ended: {error.strerror}")
-            one.write_window(self._page)
-            if poll is not None:
-                poll.unregister(one.stream)
-            self._streams.remove(one)
-            one.close()
+            self._open_by_vendor(gpu, _LONG_ADDRESS if unit.version[0] >= _LONG_SINCE else _SHORT_ADDRESS)
+        except OSError:
+            return False
+        return True
 
-    def _write_window(self) -> bool:
-        there_is_room = True
-        for one in self._streams:
-            there_is_room = one.write_window(self._page) and there_is_room
-        return there_is_room
+    def _open_by_vendor(self, gpu: Gpu, address_bits: int) -> None:
+        """All units of a GPU, by a process for each."""
+        loader, period = self._loader(), 0 if self._choice == GpuSampling.AUTO else self._choice
+        number, units_of_gpu = 0, 1
+        while number < units_of_gpu:
+            stream = LevelZeroStream(loader, gpu.address, number, period)
+            header = Header(gpu.address, number, stream.period, address_bits, stream.reasons)
+            self._begin(Decoded(gpu, header, stream, self._profile, self._part_ns))
+            number, units_of_gpu = number + 1, min(stream.units, _MOST_UNITS)
 
-    def _rest(self, pause_ns: int) -> int:
-        """Returns for how long it was."""
-        self._read_all()
-        self._write_window()
-        began_ns, self._resting = time.monotonic_ns(), True
-        for one in self._streams:
-            one.stream.disable()
-        if not self._over.wait(pause_ns / 1e9):
-            self._resting = False
-            for one in self._streams:
-                one.begin()
-        return time.monotonic_ns() - began_ns
+    def _begin(self, reader: Reader) -> None:
+        self._readers.append(reader)
+        reader.begin()
+
+    def _loader(self) -> str:
+        """Level Zero's loader: that of the program, as long as it is no other user's."""
+        for name in self._profile.folder("spool").names():
+            process = Path("/proc", name.partition(".")[0])
+            try:
+                if process.stat().st_uid == os.geteuid() and (found := _LOADED.search((process / "maps").read_text())):
+                    return found[1]
+            except (OSError, UnicodeDecodeError):
+                continue
+        return LOADER
 
 
 def chosen_period(choice: int, rates: tuple[int, ...]) -> int:
@@ -218,68 +203,3 @@ def _refusal(gpu: Gpu, error: OSError) -> str:
     if error.errno == errno.EBUSY:
         return f"{name}: another program samples them, perhaps another rank of this job"
     return f"{name}: {error.strerror}"
-
-
-@dataclass(slots=True)
-class _Read:
-    """A stream, and the samples of its present window that were read."""
-
-    gpu: Gpu
-    header: Header
-    stream: Stream
-    layout: Layout
-    profile: Folder
-    part_ns: int
-    """how long a file goes on; 0: to the end of the recording"""
-    file: FileIO | None = None
-    file_begun_ns: int = 0
-    parts: list[Counts] = field(default_factory=list)
-    lost: int = 0
-    begun_ns: int = 0
-    read_ns: int = 0
-
-    def begin(self) -> None:
-        self.begun_ns = self.read_ns = time.monotonic_ns()
-        self.stream.enable()
-
-    def read(self) -> None:
-        from aiflame.recorder.eu_stalls.records import decode
-
-        records, lost = self.stream.read()
-        self.read_ns = time.monotonic_ns()
-        self.lost += lost
-        if records:
-            self.parts.append(decode(records, self.layout))
-
-    def write_window(self, page: ControlPage) -> bool:
-        """Writes the window, if anything was sampled in it, and begins the next. False: there is no room any more."""
-        from aiflame.recorder.eu_stalls.records import together
-
-        begun_ns, parts, lost = self.begun_ns, self.parts, self.lost
-        self.begun_ns, self.parts, self.lost = max(self.read_ns - _LATE_NS, begun_ns), [], 0
-        if not parts and not lost:
-            return True
-        counts = together(parts) if parts else None
-        rows, overflows = (counts.rows(), counts.overflows) if counts else (b"", 0)
-        return self._write(Block(begun_ns, self.read_ns, lost + overflows, rows), page)
-
-    def _write(self, block: Block, page: ControlPage) -> bool:
-        data = pack_block(block)
-        if self.file is not None and self.part_ns and block.begin_ns - self.file_begun_ns >= self.part_ns:
-            self.file.close()
-            self.file = None
-        if self.file is None:
-            data = pack_header(self.header) + data
-        if not page.take(len(data)):
-            return False
-        if self.file is None:
-            stream = f"{self.header.address.replace(':', '-')}-{self.header.unit}"
-            name = part_name(stream, block.begin_ns) if self.part_ns else f"{stream}{SUFFIX}"
-            self.file, self.file_begun_ns = self.profile.make_folder(FOLDER).new_file(name), block.begin_ns
-        return self.file.write(data) == len(data)
-
-    def close(self) -> None:
-        with contextlib.suppress(OSError):
-            self.stream.close()
-        if self.file is not None:
-            self.file.close()

@@ -11,7 +11,7 @@ from aiflame.profile.folder.door import Folder
 from aiflame.profile.folder.eu_stall_files import UNKNOWN_SUFFIX
 from aiflame.profile.folder.telemetry_files import FOLDER
 from aiflame.recorder.eu_stalls.devices import Gpu, Sampling, Unit
-from aiflame.recorder.eu_stalls.stream import Stream
+from aiflame.recorder.eu_stalls.xe_stream import XeStream
 
 _MOST_BYTES = 1 << 20
 
@@ -19,7 +19,7 @@ _MOST_BYTES = 1 << 20
 class Unknown:
     """A stream like those of `sampler.py`. It stops by itself."""
 
-    def __init__(self, gpu: Gpu, unit: Unit, offered: Sampling, period: int, stream: Stream, profile: Folder) -> None:
+    def __init__(self, gpu: Gpu, unit: Unit, offered: Sampling, period: int, stream: XeStream, profile: Folder) -> None:
         self.gpu, self.stream = gpu, stream
         self._profile, self._name = profile, f"{gpu.address.replace(':', '-')}-{unit.number}{UNKNOWN_SUFFIX}"
         facts = {"version": unit.version, "unit": unit.number, "record_bytes": offered.record_bytes, "period": period}

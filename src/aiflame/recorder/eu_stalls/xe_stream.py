@@ -13,6 +13,10 @@ import fcntl
 import os
 import struct
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from aiflame.recorder.eu_stalls.records import Counts, Layout
+
 _OBSERVE = 1 << 30 | 32 << 16 | ord("d") << 8 | 0x4B
 """DRM_IOCTL_XE_OBSERVATION"""
 _ENABLE, _DISABLE = ord("i") << 8, ord("i") << 8 | 1
@@ -28,11 +32,14 @@ _AT_ONCE = 1 << 20
 _MOST_READS = 256
 
 
-class Stream:
+class XeStream:
     """Raises OSError: EACCES without the permission, EBUSY while another process has it."""
 
-    def __init__(self, device: int, unit: int, period: int, reports: int) -> None:
-        """`reports`: the number of records at which a poll returns."""
+    late_ns = 2 * int(POLL_S * 1e9)
+
+    def __init__(self, device: int, unit: int, period: int, reports: int, layout: Layout | None = None) -> None:
+        """`reports`: the number of records at which a poll returns. `layout`: of the records, where it is known."""
+        self._layout = layout
         values = ((_UNIT, unit), (_PERIOD, period), (_REPORTS, reports))
         memory = ctypes.create_string_buffer(_PROPERTY.size * len(values))
         first = ctypes.addressof(memory)
@@ -70,6 +77,15 @@ class Stream:
             if len(parts[-1]) < _AT_ONCE:
                 break
         return b"".join(parts), lost
+
+    def decode(self, samples: bytes) -> Counts:
+        from aiflame.recorder.eu_stalls.records import decode
+
+        assert self._layout is not None
+        return decode(samples, self._layout)
+
+    def used_ns(self) -> int:
+        return 0
 
     def close(self) -> None:
         os.close(self._descriptor)
