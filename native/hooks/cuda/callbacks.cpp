@@ -7,6 +7,7 @@
 #include "hooks/cuda/device_load.hpp"
 #include "hooks/cuda/gate.hpp"
 #include "hooks/cuda/internal.hpp"
+#include "hooks/cuda/physical_memory.hpp"
 #include "hooks/cuda/sampling.hpp"
 #include "hooks/cuda/skip_driver_frames.hpp"
 #include "hooks/python/bridge.hpp"
@@ -39,6 +40,7 @@ struct Calls {
   uint32_t wait_depth;  // of the outermost that waits, 0: none does
   Wait wait;
   uint64_t wait_begin_ns;
+  uint64_t physical_ns;  // when the call on physical memory began
   uint64_t poked_ns;
 };
 thread_local Calls calls;
@@ -190,7 +192,7 @@ void on_fatal_error(const CUpti_StateData& told) noexcept {
 }
 
 // `traced`: we subscribe to the runtime's launches, too. Then a launch's outermost call is the runtime's.
-bool is_wanted(CUpti_CallbackDomain domain, std::string_view name, bool traced) noexcept {
+bool is_wanted(CUpti_CallbackDomain domain, CUpti_CallbackId id, std::string_view name, bool traced) noexcept {
   auto begins = [&](std::initializer_list<std::string_view> beginnings) {
     for (std::string_view beginning : beginnings)
       if (name.starts_with(beginning)) return true;
@@ -198,7 +200,8 @@ bool is_wanted(CUpti_CallbackDomain domain, std::string_view name, bool traced) 
   };
   if (domain == CUPTI_CB_DOMAIN_DRIVER_API) {
     if (begins({"cuLaunch", "cuGraphLaunch", "cuMemcpy", "cuMemset"})) return name != "cuLaunchHostFunc" && name != "cuLaunchHostFunc_ptsz";
-    return control::has(schema::Feature::GPU_MEMORY) && begins({"cuMemAlloc", "cuMemHostAlloc", "cuMemFree", "cuMemPool"});
+    return control::has(schema::Feature::GPU_MEMORY) &&
+           (begins({"cuMemAlloc", "cuMemHostAlloc", "cuMemFree", "cuMemPool"}) || physical_memory::is_call(domain, id));
   }
   // The runtime's launches are the driver's. Its copies may reach the driver by ways of its own.
   if (begins({"cudaMemcpy", "cudaMemset"})) return true;
@@ -215,7 +218,7 @@ bool enable_api(CUpti_SubscriberHandle subscriber, CUpti_CallbackDomain domain) 
     bool known = cupti().GetCallbackName(domain, id, &name) == CUPTI_SUCCESS && name;
     missing = known ? 0 : missing + 1;
     if (!known) continue;
-    bool launches = learn_wait(domain, id, name) || is_wanted(domain, name, traced);
+    bool launches = learn_wait(domain, id, name) || is_wanted(domain, id, name, traced);
     keep_launching(domain, id, launches);
     if (traced) tracing::learn(domain, id, name);
     if (launches || traced) any |= cupti().EnableCallback(1, subscriber, domain, id) == CUPTI_SUCCESS;
@@ -273,6 +276,7 @@ __attribute__((always_inline)) inline void hear(CUpti_CallbackDomain domain, CUp
       if (domain == CUPTI_CB_DOMAIN_DRIVER_API && !calls.variant) calls.variant = launched_variant(id, call);
       if (is_graph_launch(domain, id)) on_graph_launch(correlation(call.correlationId));
       enter_wait(domain, id, call);
+      if (physical_memory::is_call(domain, id)) calls.physical_ns = now_ns();
     }
     // Its time begins where ours ends.
     if constexpr (kTraced) tracing::enter(subscription.load(std::memory_order_relaxed), from, launches ? calls.stack : 0);
@@ -281,6 +285,7 @@ __attribute__((always_inline)) inline void hear(CUpti_CallbackDomain domain, CUp
     if constexpr (kTraced) tracing::leave(subscription.load(std::memory_order_relaxed), domain, id, call);
     if (launches) {
       leave_wait(call);
+      if (in_callback() && calls.by && physical_memory::is_call(domain, id)) physical_memory::write(id, call, calls.physical_ns);
       leave_call(call);
     }
   }

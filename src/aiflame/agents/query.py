@@ -32,6 +32,7 @@ _RECORD_WITH: Mapping[str, str] = {
     "stall_reasons": "--gpu-sampling auto, and a program that uses a CUDA GPU",
     "intra_": "--intra auto, and a program that runs Triton kernels",
     "allocations": "--gpu-memory",
+    "physical_memory": "--gpu-memory, and a program that uses CUDA's virtual memory management",
     "host_": "--host-memory",
     "kernel": "a program that uses a GPU",
     "cop": "a program that copies to or from a GPU",

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import fake_gpu_ends
 import fake_gpu_shared
-from fake_gpu_driver import NEVER, Dimensions, Gpu, RuntimeGpu, little, much
+from fake_gpu_driver import NEVER, PIECE, Dimensions, Gpu, Physical, PhysicalProperty, RuntimeGpu, little, much
 
 
 def replayed_here(gpu: Gpu, graph: c_void_p, stream: c_void_p) -> None:
@@ -292,6 +292,42 @@ def more_than_fits() -> None:
         much(gpu, kernel)
     little(gpu, kernel)
     gpu.wait()
+
+
+def physical() -> None:
+    """Every way in which physical memory stays or goes."""
+    gpu = Gpu()
+    memory = Physical(gpu)
+    twice = memory.created_here(1)
+    memory.map(twice, 1, at=0)
+    memory.map(twice, 1, at=1)
+    memory.release(twice)
+    memory.unmap(1, at=0)
+    asked = memory.created_here(3)
+    memory.map(asked, 3, at=2)
+    again = memory.retained(at=4)
+    memory.release(asked)
+    memory.unmap(4, at=1)
+    memory.release(again)
+    shared = memory.created_here(2)
+    second = memory.imported(shared)
+    memory.release(shared)
+    unmapped = memory.created_here(5)
+    memory.release(second)
+    memory.release(unmapped)
+    memory.created_here(1)
+    refused = ctypes.c_uint64()
+    try:
+        memory.call("cuMemCreate", byref(refused), ctypes.c_size_t(1 << 41), byref(PhysicalProperty(1, 0, 1, 0)), ctypes.c_uint64(0))
+    except RuntimeError:
+        print(json.dumps(memory.seen))
+
+
+def physical_on_the_other_device() -> None:
+    memory = Physical(Gpu())
+    memory.created_here(1, device=1)
+    handle = ctypes.c_uint64()
+    memory.call("cuMemCreate", byref(handle), ctypes.c_size_t(PIECE), byref(PhysicalProperty(1, 0, 2, 0)), ctypes.c_uint64(0))
 
 
 def no_cuda() -> None:

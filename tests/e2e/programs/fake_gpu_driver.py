@@ -5,11 +5,12 @@ from __future__ import annotations
 import ctypes
 import os
 import time
-from ctypes import byref, c_uint64, c_void_p
+from ctypes import byref, c_int, c_size_t, c_uint64, c_void_p
 from pathlib import Path
 
 NEVER = (1 << 64) - 1
 """How long a kernel runs that does not complete."""
+PIECE = 2 << 20
 
 
 def device_code() -> bytes:
@@ -85,6 +86,65 @@ class RuntimeGpu(Gpu):
     def make_context(self, device: int) -> None:
         self.call("cuDevicePrimaryCtxRetain", byref(self.context), device)
         self.call("cuCtxSetCurrent", self.context)
+
+
+class PhysicalProperty(ctypes.Structure):
+    """CUmemAllocationProp: pinned memory, of a device unless `kind` says another place."""
+
+    _fields_ = (
+        ("type", c_int),
+        ("handles", c_int),
+        ("kind", c_int),
+        ("device", c_int),
+        ("windows", c_void_p),
+        ("flags", c_uint64),
+    )
+
+
+class Physical:
+    """Physical memory in pieces of 2 MiB, and the bytes that the driver has in use after each call that changes them."""
+
+    def __init__(self, gpu: Gpu) -> None:
+        self.gpu = gpu
+        self._bytes = gpu.driver.fake_physical_bytes
+        self._bytes.restype = c_uint64
+        self.seen: list[int] = []
+        self.base = c_uint64()
+        gpu.call("cuMemAddressReserve", byref(self.base), c_size_t(16 * PIECE), c_size_t(0), c_uint64(0), c_uint64(0))
+
+    def call(self, name: str, *arguments: object) -> None:
+        self.gpu.call(name, *arguments)
+        now = self._bytes()
+        if now != (self.seen[-1] if self.seen else 0):
+            self.seen.append(now)
+
+    def created_here(self, pieces: int, device: int = 0) -> c_uint64:
+        handle = c_uint64()
+        self.call("cuMemCreate", byref(handle), c_size_t(pieces * PIECE), byref(PhysicalProperty(1, 1, 1, device)), c_uint64(0))
+        return handle
+
+    def map(self, handle: c_uint64, pieces: int, at: int) -> None:
+        self.call("cuMemMap", self._at(at), c_size_t(pieces * PIECE), c_size_t(0), handle, c_uint64(0))
+
+    def unmap(self, pieces: int, at: int) -> None:
+        self.call("cuMemUnmap", self._at(at), c_size_t(pieces * PIECE))
+
+    def release(self, handle: c_uint64) -> None:
+        self.call("cuMemRelease", handle)
+
+    def retained(self, at: int) -> c_uint64:
+        handle = c_uint64()
+        self.call("cuMemRetainAllocationHandle", byref(handle), c_void_p(self._at(at).value))
+        return handle
+
+    def imported(self, handle: c_uint64) -> c_uint64:
+        shared, again = c_int(), c_uint64()
+        self.call("cuMemExportToShareableHandle", byref(shared), handle, 1, c_uint64(0))
+        self.call("cuMemImportFromShareableHandle", byref(again), c_void_p(shared.value), 1)
+        return again
+
+    def _at(self, pieces: int) -> c_uint64:
+        return c_uint64(self.base.value + pieces * PIECE)
 
 
 def captured_here(gpu: Gpu, kernel: c_void_p, stream: c_void_p) -> None:

@@ -10,8 +10,9 @@ import polars as pl
 
 from aiflame.attribute.analysis import Analysis, once
 from aiflame.attribute.arrays.types import Ints
+from aiflame.attribute.memory.physical import physical
 from aiflame.errors import AiflameError
-from aiflame.profile.schema.enums import AllocationKind, HostMemoryKind, MemoryKind
+from aiflame.profile.schema.enums import AllocationKind, HostMemoryKind, MemoryKind, PhysicalMemoryKind
 from aiflame.profile.tables.interface import Tables
 
 HOST = "host"
@@ -74,6 +75,8 @@ def memories(profile: Analysis) -> list[str]:
     """The memories that have blocks."""
     of_host = {HOST} if profile.has("host_allocations") else set()
     of_devices = _distinct(profile, "allocations", "device", pl.col("memory") != int(MemoryKind.HOST))
+    created = (pl.col("kind") == int(PhysicalMemoryKind.CREATE)) & (pl.col("memory") != int(MemoryKind.HOST))
+    of_devices |= _distinct(profile, "physical_memory", "device", created)
     return sorted(of_host | of_devices | _distinct(profile, "memory_blocks", "memory") | _distinct(profile, "pool_blocks", "device"))
 
 
@@ -116,26 +119,63 @@ def _imported(profile: Tables) -> pl.DataFrame:
 def _of_drivers(profile: Analysis) -> pl.DataFrame:
     """Allocations that the driver made, with the stacks of their calls, but not those out of which a pool gives blocks to the program."""
     rows, pools = driver_blocks(profile), profile.table("pool_blocks")
-    rows = rows.filter(~of_a_pool(rows, pools))
     call = ["process", "api", "correlation"]
+    columns = [*call, "memory", "bytes", "begin_ns", "end_ns"]
+    created = physical_blocks(profile)
+    of_pool = mapped_for_a_pool(profile)["block"]
+    rows = pl.concat(
+        [
+            rows.filter(~of_a_pool(rows, pools)).select(columns),
+            created.filter(~pl.col("block").is_in(of_pool.implode())).select(columns),
+        ],
+        how="vertical_relaxed",
+    )
     calls = profile.scan("launches").select("process", pl.col("api").cast(rows.schema["api"]), "correlation", "thread", *_CONTEXT)
     calls = calls.join(rows.lazy(), on=call, how="semi").unique(call, keep="first", maintain_order=True)
     rows = rows.join(calls.collect(), on=call, how="left")
     beside = pools.select("process", memory="device", kind=pl.lit(int(BlockKind.BESIDE_POOL))).unique()
-    rows = rows.drop("kind").join(beside, on=["process", "memory"], how="left").with_columns(pl.col("kind").fill_null(int(BlockKind.BLOCK)))
+    rows = rows.join(beside, on=["process", "memory"], how="left").with_columns(pl.col("kind").fill_null(int(BlockKind.BLOCK)))
     return rows.with_columns(
         pl.col("thread", *_CONTEXT).fill_null(0), count=pl.lit(1), bytes=pl.col("bytes").clip(0, _MOST), address=pl.lit(0)
     )
 
 
 def driver_blocks(profile: Tables) -> pl.DataFrame:
-    """The allocations that the driver made, as in the table, with `memory`, `begin_ns` and `end_ns`. Pinned memory is the host's; without
-    the rest of the host's memory, it would look like all of that."""
-    rows = profile.table("allocations").with_columns(begin_ns=_moment("time_ns"))
+    """The allocations that the driver made with an address, as in the table, with `memory`, `begin_ns` and `end_ns`. Pinned memory is the
+    host's; without the rest of the host's memory, it would look like all of that. Should CUPTI have a record of physical memory, too, it
+    counts once."""
+    of_handles = profile.table("physical_memory").filter(pl.col("correlation") > 0).select("process", "api", "correlation")
+    rows = profile.table("allocations").join(of_handles, on=of_handles.columns, how="anti", maintain_order="left")
+    rows = rows.with_columns(begin_ns=_moment("time_ns"))
     pinned = pl.col("memory") == int(MemoryKind.HOST)
     rows = rows if profile.has("host_allocations") else rows.filter(~pinned)
     rows = rows.with_columns(memory=pl.when(pinned).then(pl.lit(HOST)).otherwise("device")).drop("device")
     return with_ends(rows, _PLACE, begins=pl.col("kind") == int(AllocationKind.TAKE))
+
+
+def physical_blocks(profile: Analysis) -> pl.DataFrame:
+    """Physical memory that the program created (`physical`), with `memory` as here, and of the host's as in `driver_blocks`."""
+    rows = physical(profile).blocks
+    rows = rows if profile.has("host_allocations") else rows.filter(~pl.col("of_host"))
+    return rows.with_columns(memory=pl.when("of_host").then(pl.lit(HOST)).otherwise("memory"), bytes=pl.col("bytes").cast(pl.UInt64))
+
+
+def mapped_for_a_pool(profile: Analysis) -> pl.DataFrame:
+    """The mappings of physical memory (`physical`) of which a part was once a block of a pool: expandable segments of torch's allocator.
+    A block may lie in several of them."""
+    rows, given = physical(profile).mappings, profile.table("pool_blocks")
+    inside = np.zeros(len(rows), bool)
+    pools = given.partition_by("process", "device", as_dict=True)
+    for key, own in rows.with_row_index("row").partition_by("process", "memory", as_dict=True).items():
+        if key not in pools:
+            continue
+        ordered = pools[key].select(_number("address").cast(pl.Int64), _number("bytes").cast(pl.Int64)).sort("address")
+        begin = ordered["address"].to_numpy()
+        end = np.maximum.accumulate(begin + ordered["bytes"].to_numpy())
+        first, size = own["address"].to_numpy(), own["bytes"].to_numpy()
+        near = np.searchsorted(begin, first + size) - 1
+        inside[own["row"].to_numpy()] = (near >= 0) & (end[near] > first)
+    return rows.filter(pl.Series(inside))
 
 
 def of_a_pool(rows: pl.DataFrame, given: pl.DataFrame) -> pl.Series:

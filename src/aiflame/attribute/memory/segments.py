@@ -7,7 +7,7 @@ import polars as pl
 
 from aiflame.attribute.analysis import Analysis, once
 from aiflame.attribute.arrays.types import Ints
-from aiflame.attribute.memory.blocks import NEVER, driver_blocks, of_a_pool
+from aiflame.attribute.memory.blocks import NEVER, driver_blocks, mapped_for_a_pool, of_a_pool
 from aiflame.attribute.memory.live import OWNER
 
 SEGMENTS = {
@@ -49,7 +49,10 @@ def segments(profile: Analysis) -> pl.DataFrame:
         end_ns="end_ns",
         expandable=pl.lit(False),
     )
-    every = pl.concat([of_file, recorded]).select(pl.col(name).cast(kind) for name, kind in SEGMENTS.items())
+    mapped = mapped_for_a_pool(profile).with_columns(stream=pl.lit(UNKNOWN, pl.Int64), pool=pl.lit(""), expandable=pl.lit(True))
+    every = pl.concat([of_file, recorded, mapped.select(recorded.columns)]).select(
+        pl.col(name).cast(kind) for name, kind in SEGMENTS.items()
+    )
     return every.sort(*OWNER, "address", "begin_ns")
 
 

@@ -69,6 +69,19 @@ class AllocationKind(IntEnum):
     RELEASE = 2
 
 
+class PhysicalMemoryKind(IntEnum):
+    """Calls on the physical memory of a device, which CUDA's virtual memory management names by handles."""
+
+    CREATE = 1
+    IMPORT = 2
+    """A handle of memory that another handle was exported for, often by another process."""
+    RETAIN = 3
+    """One more reference to a handle."""
+    RELEASE = 4
+    MAP = 5
+    UNMAP = 6
+
+
 class MemoryKind(IntEnum):
     UNKNOWN = 0
     HOST = 1

@@ -32,6 +32,7 @@ def _lines() -> Iterator[str]:
         enums.CopyKind,
         enums.SyncKind,
         enums.AllocationKind,
+        enums.PhysicalMemoryKind,
         enums.MemoryKind,
         enums.HostMemoryKind,
         enums.CallBackend,

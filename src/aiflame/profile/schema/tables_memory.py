@@ -86,3 +86,23 @@ SEGMENTS = (
         ),
     ),
 )
+
+PHYSICAL = (
+    Table(
+        "physical_memory",
+        "PhysicalMemory",
+        "a call that created, mapped or released physical memory by CUDA's virtual memory management (with --gpu-memory). The memory is "
+        "free when no reference to its handle and no mapping of it is left",
+        columns(
+            ("kind", T.U32, "PhysicalMemoryKind"),
+            ("memory", T.U32, "MemoryKind, of CREATE"),
+            ("device", T.STR, "as in kernel_shapes, of CREATE; empty: it is memory of the machine"),
+            ("api", T.U32, "GpuApi"),
+            ("correlation", T.U64, "see launches"),
+            ("handle", T.U64, "0: UNMAP"),
+            ("address", T.U64, "of MAP and UNMAP"),
+            ("bytes", T.U64, "of CREATE, MAP and UNMAP"),
+            ("time_ns", T.U64, "CLOCK_MONOTONIC, of RELEASE and UNMAP when the call began, otherwise when it returned"),
+        ),
+    ),
+)

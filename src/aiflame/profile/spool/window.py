@@ -33,6 +33,7 @@ TIMES = {
     "host_allocations": "time_ns",
     "host_frees": "time_ns",
     "pool_blocks": "time_ns",
+    "physical_memory": "time_ns",
     "gpu_windows": "end_ns",
     "gpu_counters": "end_ns",
 }
