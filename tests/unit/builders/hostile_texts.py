@@ -143,7 +143,7 @@ def on_a_terminal(commands: list[list[str]], folder: Path, width: int = 400, /, 
     """The output of each command on its terminal, byte for byte."""
     (folder / "commands.json").write_text(json.dumps(commands))
     ours, theirs = pty.openpty()
-    terminal = {"TERM": "xterm-256color", "COLUMNS": str(width), "LINES": "50"}
+    terminal = {"TERM": "xterm-256color", "COLUMNS": str(width), "LINES": "50", "POLARS_MAX_THREADS": "1"}
     variables = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **terminal, **environment}
     variables.pop("NO_COLOR", None)
     process = subprocess.Popen(

@@ -108,6 +108,7 @@ def traced(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Path], 
         "TMPDIR": str(folder / "tmp"),
         "PYTHONDONTWRITEBYTECODE": "1",
         "PYTHONPATH": f"{SOURCE / 'src'}",
+        "POLARS_MAX_THREADS": "1",  # several take longer to share tables of a few rows than to read them
     }
     command = ["strace", "-f", "-y", "-qq", "-s", "4096", "-e", "trace=%file", "--seccomp-bpf", "-o", str(folder / "log")]
     command += [sys.executable, str(READER), str(folder / "output"), *map(str, profiles)]

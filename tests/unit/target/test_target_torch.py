@@ -71,16 +71,23 @@ class Forks:
         command = [sys.executable, "-c", FORKS]
         self._process = subprocess.Popen(command, env=ENVIRONMENT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self._folder = folder
+        self.complaints = ""
+        """What the last program wrote to stderr."""
 
-    def run(self, program: str) -> str:
+    def run(self, program: str, warnings_that_fail: str = "") -> str:
+        """The output of a program with the hooks. Warnings of that class are errors, in the hooks as in the program."""
+        strict = f"import warnings; warnings.simplefilter('error', {warnings_that_fail})\n" if warnings_that_fail else ""
+        return self.run_as_it_is(strict + STAND_IN + textwrap.dedent(program))
+
+    def run_as_it_is(self, program: str) -> str:
         said, failed = (self._folder / name for name in ("stdout", "stderr"))
         assert self._process.stdin is not None and self._process.stdout is not None
-        self._process.stdin.write(json.dumps([STAND_IN + textwrap.dedent(program), str(said), str(failed)]) + "\n")
+        self._process.stdin.write(json.dumps([program, str(said), str(failed)]) + "\n")
         self._process.stdin.flush()
-        status, stdout, stderr = self._process.stdout.readline().strip(), said.read_text(), failed.read_text()
+        status, stdout, self.complaints = self._process.stdout.readline().strip(), said.read_text(), failed.read_text()
         said.unlink()
         failed.unlink()
-        assert status == "0", stderr
+        assert status == "0", self.complaints
         return stdout.strip()
 
     def end(self) -> None:
@@ -101,15 +108,6 @@ Run = Callable[[str], str]
 def run(forks: Forks) -> Run:
     """Runs a program, and gives its output."""
     return forks.run
-
-
-def run_with(options: tuple[str, ...], program: str) -> str:
-    """The same in an interpreter with options of its own."""
-    process = subprocess.run(
-        [sys.executable, *options, "-c", STAND_IN + textwrap.dedent(program)], env=ENVIRONMENT, capture_output=True, text=True, check=False
-    )
-    assert process.returncode == 0, process.stderr
-    return process.stdout.strip()
 
 
 def test_all_below_the_outermost_module_of_a_stack_is_named(run: Run) -> None:
@@ -282,26 +280,27 @@ def test_each_batch_of_a_loader_is_a_region_and_so_is_the_end(run: Run) -> None:
 
 
 @pytest.mark.parametrize("start", ["fork", "spawn"])
-def test_loaders_with_workers(run: Run, start: str, tmp_path: Path) -> None:
-    # Spawned workers need a program that is a file.
-    program = tmp_path / "program.py"
-    program.write_text(
-        STAND_IN
-        + textwrap.dedent(f"""
+def test_loaders_with_workers(forks: Forks, start: str, tmp_path: Path) -> None:
+    text = STAND_IN + textwrap.dedent(f"""
     if __name__ == "__main__":
         loader = torch.utils.data.DataLoader(list(range(6)), batch_size=2, num_workers=1, multiprocessing_context={start!r})
         assert [batch.tolist() for batch in loader] == [[0, 1], [2, 3], [4, 5]]
         assert len(all_reported("begin")) == 4
     """)
-    )
+    if start == "fork":
+        forks.run_as_it_is(text)
+        assert not forks.complaints
+        return
+    # Spawned workers need a program that is a file.
+    program = tmp_path / "program.py"
+    program.write_text(text)
     process = subprocess.run([sys.executable, str(program)], env=ENVIRONMENT, capture_output=True, text=True, check=False)
     assert process.returncode == 0, process.stderr
     assert not process.stderr
 
 
-def test_numbers_of_nodes_only_rise_and_random_numbers_stay() -> None:
-    run_with(
-        ("-W", "error"),
+def test_numbers_of_nodes_only_rise_and_random_numbers_stay(forks: Forks) -> None:
+    forks.run(
         """
     calls = all_reported("calibrate_autograd")
     assert [number for _, number, _ in calls] == list(range(calls[0][1], calls[0][1] + 4))
@@ -309,12 +308,12 @@ def test_numbers_of_nodes_only_rise_and_random_numbers_stay() -> None:
     torch.manual_seed(torch.initial_seed())
     assert (torch.rand(3) == drawn).all()
     """,
+        "Warning",
     )
 
 
-def test_models_are_saved_copied_and_scripted_as_ever() -> None:
-    run_with(
-        ("-W", "error::UserWarning"),
+def test_models_are_saved_copied_and_scripted_as_ever(forks: Forks) -> None:
+    forks.run(
         """
     import copy, io, pickle
     model = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.ReLU())
@@ -332,10 +331,11 @@ def test_models_are_saved_copied_and_scripted_as_ever() -> None:
     torch.func.grad(lambda value: model(value).sum())(value)
     assert not torch.nn.modules.module._has_any_global_hook() if hasattr(torch.nn.modules.module, "_has_any_global_hook") else True
     """,
+        "UserWarning",
     )
 
 
-def test_compiled_steps_and_models_have_the_same_graphs(run: Run) -> None:
+def test_compiled_steps_and_models_have_the_same_graphs(forks: Forks) -> None:
     """Dynamo looks into the hooks and finds nothing to do: no graph breaks there, and nothing is compiled once more."""
     program = """
     import torch._dynamo, warnings
@@ -353,5 +353,4 @@ def test_compiled_steps_and_models_have_the_same_graphs(run: Run) -> None:
     counters = torch._dynamo.utils.counters
     print(losses, dict(counters["stats"]), sum(counters["graph_break"].values()), sum(counters["recompiles"].values()))
     """
-    plain = subprocess.run([sys.executable, "-c", "import torch\n" + textwrap.dedent(program)], capture_output=True, text=True, check=True)
-    assert run(program) == plain.stdout.strip()
+    assert forks.run(program) == forks.run_as_it_is("import torch\n" + textwrap.dedent(program))
