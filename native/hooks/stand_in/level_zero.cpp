@@ -132,6 +132,7 @@ uint64_t forget(const Api& api, Call& call, Kind kind, bool gone) {
     Guard guard;
     if (Object* object = find(kind, call.words[0])) {
       if (kind == Kind::LIST) forget_commands(api, object->first, object->last);
+      object->executed = false;
       if (gone) remove(*object);
     }
   }

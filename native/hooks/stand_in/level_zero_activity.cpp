@@ -150,7 +150,7 @@ Executing::Executing(const Api& api, Object* queue, uint32_t count, const Handle
   }
   stream_ = queue->stream;
   synchronous_ = queue->synchronous;
-  replays_ = queue->immediate;
+  appends_ = queue->immediate;
   for (uint32_t place = 0; place < count; place++) {
     Object* list = find(Kind::LIST, lists[place]);
     for (uint32_t number = list ? list->first : 0; number; number = at(number).next) {
@@ -168,14 +168,16 @@ void Executing::done(bool success) noexcept {
     Guard guard;
     for (uint32_t place = 0; place < count_; place++) {
       Object* list = find(Kind::LIST, lists_[place]);
+      bool replays = list && (appends_ || list->executed);
+      if (list) list->executed = true;
       for (uint32_t number = list ? list->first : 0; number; number = at(number).next) {
         Command& command = at(number);
         if (command.recording != present_recording()) continue;
-        if (replays_ && !replay) write_replay(caller_, replay = ++last_correlation, begin_ns_, end_ns);
-        if (replays_ && !command.node) write_node(command);
-        command.correlation = replays_ ? replay : ++last_correlation;
+        if (replays && !replay) write_replay(caller_, replay = ++last_correlation, begin_ns_, end_ns);
+        if (replays && !command.node) write_node(command);
+        command.correlation = replays ? replay : ++last_correlation;
         command.stream = stream_;
-        if (!replays_) write_launch(command, caller_.thread, begin_ns_, end_ns);
+        if (!replays) write_launch(command, caller_.thread, begin_ns_, end_ns);
         if (command.event && !command.flying && (command.ours || find(Kind::EVENT, command.event))) fly(command);
       }
     }

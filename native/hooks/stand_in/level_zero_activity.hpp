@@ -54,7 +54,8 @@ class Replaying {
 };
 
 // A call that gives lists to a device; construct it before the call, with the lock held. `queue`: a queue or an immediate list. Lists that are
-// appended to an immediate list are replayed, as graphs are.
+// appended to an immediate list are replayed, as graphs are; so is a list that a queue executes once more: for the first time, it is as if its
+// commands were launched where they were appended.
 class Executing {
  public:
   Executing(const Api& api, Object* queue, uint32_t count, const Handle* lists, const Caller& caller) noexcept;
@@ -63,7 +64,7 @@ class Executing {
  private:
   const Api& api_;
   uint32_t stream_ = 0, count_;
-  bool synchronous_ = false, replays_ = false;
+  bool synchronous_ = false, appends_ = false;
   const Handle* lists_;
   Caller caller_;
   uint64_t begin_ns_ = 0;

@@ -52,6 +52,7 @@ struct Object {
   uint32_t signaled_by;   // for an event: the command in flight that signals it
   uint32_t stream;        // of a queue and of an immediate list: unique in the process
   uint32_t first, last;   // of a list: its commands
+  bool executed;          // of a list: once at least, as it is now
   uint32_t chain;         // of graphs, and of a list that records into one: level_zero_graphs.hpp
   bool immediate;         // a list that is a queue, too
   bool synchronous;       // a thread that submits work to it waits for the work

@@ -145,7 +145,10 @@ def test_each_kernel_and_copy_has_its_launch(known_run: Recorded) -> None:
     columns = "correlation", "start_ns"
     executions = pl.concat([known_run.kernels.select(*columns), known_run.process.table("copies").select(*columns)])
     joined = executions.join(known_run.launches, on="correlation", how="left")
-    assert len(known_run.launches) == len(executions) == len(joined) == len(joined["correlation"].unique())
+    assert len(executions) == len(joined) == 12
+    shared = joined.group_by("correlation").len().filter(pl.col("len") > 1)
+    assert shared["len"].to_list() == [2], "the kernel and the copy of the list that is executed a second time"
+    assert len(known_run.launches) == 11
     assert (joined["stack"] > 0).all() and (joined["thread"] > 0).all()
     assert (joined["begin_ns"] <= joined["start_ns"] + SLACK_NS).all()
 
@@ -263,6 +266,15 @@ def test_a_list_that_is_executed_again_before_it_is_done(level_zero: LevelZero) 
     took, takes = run.kernels["end_ns"] - run.kernels["start_ns"], said["end_ns"] - said["begin_ns"]
     assert ((took.cast(pl.Int64) - takes).abs() <= 200).all()
     assert [note for note in run.process.table("notes")["text"].to_list() if "executed again before it was done" in note]
+
+
+def test_a_list_that_a_queue_executes_once_more_is_replayed(known_run: Recorded) -> None:
+    """First its kernel is launched where it was appended; then it is a node with that stack, launched where the list is executed."""
+    once, again = known_run.kernels.filter(name="sleep_20").sort("start_ns").iter_rows(named=True)
+    assert once["node"] == 0 < again["node"]
+    (node,) = known_run.process.table("graph_nodes").filter(node=again["node"]).iter_rows(named=True)
+    stacks = dict(known_run.launches.select("correlation", "stack").iter_rows())
+    assert stacks[once["correlation"]] == node["stack"] != stacks[again["correlation"]] > 0
 
 
 def test_a_driver_that_does_not_hand_out_code(level_zero: LevelZero) -> None:
