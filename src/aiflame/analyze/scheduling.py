@@ -9,9 +9,9 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from aiflame.attribute.addresses import host_of
 from aiflame.attribute.analysis import Analysis, once
 from aiflame.attribute.arrays.types import Ints
-from aiflame.attribute.devices.addresses import host_of
 from aiflame.attribute.meaning.events import LATEST
 from aiflame.values import dataclass
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import polars as pl
 
-from aiflame.attribute.devices.addresses import Addresses
+from aiflame.attribute.addresses import Addresses
 from aiflame.attribute.devices.inside import kernel_names
 from aiflame.attribute.devices.records import COPY_NAMES, LONGEST_NS
 from aiflame.attribute.devices.work import JOIN, MOST_BYTES

@@ -210,6 +210,10 @@ def _telemetry(place: ProfileLocation, page: ControlPage, options: RecordOptions
 
     root, spool = Path("/"), place.folder().folder("spool")
     own_processes: list[Source] | None = None if place.first_on_host() else [Processes(root, spool), Scheduling(root, spool)]
+    if own_processes is not None and options.gpu_memory:
+        from aiflame.recorder.sources.nvidia import nvidia_memory
+
+        own_processes += nvidia_memory(root, spool)
     return Telemetry(place.folder(), page, options.telemetry_ms, own_processes)
 
 

@@ -15,7 +15,7 @@ from io import FileIO
 from aiflame.profile.folder.control_page import ControlPage
 from aiflame.profile.folder.door import Folder
 from aiflame.profile.folder.telemetry_files import FOLDER, SUFFIX, Packer, pack_header
-from aiflame.profile.schema.control_schema import StopReason
+from aiflame.profile.schema.control_schema import Feature, StopReason
 from aiflame.recorder.options import INTERVAL_MS
 from aiflame.recorder.sources import sources
 from aiflame.recorder.sources.base import Source
@@ -47,7 +47,7 @@ class Telemetry:
         share: float = SHARE,
     ) -> None:
         self._profile = profile
-        chosen = chosen_sources if chosen_sources is not None else sources(profile.folder("spool"))
+        chosen = chosen_sources if chosen_sources is not None else _sources(profile.folder("spool"), page)
         self._over = threading.Event()
         self._budget = _Budget(interval_ms * 1_000_000, share)
         folder = profile.folder(FOLDER)
@@ -79,6 +79,10 @@ class Telemetry:
             looker.closed = True
             notes += looker.notes
         return notes + self._budget.notes()
+
+
+def _sources(spool: Folder, page: ControlPage) -> list[Source]:
+    return sources(spool, gpu_memory=bool(page.features & Feature.GPU_MEMORY))
 
 
 @dataclass(slots=True, eq=False)

@@ -75,6 +75,20 @@ int nvmlDeviceGetTotalEnergyConsumption(void* device, unsigned long long* value)
 int nvmlDeviceGetPowerUsage(void* device, unsigned* value) { *value = 70000; return 0; }
 int nvmlDeviceGetUtilizationRates(void* device, unsigned* value) { value[0] = 80; value[1] = 30; return 0; }
 int nvmlDeviceGetMemoryInfo(void* device, unsigned long long* value) { value[0] = 100; value[1] = 60; value[2] = 40; return 0; }
+typedef struct { unsigned pid; unsigned long long used; unsigned gpu_instance, compute_instance; } Process;
+int nvmlDeviceGetComputeRunningProcesses_v3(void* device, unsigned* count, Process* processes) {
+  unsigned room = *count;
+  const char* text = getenv("FAKE_NVML_PROCESSES");  /* "PID:BYTES PID:BYTES", of the first device */
+  if (!text) return 3;
+  for (*count = 0; (long)device == 1 && *text;) {
+    char* end;
+    if (*count == room) return 7;  /* insufficient size */
+    unsigned pid = strtoul(text, &end, 10);
+    processes[(*count)++] = (Process){pid, strtoull(end + 1, &end, 10), 0, 0};
+    text = *end ? end + 1 : end;
+  }
+  return 0;
+}
 int nvmlDeviceGetTemperature(void* device, int sensor, unsigned* value) { *value = sensor == 0 ? 55 : 0; return 0; }
 int nvmlDeviceGetClockInfo(void* device, int clock, unsigned* value) { *value = clock == 1 ? 1980 : 3201; return 0; }
 int nvmlDeviceGetFieldValues(void* device, int count, Field* fields) {

@@ -54,8 +54,8 @@ def unsealed(path: Path, kind: type[ProcessFiles] = ProcessFiles, behind: str = 
     files.add("pool_blocks", kind=1, thread=thread, stack=stack, autograd=1, sequence=2, time_ns=2_600, **pool)
     files.add("pool_blocks", kind=2, time_ns=2_800, **pool)
     of_handle: dict[str, int | str | bytes] = {"memory": 2, "device": "gpu", "api": 1, "handle": 9, "address": 1 << 20, "bytes": 1024}
-    for at, kind in enumerate((1, 5, 4, 6)):
-        files.add("physical_memory", kind=kind, time_ns=2_600 + at, correlation=20 + at, **of_handle)
+    for at, number in enumerate((1, 5, 4, 6)):
+        files.add("physical_memory", kind=number, time_ns=2_600 + at, correlation=20 + at, **of_handle)
     files.add("memory_refusals", thread=thread, stack=stack, memory="gpu", bytes=4096, time_ns=2_700)
     block = files.add("host_allocations", kind=1, thread=thread, stack=stack, address=4096, bytes=64, weight=640, time_ns=2_600)
     files.add("host_frees", allocation=block, thread=thread, time_ns=2_900)

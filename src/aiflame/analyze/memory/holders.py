@@ -26,8 +26,10 @@ def with_places(profile: Analysis, rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def holders(profile: Analysis, moment: Moment) -> pl.DataFrame:
-    """process, memory, file, line, function, importing, bytes: the most bytes first; without the unused memory of pools."""
-    held = with_places(profile, live(profile, moment).filter(pl.col("kind") != int(BlockKind.UNUSED)))
+    """process, memory, file, line, function, importing, bytes: the most bytes first; without the unused memory of pools, and without
+    memory that no call took."""
+    of_nobody = pl.col("kind").is_in([int(BlockKind.UNUSED), int(BlockKind.UNCOUNTED)])
+    held = with_places(profile, live(profile, moment).filter(~of_nobody))
     keys = ["process", "memory", "file", "line", "function", "importing"]
     summed = held.group_by(keys).agg(pl.col("bytes").sum(), pl.col("at_ns").first())
     return summed.sort("process", "memory", -pl.col("bytes"), "file", "line", "function")

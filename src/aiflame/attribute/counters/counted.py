@@ -15,6 +15,7 @@ from collections.abc import Collection, Mapping
 import numpy as np
 import polars as pl
 
+from aiflame.attribute.addresses import Addresses
 from aiflame.attribute.analysis import Analysis, once
 from aiflame.attribute.arrays.apportion import scaled
 from aiflame.attribute.arrays.types import Floats, Ints
@@ -24,7 +25,6 @@ from aiflame.attribute.counters.fit import Rates
 from aiflame.attribute.counters.intervals import MOST_DEVICES, ROWS, counted_values, has_counters, stretches, totals
 from aiflame.attribute.counters.names import AS_TIME, CYCLES, NOT_OURS
 from aiflame.attribute.counters.shares import Executions, divide
-from aiflame.attribute.devices.addresses import Addresses
 from aiflame.attribute.devices.windows import LATEST
 from aiflame.attribute.devices.work import Work, bytes_of, work
 from aiflame.profile.tables.interface import Tables

@@ -13,8 +13,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from aiflame.attribute.addresses import host_of, same_address
 from aiflame.attribute.arrays.types import Ints
-from aiflame.attribute.devices.addresses import host_of, same_address
 from aiflame.errors import AiflameError
 from aiflame.profile.tables.interface import Tables
 from aiflame.values import dataclass

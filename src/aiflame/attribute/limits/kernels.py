@@ -11,6 +11,7 @@ from collections.abc import Collection
 import numpy as np
 import polars as pl
 
+from aiflame.attribute.addresses import Addresses
 from aiflame.attribute.analysis import Analysis, once
 from aiflame.attribute.arrays.types import Floats, Ints, Mask
 from aiflame.attribute.counters.another_run import has_another_run
@@ -18,7 +19,6 @@ from aiflame.attribute.counters.counted import Counts, counts_by
 from aiflame.attribute.counters.intervals import has_counts
 from aiflame.attribute.counters.metric_sums import Counted
 from aiflame.attribute.counters.names import ACTIVE_CYCLES, AS_TIME, DRAM, TENSOR_CYCLES, WARP_CYCLES
-from aiflame.attribute.devices.addresses import Addresses
 from aiflame.attribute.devices.work import Work, work
 from aiflame.attribute.limits.modelled import of_kernels, rates
 from aiflame.attribute.limits.peaks import peaks

@@ -39,6 +39,7 @@ class Category(IntEnum):
     UNUSED = 13
     LIBRARIES = 14
     OLDER = 15
+    UNCOUNTED = 16
 
 
 NAMES: Mapping[Category, str] = {
@@ -57,6 +58,7 @@ NAMES: Mapping[Category, str] = {
     Category.UNUSED: "held by the allocator, unused",
     Category.LIBRARIES: "outside of the allocator: code, libraries",
     Category.OLDER: "from before the recording",
+    Category.UNCOUNTED: "CUDA's context, modules, and all that no hook sees",
 }
 FROM_BELOW = (
     Category.LIBRARIES,
@@ -74,7 +76,8 @@ FROM_BELOW = (
     Category.ACTIVATIONS,
     Category.TEMPORARIES,
 )
-"""The order in which categories are drawn on top of each other: those that change least are at the bottom. Unused memory is no block."""
+"""The order in which categories are drawn on top of each other: those that change least are at the bottom. Unused and uncounted
+memory is no block."""
 _FAR = (1 << 63) - 1
 _PYTHON = pl.col("kind") == int(Kind.PYTHON)
 _PARAMETERS = _PYTHON & pl.col("file").str.contains(r"(^|/)torch/nn/(modules/|init\.py$|parameter\.py$|utils/init\.py$)")
@@ -119,6 +122,7 @@ def _categories(profile: Analysis, rows: pl.DataFrame, end_ns: Ints, kind: Ints)
         (kind == int(BlockKind.UNUSED), Category.UNUSED),
         (kind == int(BlockKind.BESIDE_POOL), Category.LIBRARIES),
         (kind == int(BlockKind.OLDER), Category.OLDER),
+        (kind == int(BlockKind.UNCOUNTED), Category.UNCOUNTED),
         (_under(profile, _CACHE, process, stack), Category.KV_CACHE),
         (~in_step & _under(profile, _IMPORTS, process, stack), Category.IMPORTS),
         (~in_step & _under(profile, _PARAMETERS, process, stack), Category.PARAMETERS),

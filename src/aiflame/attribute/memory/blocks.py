@@ -31,6 +31,8 @@ class BlockKind(IntEnum):
     """taken from the driver in a process with a pool, but not by the pool: code of kernels, workspaces of libraries"""
     OLDER = 4
     """given by a pool before the recording, or before the window of it that was kept"""
+    UNCOUNTED = 5
+    """of the process by the driver's own count, and by no call that a hook has seen: CUDA's context, the code of modules"""
 
 
 BLOCKS = {
@@ -63,7 +65,7 @@ _MOST_DOUBLINGS = 32
 @once
 def blocks(profile: Analysis) -> pl.DataFrame:
     """A row for each block: BLOCKS, in no order."""
-    rows = pl.concat([_complete(one) for one in (_imported(profile), _of_drivers(profile), _of_pools(profile), _of_host(profile))])
+    rows = pl.concat([complete(one) for one in (_imported(profile), _of_drivers(profile), _of_pools(profile), _of_host(profile))])
     rows = rows.with_columns(end_ns=pl.max_horizontal("begin_ns", "end_ns"))
     if float(rows["bytes"].cast(pl.Float64).sum()) > _MOST:
         raise AiflameError("the blocks of memory add up to more bytes than any machine has: the profile is damaged")
@@ -89,7 +91,7 @@ def _distinct(profile: Tables, table: str, column: str, rows: pl.Expr | None = N
         return {HOST, "GPU"}
 
 
-def _complete(rows: pl.DataFrame) -> pl.DataFrame:
+def complete(rows: pl.DataFrame) -> pl.DataFrame:
     """With the columns of BLOCKS; those that are missing are 0, but a block was allocated at its begin."""
     rows = rows if "allocated_ns" in rows.columns else rows.with_columns(allocated_ns="begin_ns")
     return rows.select((pl.col(name) if name in rows.columns else pl.lit(0)).cast(kind).alias(name) for name, kind in BLOCKS.items())
@@ -221,7 +223,7 @@ def rest_of_pools(profile: Analysis, live: pl.DataFrame, at: pl.DataFrame) -> pl
     sizes = ((BlockKind.OLDER, older), (BlockKind.UNUSED, unused))
     parts = [now.with_columns(kind=pl.lit(int(kind)), bytes=size) for kind, size in sizes]
     rows = pl.concat(parts).filter(pl.col("bytes") > 0).with_columns(begin_ns="at_ns", end_ns=pl.lit(NEVER))
-    return _complete(rows).with_columns(rows["at_ns"]).select(live.columns)
+    return complete(rows).with_columns(rows["at_ns"]).select(live.columns)
 
 
 def _of_host(profile: Tables) -> pl.DataFrame:

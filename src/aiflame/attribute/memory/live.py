@@ -7,21 +7,22 @@ import polars as pl
 
 from aiflame.attribute.analysis import Analysis, once_for
 from aiflame.attribute.arrays.types import Ints
-from aiflame.attribute.memory.blocks import NEVER, blocks, rest_of_pools
+from aiflame.attribute.memory.blocks import NEVER, blocks, complete, rest_of_pools
 from aiflame.attribute.memory.moments import Moment, windows
+from aiflame.attribute.memory.uncounted import uncounted
 
 OWNER = ("process", "memory")
 
 
 @once_for
 def live(profile: Analysis, moment: Moment) -> pl.DataFrame:
-    """The blocks (`blocks`) that are live at the moment, and all else that pools have then, with `at_ns`, the moment of their process and
-    memory."""
+    """The blocks (`blocks`) that are live at the moment, all else that pools have then, and memory that no call took (`uncounted`),
+    with `at_ns`, the moment of their process and memory."""
     rows = blocks(profile)
     at = peaks(rows, windows(profile, moment, rows.select(OWNER).unique()))
     with_moments = rows.lazy().join(at.lazy().select(*OWNER, "at_ns"), on=OWNER)
     there = with_moments.filter((pl.col("begin_ns") <= pl.col("at_ns")) & (pl.col("at_ns") < pl.col("end_ns"))).collect()
-    return pl.concat([there, rest_of_pools(profile, there, at)])
+    return pl.concat([there, rest_of_pools(profile, there, at), complete(uncounted(profile, at)).with_columns(at_ns="begin_ns")])
 
 
 def peaks(rows: pl.DataFrame, within: pl.DataFrame) -> pl.DataFrame:

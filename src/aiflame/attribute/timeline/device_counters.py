@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 import polars as pl
 
+from aiflame.attribute.addresses import Addresses, host_of, same_address
 from aiflame.attribute.arrays.types import Floats, Ints
 from aiflame.attribute.counters.intervals import MOST_DEVICES, Stretches, counted_values, has_counters, stretches
 from aiflame.attribute.counters.names import ACTIVE_CYCLES, AS_TIME, DRAM, KNOWN, L2, NVLINK, PCIE, TENSOR_CYCLES
-from aiflame.attribute.devices.addresses import Addresses, host_of, same_address
 from aiflame.attribute.timeline.tables import Making, Owners, TrackKind
 from aiflame.attribute.timeline.telemetry import Groups, telemetry
 from aiflame.profile.tables.interface import Tables

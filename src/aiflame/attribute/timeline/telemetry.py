@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from aiflame.attribute.devices.addresses import host_of
+from aiflame.attribute.addresses import host_of
 from aiflame.attribute.timeline.tables import LATEST, Making, Owners, TrackKind
 from aiflame.profile.tables.interface import Tables
 from aiflame.values import dataclass

@@ -18,6 +18,8 @@ from aiflame.values import dataclass
 
 FOLDER = "telemetry"
 SUFFIX = ".records"
+MEMORY_ON = "memory on "
+"""The name of a series of a process's memory on a device, before the device's."""
 
 _MAGIC = b"AIFLAMES"
 _VERSION = 1

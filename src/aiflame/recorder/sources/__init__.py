@@ -11,7 +11,7 @@ from aiflame.profile.folder.door import Folder
 from aiflame.recorder.sources import cpu, vendors
 from aiflame.recorder.sources.base import Source, SysfsSource
 from aiflame.recorder.sources.memory import Memory
-from aiflame.recorder.sources.nvidia import nvidia_gpus
+from aiflame.recorder.sources.nvidia import nvidia_gpus, nvidia_memory
 from aiflame.recorder.sources.nvml import LIBRARY
 from aiflame.recorder.sources.processes import Processes, Scheduling
 from aiflame.recorder.sources.quota import Quota
@@ -21,8 +21,9 @@ SLOW = 20
 """Number of intervals between readings of values that change slowly."""
 
 
-def sources(spool: Folder | None, root: Path = Path("/"), nvml: str = LIBRARY) -> list[Source]:
-    """`spool`: its folders are named after the recorded processes; None: there are none yet."""
+def sources(spool: Folder | None, root: Path = Path("/"), nvml: str = LIBRARY, gpu_memory: bool = False) -> list[Source]:
+    """`spool`: its folders are named after the recorded processes; None: there are none yet. `gpu_memory`: with the memory of each process
+    on each GPU."""
     return [
         cpu.CpuTimes(root, cores=False),
         cpu.CpuTimes(root, cores=True),
@@ -41,4 +42,5 @@ def sources(spool: Folder | None, root: Path = Path("/"), nvml: str = LIBRARY) -
         SysfsSource("infiniband", vendors.infiniband(root), 2),
         SysfsSource("cxi", vendors.slingshot(root), 4),
         *nvidia_gpus(root, nvml),
+        *(nvidia_memory(root, spool, nvml) if gpu_memory else ()),
     ]

@@ -14,9 +14,11 @@ from functools import partial
 from pathlib import Path
 from threading import Lock
 
-from aiflame.profile.folder.telemetry_files import Header, Series
+from aiflame.profile.folder.door import Folder
+from aiflame.profile.folder.telemetry_files import MEMORY_ON, Header, Series
 from aiflame.recorder.sources.base import Look
 from aiflame.recorder.sources.nvml import LIBRARY, Clock, Device, Field, Nvml
+from aiflame.recorder.sources.processes import Recorded
 
 Value = Callable[[], float]
 _WRAPS = 2.0**32
@@ -77,18 +79,55 @@ class Nvidia:
         pass
 
 
+@dataclass(slots=True)
+class ProcessMemory:
+    """The memory of one device that each recorded process uses."""
+
+    shared: Shared
+    index: int
+    recorded: Recorded
+    every: int = 20
+    name: str = "process"
+    thread: str = "nvidia links"
+    _device: Device | None = None
+
+    def begin(self) -> Header | None:
+        device = self._device = self.shared.device(self.index)
+        if device is None or device.processes() is None:
+            return None
+        identity = f"{device.uuid} {device.pci()}"
+        return Header(self.name, (Series("pid {}", f"{MEMORY_ON}{device.name} [{device.index}]", "bytes", identity=identity),), keyed=True)
+
+    def look(self) -> list[Look]:
+        pids, before = set(self.recorded.pids()), time.monotonic_ns()
+        used = self._device.processes() if self._device else None
+        return [(before, pid, [size]) for pid, size in (used or {}).items() if str(pid) in pids]
+
+    def end(self) -> None:
+        pass
+
+
+def nvidia_memory(root: Path, spool: Folder | None, library: str = LIBRARY) -> list[ProcessMemory]:
+    """The sources of the memory of processes on all devices. Does not call NVML yet."""
+    shared = Shared(library)
+    return [ProcessMemory(shared, index, Recorded(spool)) for index in range(_count(root))]
+
+
 def nvidia_gpus(root: Path, library: str = LIBRARY) -> list[Nvidia]:
     """The sources of all devices. Does not call NVML yet."""
-    if not is_there(root):
-        return []
-    nodes = [node.name.removeprefix("nvidia") for node in (root / "dev").glob("nvidia[0-9]*")]
-    count = max(sum(node.isdecimal() for node in nodes), 1)
     shared = Shared(library)
     return [
         Nvidia(shared, index, asked, every, thread)
         for asked, every, thread in ((_power, 1, "nvidia"), (_state, 4, "nvidia"), (_links, 2, "nvidia links"))
-        for index in range(count)
+        for index in range(_count(root))
     ]
+
+
+def _count(root: Path) -> int:
+    if not is_there(root):
+        return 0
+    nodes = [node.name.removeprefix("nvidia") for node in (root / "dev").glob("nvidia[0-9]*")]
+    return max(sum(node.isdecimal() for node in nodes), 1)
 
 
 def _called(series: Series, device: str, identity: str) -> Series:

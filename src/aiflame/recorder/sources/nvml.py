@@ -14,6 +14,8 @@ LIBRARY = "libnvidia-ml.so.1"
 _SUCCESS = 0
 _ALL_LINKS = 0xFFFFFFFF
 _TEMPERATURE_GPU = 0
+_MOST_PROCESSES = 256
+_NOT_AVAILABLE = (1 << 64) - 1
 
 
 class Field(IntEnum):
@@ -40,6 +42,17 @@ class _Utilization(ctypes.Structure):
 
 class _Memory(ctypes.Structure):
     _fields_ = [("total", ctypes.c_ulonglong), ("free", ctypes.c_ulonglong), ("used", ctypes.c_ulonglong)]
+
+
+class _Process(ctypes.Structure):
+    """nvmlProcessInfo_t"""
+
+    _fields_ = [
+        ("pid", ctypes.c_uint),
+        ("used", ctypes.c_ulonglong),
+        ("gpu_instance", ctypes.c_uint),
+        ("compute_instance", ctypes.c_uint),
+    ]
 
 
 class _Pci(ctypes.Structure):
@@ -111,6 +124,7 @@ class Device:
         self._library, self._handle, self.index = library, handle, index
         self._uint, self._ulonglong = ctypes.c_uint(), ctypes.c_ulonglong()
         self._utilization, self._memory = _Utilization(), _Memory()
+        self._processes = (_Process * _MOST_PROCESSES)()
         self.name = self._text("nvmlDeviceGetName", 96)
         self.uuid = self._text("nvmlDeviceGetUUID", 96)
 
@@ -135,6 +149,18 @@ class Device:
 
     def memory_used(self) -> float:
         return float(self._memory.used) if self._ask("nvmlDeviceGetMemoryInfo", self._memory) else math.nan
+
+    def processes(self) -> dict[int, float] | None:
+        """Bytes of each process that computes on the device, by its number, which in a container may be that of the host. None: more than
+        _MOST_PROCESSES, or the driver does not say."""
+        function, count, rows = self._function("nvmlDeviceGetComputeRunningProcesses_v3"), ctypes.c_uint(_MOST_PROCESSES), self._processes
+        if function is None or function(self._handle, ctypes.byref(count), ctypes.byref(rows)) != _SUCCESS:
+            return None
+        used: dict[int, float] = {}
+        for row in rows[: count.value]:
+            if row.used != _NOT_AVAILABLE:
+                used[row.pid] = used.get(row.pid, 0.0) + row.used  # one in several instances has a row for each
+        return used
 
     def temperature(self) -> float:
         function = self._function("nvmlDeviceGetTemperature")

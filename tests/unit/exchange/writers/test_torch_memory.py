@@ -61,23 +61,26 @@ def test_it_has_what_the_viewer_reads(tmp_path: Path) -> None:
     file = tmp_path / "snapshot.pickle"
     file.write_bytes(written(snapshot(device)))
     data = io.BytesIO()
-    assert write(aiflame.open(file).store, data, 0) == 4
+    assert write(aiflame.open(file).store, data, 0) == 6
     content = pickle.loads(data.getvalue())
     (trace,) = content["device_traces"]
     assert [(event["action"], event["size"]) for event in trace] == [
+        ("segment_alloc", 2 << 20),
         ("alloc", 3000),
+        ("segment_alloc", 2 << 20),
         ("alloc", 500),
         ("free_requested", 500),
         ("free_completed", 500),
     ]
-    assert trace[0]["frames"] == [
+    assert trace[1]["frames"] == [
         {"name": "work", "filename": "train.py", "line": 3},
         {"name": "<module>", "filename": "train.py", "line": 9},
     ]
-    (segment,) = content["segments"]
+    segment, unused = content["segments"]
+    assert [(block["size"], block["state"]) for block in unused["blocks"]] == [(2 << 20, "inactive")]
     assert [(block["requested_size"], block["state"]) for block in segment["blocks"]] == [(3000, "active_allocated"), (0, "inactive")]
     assert sum(block["size"] for block in segment["blocks"]) == segment["total_size"]
-    assert segment["blocks"][0]["address"] == trace[0]["addr"]
+    assert segment["blocks"][0]["address"] == trace[1]["addr"] == segment["address"]
 
 
 def test_host_memory_is_written_where_there_is_no_other(tmp_path: Path) -> None:
