@@ -8,6 +8,8 @@ import polars as pl
 from aiflame.attribute.devices.graphs_nested import inner_nodes
 from aiflame.profile.tables.interface import Tables
 
+_NONE = {"process": pl.UInt32, "node": pl.UInt64, "made": pl.UInt64, "captured": pl.UInt32, "variant": pl.UInt32}
+
 
 def captured_stacks(profile: Tables) -> pl.DataFrame:
     """A row for each node: process; node; `made`, the first node of its chain of clones (itself if it is no clone); `captured`, the stack
@@ -18,6 +20,8 @@ def captured_stacks(profile: Tables) -> pl.DataFrame:
 
     Jumps double in length, so that long chains need few rounds. In a damaged profile originals may form circles, which lead to no node.
     """
+    if not profile.has("graph_nodes"):
+        return pl.DataFrame(schema=_NONE)
     numbered = profile.scan("graph_nodes").sort("process", "id").select("process", "node", "original").collect()
     inner = inner_nodes(profile, numbered).lazy().with_columns(stack=pl.lit(0, pl.UInt32), variant=pl.lit(0, pl.UInt32))
     variant = pl.col("variant") if profile.has("kernel_variants") else pl.lit(0, dtype=pl.UInt32).alias("variant")

@@ -40,5 +40,6 @@ def compiler_marks(words: int, python: pl.DataFrame, native: pl.DataFrame) -> In
     for mark, files, functions in ((COMPILING, _COMPILERS, _COMPILES), (AUTOTUNING, _TUNERS, _TUNES)):
         of_python = [file.str.contains(f"(^|/){path}$") & name.str.contains(called) for path, called in files.items()]
         for symbols, which in ((python, pl.any_horizontal(of_python)), (native, name.str.contains(functions))):
-            marks[symbols.filter(which)["word"].to_numpy()] = mark
+            if not symbols.is_empty():
+                marks[symbols.filter(which)["word"].to_numpy()] = mark
     return marks

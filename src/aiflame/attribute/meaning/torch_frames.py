@@ -179,9 +179,8 @@ def _kernels_of_others(words: WordTrie, names: _Names, native: pl.DataFrame) -> 
 def _rows(size: int, names: _Names, symbols: pl.DataFrame, text: pl.Expr, name: Callable[[str], str]) -> Ints:
     """For each word a row of names: that of `name(text)` for its outermost function that has a text."""
     row = np.zeros(size, dtype=np.int64)
-    named = symbols.select("word", text=text).drop_nulls() if len(symbols) else symbols
-    if not len(named):
-        return row
+    if symbols.is_empty() or (named := symbols.select("word", text=text).drop_nulls()).is_empty():
+        return row  # most programs have no op of most kinds
     named = named.unique("word", keep="first", maintain_order=True)
     texts = named["text"].unique(maintain_order=True)
     rows = pl.DataFrame({"text": texts, "row": pl.Series([names.row(name(each)) for each in texts], dtype=pl.Int64)})
@@ -191,7 +190,7 @@ def _rows(size: int, names: _Names, symbols: pl.DataFrame, text: pl.Expr, name: 
 
 def _mask(size: int, symbols: pl.DataFrame, which: pl.Expr) -> Ints:
     mask = np.zeros(size, dtype=np.int64)
-    if len(symbols):
+    if not symbols.is_empty():
         mask[symbols.filter(which)["word"].to_numpy()] = 1
     return mask
 
