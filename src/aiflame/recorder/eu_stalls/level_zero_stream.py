@@ -7,7 +7,6 @@ import errno
 import json
 import os
 import select
-import signal
 import sys
 import time
 from pathlib import Path
@@ -35,13 +34,12 @@ REASONS = {
     "InstrFetchStall": "inst_fetch",
 }
 """The driver's names of metrics, and those of Linux's xe_eu_stall.c."""
-_OTHERWISE = ("ZE_AFFINITY_MASK", "ZET_ENABLE_METRICS")
+_NOT_OURS = ("ZE_AFFINITY_MASK", "ZET_ENABLE_METRICS")
 """The program's choice of devices is not ours."""
 _ADDRESS = "IP"
 _VALUE_BYTES = 16
 _AT_ONCE = 1 << 20
 _MOST_READS = 64
-_LEAVING_S = 1.0
 _LONGEST_LINE = 1 << 16
 
 
@@ -52,7 +50,7 @@ class LevelZeroStream:
 
     def __init__(self, loader: str, address: str, unit: int, period: int) -> None:
         self._buffer, self._used_ns = b"", 0
-        self._pid, self._input, self._output = _start([loader, address, str(unit), str(period)])
+        self._input, self._output = _start([loader, address, str(unit), str(period)])
         try:
             facts = self._first_line()
         except OSError:
@@ -106,14 +104,9 @@ class LevelZeroStream:
         return used_ns
 
     def close(self) -> None:
+        """The process ends by itself. Nobody waits for it: the time of processes that were waited for counts as the program's."""
         os.close(self._input)
         os.close(self._output)
-        until = time.monotonic() + _LEAVING_S
-        while time.monotonic() < until:
-            if _is_over(self._pid):
-                return
-            time.sleep(0.01)
-        os.kill(self._pid, signal.SIGKILL)
 
     def _first_line(self) -> dict[str, Any]:
         until = time.monotonic() + PATIENCE_S + 1
@@ -135,16 +128,16 @@ class LevelZeroStream:
         return facts
 
 
-def _start(arguments: list[str]) -> tuple[int, int, int]:
-    """The process, its input and its output."""
+def _start(arguments: list[str]) -> tuple[int, int]:
+    """Its input and its output."""
     command = [sys.executable, "-I", "-S", str(Path(metric_streamer.__file__).absolute()), *arguments]
     input_read, input_write = os.pipe()
     output_read, output_write = os.pipe()
     null = (os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0)
     streams = [(os.POSIX_SPAWN_DUP2, input_read, 0), (os.POSIX_SPAWN_DUP2, output_write, 1), null]
-    environment = {name: value for name, value in os.environ.items() if name not in _OTHERWISE}
+    environment = {name: value for name, value in os.environ.items() if name not in _NOT_OURS}
     try:
-        pid = os.posix_spawn(
+        os.posix_spawn(
             command[0], command, environment | {"ZE_FLAT_DEVICE_HIERARCHY": "COMPOSITE"}, file_actions=streams, setsid=True, setsigmask=()
         )
     except OSError:
@@ -154,12 +147,4 @@ def _start(arguments: list[str]) -> tuple[int, int, int]:
     finally:
         os.close(input_read)
         os.close(output_write)
-    return pid, input_write, output_read
-
-
-def _is_over(pid: int) -> bool:
-    """Leaves the process to be waited for: the time of processes that were waited for counts as the program's."""
-    try:
-        return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
-    except ChildProcessError:
-        return True
+    return input_write, output_read

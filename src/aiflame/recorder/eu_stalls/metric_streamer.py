@@ -26,6 +26,8 @@ HEAD = struct.Struct("<IIQ")
 """Number of values, whether the GPU had no room for some samples, nanoseconds of this process since the packet before."""
 PATIENCE_S = 5
 """A driver tries for ever to open a stream that another process has."""
+_LEAVES_S = 0.3
+"""That of a recording that has just ended may still be leaving."""
 _GROUP = b"EuStallSampling"
 _READ_S = 0.02
 _EVERYTHING = 0xFFFFFFFF
@@ -197,11 +199,20 @@ def device_at(ze: LevelZero, address: str, unit: int) -> tuple[c_void_p, c_void_
 def claim(address: str, unit: int) -> socket.socket:
     """Held until this process ends: of several recordings one samples a unit."""
     claimed = socket.socket(socket.AF_UNIX)
-    try:
-        claimed.bind(f"\0aiflame-stalls-{address}-{unit}")
-    except OSError:
-        raise Refused(_ERRORS[0x70010001]) from None
+    until = time.monotonic() + _LEAVES_S
+    while not _is_bound(claimed, f"\0aiflame-stalls-{address}-{unit}"):
+        if time.monotonic() > until:
+            raise Refused(_ERRORS[0x70010001])
+        time.sleep(0.02)
     return claimed
+
+
+def _is_bound(claimed: socket.socket, name: str) -> bool:
+    try:
+        claimed.bind(name)
+    except OSError:
+        return False
+    return True
 
 
 def main(loader: str, address: str, unit: str, period: str) -> None:
@@ -229,6 +240,8 @@ def serve(sampled: Sampled, period_ns: int) -> None:
     used_ns = time.process_time_ns()
     while True:
         asked = os.read(0, 16) if select.select([0], [], [], _READ_S)[0] else None
+        if asked == b"":
+            signal.alarm(PATIENCE_S)
         values, lost = sampled.read()
         if values or lost:
             before_ns, used_ns = used_ns, time.process_time_ns()
