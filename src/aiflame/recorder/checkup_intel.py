@@ -38,7 +38,7 @@ def _intel_driver(card: Path) -> str:
 
 
 def _of_older(gpu: Gpu, root: Path) -> Finding:
-    """The driver i915 has stall samples of Ponte Vecchio in some releases of Intel's own; only a recording can tell."""
+    """The driver i915 has stall samples of Ponte Vecchio in some releases of Intel's own; only a recording shows whether it does."""
     how = "its driver is i915: Level Zero is asked for its stall samples"
     if text(root / "proc/sys/dev/i915/perf_stream_paranoid").strip() in ("", "0"):
         return Finding(_SUBJECT, State.WORKS, f"{gpu.address}: {how}")

@@ -72,7 +72,7 @@ class Forks:
         self._process = subprocess.Popen(command, env=ENVIRONMENT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self._folder = folder
         self.complaints = ""
-        """What the last program wrote to stderr."""
+        """The last program's stderr."""
 
     def run(self, program: str, warnings_that_fail: str = "") -> str:
         """The output of a program with the hooks. Warnings of that class are errors, in the hooks as in the program."""

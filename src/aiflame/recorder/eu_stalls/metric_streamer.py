@@ -119,9 +119,9 @@ class LevelZero:
     def handles(self, name: str, *of: object) -> list[c_void_p]:
         count = c_uint32(0)
         self(name, *of, byref(count), None)
-        found = (c_void_p * count.value)()
-        self(name, *of, byref(count), found)
-        return [c_void_p(one) for one in found[: count.value]]
+        handles = (c_void_p * count.value)()
+        self(name, *of, byref(count), handles)
+        return [c_void_p(one) for one in handles[: count.value]]
 
 
 class Sampled:

@@ -180,8 +180,8 @@ class EuStalls:
         for name in self._profile.folder("spool").names():
             process = Path("/proc", name.partition(".")[0])
             try:
-                if process.stat().st_uid == os.geteuid() and (found := _LOADED.search((process / "maps").read_text())):
-                    return found[1]
+                if process.stat().st_uid == os.geteuid() and (loader := _LOADED.search((process / "maps").read_text())):
+                    return loader[1]
             except (OSError, UnicodeDecodeError):
                 continue
         return LOADER
