@@ -8,7 +8,8 @@ import re
 from pathlib import Path
 
 from aiflame.recorder.eu_stalls.devices import Gpu, gpus, older_gpus, sampling, units
-from aiflame.recorder.eu_stalls.sampler import OLDER_PARANOID, PARANOID
+from aiflame.recorder.eu_stalls.level_zero_stream import OLDER_PARANOID
+from aiflame.recorder.eu_stalls.sampler import PARANOID
 from aiflame.recorder.eu_stalls.xe_stream import XeStream
 from aiflame.recorder.finding import Finding, State
 from aiflame.recorder.sources.base import natural, text

@@ -11,7 +11,10 @@ import sys
 import time
 from pathlib import Path
 
+from aiflame.profile.folder.eu_stall_files import Header
 from aiflame.recorder.eu_stalls import metric_streamer
+from aiflame.recorder.eu_stalls.devices import Gpu
+from aiflame.recorder.eu_stalls.loop import NotBegun
 from aiflame.recorder.eu_stalls.metric_streamer import HEAD, PATIENCE_S
 
 TYPE_CHECKING = False
@@ -21,6 +24,7 @@ if TYPE_CHECKING:
     from aiflame.recorder.eu_stalls.records import Counts
 
 LOADER = "libze_loader.so.1"
+OLDER_PARANOID = "sudo sysctl dev.i915.perf_stream_paranoid=0"
 REASONS = {
     "Active": "active",
     "PsdepStall": "tdr",
@@ -40,28 +44,35 @@ _ADDRESS = "IP"
 _VALUE_BYTES = 16
 _AT_ONCE = 1 << 20
 _MOST_READS = 64
-_LONGEST_LINE = 1 << 16
+_LEAVING_S, _BEGINNING_S = 0.8, 0.3
 
 
 class LevelZeroStream:
-    """Raises OSError with a sentence's end where nothing can be sampled."""
+    """It begins once the process has opened it. A read raises NotBegun where it cannot."""
 
     late_ns = 100_000_000
 
-    def __init__(self, loader: str, address: str, unit: int, period: int) -> None:
-        self._buffer, self._used_ns = b"", 0
-        self._input, self._output = _start([loader, address, str(unit), str(period)])
-        try:
-            facts = self._first_line()
-        except OSError:
-            self.close()
-            raise
-        self.period, self.units = int(facts["period"]), int(facts["units"])
-        self._metrics = [str(name) for name in facts["metrics"]]
+    def __init__(self, loader: str, gpu: Gpu, unit: int, period: int, address_bits: int) -> None:
+        self._gpu, self._unit, self._address_bits = gpu, unit, address_bits
+        self._buffer, self._used_ns, self._drained = b"", 0, False
+        self._period, self._metrics = 0, list[str]()
+        self._refused: NotBegun | None = None
+        self._input, self._output = _start([loader, gpu.address, str(unit), str(period)])
+        os.set_blocking(self._output, False)
 
-    @property
-    def reasons(self) -> tuple[str, ...]:
-        return tuple(f"eustall_{REASONS.get(name, name)}" for name in self._metrics if name != _ADDRESS)
+    def header(self) -> Header:
+        """Once it has begun."""
+        reasons = tuple(f"eustall_{REASONS.get(name, name)}" for name in self._metrics if name != _ADDRESS)
+        return Header(self._gpu.address, self._unit, self._period, self._address_bits, reasons)
+
+    def wait(self) -> None:
+        """Until it has begun; NotBegun where it cannot."""
+        until = time.monotonic() + PATIENCE_S + 1
+        while not self._metrics and time.monotonic() < until:
+            select.select([self._output], [], [], 0.1)
+            self._receive()
+        if not self._metrics:
+            raise self._ended()
 
     def fileno(self) -> int:
         return self._output
@@ -74,16 +85,12 @@ class LevelZeroStream:
 
     def read(self) -> tuple[bytes, int]:
         """The values of whole packets."""
-        for _ in range(_MOST_READS):
-            try:
-                data = os.read(self._output, _AT_ONCE)
-            except BlockingIOError:
-                break
-            if not data:
-                raise OSError(errno.EIO, "the driver's library failed")
-            self._buffer += data
+        if self._refused:
+            raise self._refused
+        if not self._drained:
+            self._receive()
         values, lost = list[bytes](), 0
-        while len(self._buffer) >= HEAD.size:
+        while self._metrics and len(self._buffer) >= HEAD.size:
             count, without_room, used_ns = HEAD.unpack_from(self._buffer)
             end = HEAD.size + count * _VALUE_BYTES
             if len(self._buffer) < end:
@@ -103,29 +110,56 @@ class LevelZeroStream:
         used_ns, self._used_ns = self._used_ns, 0
         return used_ns
 
-    def close(self) -> None:
-        """The process ends by itself. Nobody waits for it: the time of processes that were waited for counts as the program's."""
+    def drain(self) -> None:
+        """The process reads once more, and ends. Nobody waits for it, since the time of such processes would count as the program's."""
         os.close(self._input)
+        self._drained = True
+        until = time.monotonic() + (_LEAVING_S if self._metrics else _BEGINNING_S)
+        try:
+            while (left_s := until - time.monotonic()) > 0:
+                select.select([self._output], [], [], left_s)
+                self._receive()
+        except NotBegun as refusal:
+            self._refused = refusal
+        except OSError:
+            pass  # it has ended
+
+    def close(self) -> None:
+        if not self._drained:
+            os.close(self._input)
         os.close(self._output)
 
-    def _first_line(self) -> dict[str, Any]:
-        until = time.monotonic() + PATIENCE_S + 1
-        line = b""
-        while b"\n" not in line and len(line) < _LONGEST_LINE:
-            if not select.select([self._output], [], [], max(until - time.monotonic(), 0))[0]:
+    def _receive(self) -> None:
+        ended = False
+        for _ in range(_MOST_READS):
+            try:
+                data = os.read(self._output, _AT_ONCE)
+            except BlockingIOError:
                 break
-            data = os.read(self._output, 4096)
-            if not data:
+            self._buffer += data
+            if ended := not data:
                 break
-            line += data
-        line, end, self._buffer = line.partition(b"\n")
-        if not end:
-            raise OSError(errno.EBUSY, "the driver does not begin to sample: another program may do so, perhaps another rank of this job")
-        facts: dict[str, Any] = json.loads(line)
+        if not self._metrics and b"\n" in self._buffer:
+            line, _, self._buffer = self._buffer.partition(b"\n")
+            self._begin(json.loads(line))
+        if ended:
+            raise self._ended()
+
+    def _begin(self, facts: dict[str, Any]) -> None:
         if "error" in facts:
-            raise OSError(errno.EPERM if facts["denied"] else errno.EIO, str(facts["error"]))
-        os.set_blocking(self._output, False)
-        return facts
+            mend = f": {OLDER_PARANOID}" if facts["denied"] else ""
+            raise NotBegun(self._refusal(f"{facts['error']}{mend}") if facts["known"] else "")
+        self._period, self._metrics = int(facts["period"]), [str(name) for name in facts["metrics"]]
+
+    def _ended(self) -> OSError:
+        if self._metrics:
+            return OSError(errno.EIO, "the vendor's driver failed")
+        if self._drained:
+            return NotBegun()
+        return NotBegun(self._refusal("its driver does not begin: another program may sample them, perhaps another rank of this job"))
+
+    def _refusal(self, reason: str) -> str:
+        return f"stalls of the Intel GPU {self._gpu.address} are not sampled: {reason}"
 
 
 def _start(arguments: list[str]) -> tuple[int, int]:

@@ -22,6 +22,7 @@ from aiflame.values import dataclass, field
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Protocol
 
     from aiflame.recorder.eu_stalls.records import Counts
@@ -39,6 +40,9 @@ if TYPE_CHECKING:
             """All samples that are there, and how often the GPU had no room for more."""
 
         def decode(self, samples: bytes) -> Counts: ...
+        def drain(self) -> None:
+            """Waits until the next read, the last one, has all samples."""
+
         def used_ns(self) -> int:
             """The CPU time that a process of the stream's own has taken since the last call."""
 
@@ -66,6 +70,10 @@ _READ_S = 0.05
 _WORTH_SAYING = 0.9
 
 
+class NotBegun(OSError):
+    """A stream does not begin. Its text is the whole note; without one, none is needed."""
+
+
 class Loop:
     def __init__(self, readers: list[Reader], page: ControlPage, over: threading.Event) -> None:
         self._readers, self._page, self._over = readers, page, over
@@ -87,7 +95,8 @@ class Loop:
             if used_ns > SHARE * window_ns and not self._over.is_set():
                 rested_ns += self._rest(int(used_ns / SHARE) - window_ns)
         if self._readers and not self._resting:
-            time.sleep(max(one.stream.late_ns for one in self._readers) / 1e9)
+            for one in self._readers:
+                one.stream.drain()
             self._read_all()
             self._write_window()
         part = 1 - rested_ns / max(time.monotonic_ns() - began_ns, 1)
@@ -107,7 +116,8 @@ class Loop:
         try:
             one.read()
         except OSError as error:
-            self.notes.append(f"stall samples of the Intel GPU {one.gpu.address} ended: {error.strerror}")
+            ended = f"stall samples of the Intel GPU {one.gpu.address} ended: {error.strerror}"
+            self.notes += [note for note in [str(error) if isinstance(error, NotBegun) else ended] if note]
             one.write_window(self._page)
             if poll is not None:
                 poll.unregister(one.stream)
@@ -139,7 +149,8 @@ class Decoded:
     """A reader of samples whose layout is known."""
 
     gpu: Gpu
-    header: Header
+    header: Callable[[], Header]
+    """of a stream that has begun"""
     stream: Stream
     profile: Folder
     part_ns: int
@@ -174,16 +185,16 @@ class Decoded:
         return self._write(Block(begun_ns, self.read_ns, lost + overflows, rows), page)
 
     def _write(self, block: Block, page: ControlPage) -> bool:
-        data = pack_block(block)
+        data, header = pack_block(block), self.header()
         if self.file is not None and self.part_ns and block.begin_ns - self.file_begun_ns >= self.part_ns:
             self.file.close()
             self.file = None
         if self.file is None:
-            data = pack_header(self.header) + data
+            data = pack_header(header) + data
         if not page.take(len(data)):
             return False
         if self.file is None:
-            stream = f"{self.header.address.replace(':', '-')}-{self.header.unit}"
+            stream = f"{header.address.replace(':', '-')}-{header.unit}"
             name = part_name(stream, block.begin_ns) if self.part_ns else f"{stream}{SUFFIX}"
             self.file, self.file_begun_ns = self.profile.make_folder(FOLDER).new_file(name), block.begin_ns
         return self.file.write(data) == len(data)

@@ -4,7 +4,7 @@ It is a process of its own: the vendor's driver does not belong into the recorde
 metric_streamer.py LOADER ADDRESS UNIT PERIOD`: the path of libze_loader, the GPU's PCI address, its unit's place among the sub-devices, and
 the period as a power of two of cycles (0: the longest).
 
-Output: a line of JSON, {"error": TEXT, "denied": BOOL} or {"period": CYCLES, "metrics": NAMES, "units": HOW MANY}; then packets: HEAD, and
+Output: a line of JSON, {"error": TEXT, "denied": BOOL, "known": BOOL} or {"period": CYCLES, "metrics": NAMES}; then packets: HEAD, and
 as many values as it says, those of NAMES again and again. Input: `e` and `d` begin and end sampling, which is on at first; its end is the
 end.
 """
@@ -30,6 +30,8 @@ _LEAVES_S = 0.3
 """That of a recording that has just ended may still be leaving."""
 _GROUP = b"EuStallSampling"
 _READ_S = 0.02
+_LOOKS_S = 0.01
+"""The kernel's driver looks at the GPU's buffers twice meanwhile."""
 _EVERYTHING = 0xFFFFFFFF
 _SUCCESS, _NOT_READY, _DROPPED = 0, 1, 0x70020001
 _ERRORS = {
@@ -92,11 +94,11 @@ class _Value(ctypes.Structure):
 
 
 class Refused(Exception):
-    """Why nothing is sampled: the end of a sentence; `denied`: for lack of permission, as it seems."""
+    """Why nothing is sampled: the end of a sentence; `denied`: for lack of permission, as it seems; `known`: there is such a unit."""
 
-    def __init__(self, reason: str, *, denied: bool = False) -> None:
+    def __init__(self, reason: str, *, denied: bool = False, known: bool = True) -> None:
         super().__init__(reason)
-        self.denied = denied
+        self.denied, self.known = denied, known
 
 
 class LevelZero:
@@ -182,8 +184,8 @@ class Sampled:
         return bytes(values)[: many.value * ctypes.sizeof(_Value)], _DROPPED in (read, calculated)
 
 
-def device_at(ze: LevelZero, address: str, unit: int) -> tuple[c_void_p, c_void_p, int]:
-    """The driver, the unit's device, and the number of units."""
+def device_at(ze: LevelZero, address: str, unit: int) -> tuple[c_void_p, c_void_p]:
+    """The driver, and the unit's device."""
     for driver in ze.handles("zeDriverGet"):
         for device in ze.handles("zeDeviceGet", driver):
             properties = _Pci(_PCI)
@@ -192,7 +194,8 @@ def device_at(ze: LevelZero, address: str, unit: int) -> tuple[c_void_p, c_void_
             if f"{domain:04x}:{bus:02x}:{number:02x}.{function:x}" == address:
                 units = ze.handles("zeDeviceGetSubDevices", device) or [device]
                 if unit < len(units):
-                    return driver, units[unit], len(units)
+                    return driver, units[unit]
+                raise Refused("it has no such unit", known=False)
     raise Refused("Level Zero does not know it")
 
 
@@ -220,7 +223,7 @@ def main(loader: str, address: str, unit: str, period: str) -> None:
     try:
         claimed = claim(address, int(unit))
         ze = LevelZero(loader)
-        driver, device, units = device_at(ze, address, int(unit))
+        driver, device = device_at(ze, address, int(unit))
         properties = _Device(_DEVICE)
         ze("zeDeviceGetProperties", device, byref(properties))
         tick_ns = properties.timer_resolution or 1
@@ -228,10 +231,10 @@ def main(loader: str, address: str, unit: str, period: str) -> None:
         sampled = Sampled(ze, driver, device)
         chosen_ns = sampled.begin(period_ns)
     except Refused as refused:
-        print(json.dumps({"error": str(refused), "denied": refused.denied}), flush=True)
+        print(json.dumps({"error": str(refused), "denied": refused.denied, "known": refused.known}), flush=True)
         return
     signal.alarm(0)
-    print(json.dumps({"period": max(chosen_ns // tick_ns, 1), "metrics": sampled.metrics, "units": units}), flush=True)
+    print(json.dumps({"period": max(chosen_ns // tick_ns, 1), "metrics": sampled.metrics}), flush=True)
     with claimed:
         serve(sampled, period_ns)
 
@@ -242,6 +245,7 @@ def serve(sampled: Sampled, period_ns: int) -> None:
         asked = os.read(0, 16) if select.select([0], [], [], _READ_S)[0] else None
         if asked == b"":
             signal.alarm(PATIENCE_S)
+            time.sleep(_LOOKS_S)
         values, lost = sampled.read()
         if values or lost:
             before_ns, used_ns = used_ns, time.process_time_ns()

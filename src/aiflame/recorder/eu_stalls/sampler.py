@@ -21,7 +21,7 @@ from aiflame.profile.folder.eu_stall_files import Header
 from aiflame.profile.schema.control_schema import GpuSampling
 from aiflame.recorder.eu_stalls.devices import Gpu, Sampling, Unit, gpus, older_gpus, sampling, units
 from aiflame.recorder.eu_stalls.level_zero_stream import LOADER, LevelZeroStream
-from aiflame.recorder.eu_stalls.loop import Decoded, Loop
+from aiflame.recorder.eu_stalls.loop import Decoded, Loop, NotBegun
 from aiflame.recorder.eu_stalls.unknown import Unknown
 from aiflame.recorder.eu_stalls.xe_stream import XeStream
 
@@ -39,12 +39,12 @@ _PATIENCE_S = 1.0
 PARTS = 20
 """Of the window of a flight recorder, which removes files as a whole."""
 _SHORTEST_PART_NS = 1_000_000_000
-_MOST_UNITS = 8
+_TILES = 2
+"""Of Ponte Vecchio at most: each is a unit."""
 _SHORT_ADDRESS, _LONG_ADDRESS, _LONG_SINCE = 32, 64, 35
 """Bits of an instruction's address, and the first generation that reports all."""
 _LOADED = re.compile(r"(/.*/libze_loader\.so[.\d]*)$", re.MULTILINE)
 PARANOID = "sudo sysctl dev.xe.observation_paranoid=0"
-OLDER_PARANOID = "sudo sysctl dev.i915.perf_stream_paranoid=0"
 
 
 class EuStalls:
@@ -105,14 +105,8 @@ class EuStalls:
         for gpu in gpus(self._root):
             self._open(gpu)
         for gpu in older_gpus(self._root):
-            self._open_older(gpu)
-
-    def _open_older(self, gpu: Gpu) -> None:
-        try:
-            self._open_by_vendor(gpu, _SHORT_ADDRESS)
-        except OSError as error:
-            mend = f": {OLDER_PARANOID}" if error.errno == errno.EPERM else ""
-            self._notes.append(_refusal(gpu, error) + mend)
+            for unit in range(_TILES):
+                self._begin_by_vendor(gpu, LevelZeroStream(self._loader(), gpu, unit, self._log2_cycles(), _SHORT_ADDRESS))
 
     def _open(self, gpu: Gpu) -> None:
         try:
@@ -140,7 +134,7 @@ class EuStalls:
         layout = layout_of(unit.version)
         if offered.record_bytes != RECORD_BYTES:
             layout = None
-        if layout is None and self._is_opened_by_vendor(gpu, unit):
+        if layout is None and self._is_begun_by_vendor(gpu, unit):
             return
         period = chosen_period(self._choice, offered.rates)
         stream = XeStream(device, unit.number, period, max(offered.buffer_bytes // RECORD_BYTES // _FULL, 1), layout)
@@ -150,26 +144,25 @@ class EuStalls:
             self._begin(Unknown(gpu, unit, offered, period, stream, self._profile))
         else:
             header = Header(gpu.address, unit.number, period, layout.address_bits, layout.reasons)
-            self._begin(Decoded(gpu, header, stream, self._profile, self._part_ns))
+            self._begin(Decoded(gpu, lambda: header, stream, self._profile, self._part_ns))
 
-    def _is_opened_by_vendor(self, gpu: Gpu, unit: Unit) -> bool:
-        if any(one.gpu == gpu for one in self._readers):
-            return True  # all its units
+    def _is_begun_by_vendor(self, gpu: Gpu, unit: Unit) -> bool:
+        address_bits = _LONG_ADDRESS if unit.version[0] >= _LONG_SINCE else _SHORT_ADDRESS
+        stream = LevelZeroStream(self._loader(), gpu, unit.number, self._log2_cycles(), address_bits)
         try:
-            self._open_by_vendor(gpu, _LONG_ADDRESS if unit.version[0] >= _LONG_SINCE else _SHORT_ADDRESS)
-        except OSError:
+            stream.wait()
+        except NotBegun:
+            stream.close()
             return False
+        self._begin_by_vendor(gpu, stream)
         return True
 
-    def _open_by_vendor(self, gpu: Gpu, address_bits: int) -> None:
-        """All units of a GPU, by a process for each."""
-        loader, period = self._loader(), 0 if self._choice == GpuSampling.AUTO else self._choice
-        number, units_of_gpu = 0, 1
-        while number < units_of_gpu:
-            stream = LevelZeroStream(loader, gpu.address, number, period)
-            header = Header(gpu.address, number, stream.period, address_bits, stream.reasons)
-            self._begin(Decoded(gpu, header, stream, self._profile, self._part_ns))
-            number, units_of_gpu = number + 1, min(stream.units, _MOST_UNITS)
+    def _begin_by_vendor(self, gpu: Gpu, stream: LevelZeroStream) -> None:
+        self._begin(Decoded(gpu, stream.header, stream, self._profile, self._part_ns))
+
+    def _log2_cycles(self) -> int:
+        """The period for the vendor's driver; 0: its longest."""
+        return 0 if self._choice == GpuSampling.AUTO else self._choice
 
     def _begin(self, reader: Reader) -> None:
         self._readers.append(reader)
