@@ -106,8 +106,8 @@ def test_a_unit_that_does_not_begin_keeps_no_other_waiting(driver: Any, python: 
     (tmp_path / "kernel").mkdir()
     machine = Machine(driver, python, tmp_path, Gpu(version=PONTE_VECCHIO, units=2, records=8192, driver="i915"))
     recorded = machine.record(tmp_path / "p", times=25, ZE_AFFINITY_MASK="0")
-    taken = sum(count for (_, reason), count in recorded.samples().items() if reason == "active")
-    assert taken == recorded.truth.total() > 0
+    active = sum(count for (_, reason), count in recorded.samples().items() if reason == "active")
+    assert active == recorded.truth.total() > 0
     assert recorded.notes() == []
 
 
@@ -184,7 +184,7 @@ def test_reasons_are_those_of_the_kernels_records(driver: Any, python: Path, loa
 def test_two_recordings_of_one_gpu(older: Machine, python: Path, loader: Path) -> None:
     first = Child(older, python, loader)
     second = Child(older, python, loader)
-    assert second.facts == {"error": "another program samples them, perhaps another rank of this job", "denied": False, "known": True}
+    assert second.facts == {"error": "another program samples them, perhaps another rank of this job", "denied": False, "exists": True}
     first.end()
     third = Child(older, python, loader)
     assert third.facts.keys() == {"period", "metrics"}
@@ -226,7 +226,7 @@ def test_it_ends_with_a_recorder_that_is_killed(older: Machine, tmp_path: Path) 
         children = _children(recorder.pid, "metric_streamer.py")
         (program,) = _children(recorder.pid, "ze_matmul")
         recorder.kill()
-        until(lambda: children and all(not Path(f"/proc/{child}").exists() or _state(child) == "Z" for child in children))
+        until(lambda: all(not Path(f"/proc/{child}").exists() or _state(child) == "Z" for child in children))
         os.kill(program, signal.SIGKILL)
     assert older.opened(tmp_path / "p").samples().total() > 0
 

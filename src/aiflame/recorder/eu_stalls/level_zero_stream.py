@@ -148,7 +148,7 @@ class LevelZeroStream:
     def _begin(self, facts: dict[str, Any]) -> None:
         if "error" in facts:
             mend = f": {OLDER_PARANOID}" if facts["denied"] else ""
-            raise NotBegun(self._refusal(f"{facts['error']}{mend}") if facts["known"] else "")
+            raise NotBegun(self._refusal(f"{facts['error']}{mend}") if facts["exists"] else "")
         self._period, self._metrics = int(facts["period"]), [str(name) for name in facts["metrics"]]
 
     def _ended(self) -> OSError:

@@ -4,7 +4,7 @@ It is a process of its own: the vendor's driver does not belong into the recorde
 metric_streamer.py LOADER ADDRESS UNIT PERIOD`: the path of libze_loader, the GPU's PCI address, its unit's place among the sub-devices, and
 the period as a power of two of cycles (0: the longest).
 
-Output: a line of JSON, {"error": TEXT, "denied": BOOL, "known": BOOL} or {"period": CYCLES, "metrics": NAMES}; then packets: HEAD, and
+Output: a line of JSON, {"error": TEXT, "denied": BOOL, "exists": BOOL} or {"period": CYCLES, "metrics": NAMES}; then packets: HEAD, and
 as many values as it says, those of NAMES again and again. Input: `e` and `d` begin and end sampling, which is on at first; its end is the
 end.
 """
@@ -94,11 +94,11 @@ class _Value(ctypes.Structure):
 
 
 class Refused(Exception):
-    """Why nothing is sampled: the end of a sentence; `denied`: for lack of permission, as it seems; `known`: there is such a unit."""
+    """Why nothing is sampled: the end of a sentence; `denied`: for lack of permission, as it seems; `exists`: there is such a unit."""
 
-    def __init__(self, reason: str, *, denied: bool = False, known: bool = True) -> None:
+    def __init__(self, reason: str, *, denied: bool = False, exists: bool = True) -> None:
         super().__init__(reason)
-        self.denied, self.known = denied, known
+        self.denied, self.exists = denied, exists
 
 
 class LevelZero:
@@ -195,7 +195,7 @@ def device_at(ze: LevelZero, address: str, unit: int) -> tuple[c_void_p, c_void_
                 units = ze.handles("zeDeviceGetSubDevices", device) or [device]
                 if unit < len(units):
                     return driver, units[unit]
-                raise Refused("it has no such unit", known=False)
+                raise Refused("it has no such unit", exists=False)
     raise Refused("Level Zero does not know it")
 
 
@@ -231,7 +231,7 @@ def main(loader: str, address: str, unit: str, period: str) -> None:
         sampled = Sampled(ze, driver, device)
         chosen_ns = sampled.begin(period_ns)
     except Refused as refused:
-        print(json.dumps({"error": str(refused), "denied": refused.denied, "known": refused.known}), flush=True)
+        print(json.dumps({"error": str(refused), "denied": refused.denied, "exists": refused.exists}), flush=True)
         return
     signal.alarm(0)
     print(json.dumps({"period": max(chosen_ns // tick_ns, 1), "metrics": sampled.metrics}), flush=True)
