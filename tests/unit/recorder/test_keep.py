@@ -91,7 +91,7 @@ def test_no_descriptor_stays_open(keeper: Keeper, tmp_path: Path) -> None:
         assert descriptors() - before
     keeper.finish()
     held = keeper.held()
-    # Those of libraries that are still there (Python's, too, where they are) are the caller's. Files of an earlier test may close meanwhile.
+    # Those of libraries that are still there (Python's, too, where they are) are the caller's. Files of earlier tests may close.
     assert held and descriptors() - before <= set(held.values())
     for descriptor in held.values():
         os.close(descriptor)
