@@ -61,7 +61,7 @@ def test_valgrind_reports_the_programs_errors_alone(wall_rate: int, tmp_path: Pa
 @pytest.mark.parametrize("wall_rate", [0, 999])
 def test_gprof_has_its_ticks_and_we_have_ours(wall_rate: int, tmp_path: Path) -> None:
     """Its handler of SIGPROF is set inside libc. On a busy machine the kernel sends ticks late; gprof's own,
-    which are 10 ms apart, do not say how many were late, and count whoever runs when the kernel's clock ticks: 1.6 times the time was seen.
+    which are 10 ms apart, do not say how many were late, and may count the time of others: 1.6 times its own was seen.
     With the other's ticks, gprof would count ten times as many."""
     program = tmp_path / "work"
     work = "int main(void) { for (volatile long i = 0; i < 2000000000; i = i + 1); return 3; }"
