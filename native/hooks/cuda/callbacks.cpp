@@ -285,7 +285,7 @@ __attribute__((always_inline)) inline void hear(CUpti_CallbackDomain domain, CUp
     if constexpr (kTraced) tracing::leave(subscription.load(std::memory_order_relaxed), domain, id, call);
     if (launches) {
       leave_wait(call);
-      if (in_callback() && calls.by && physical_memory::is_call(domain, id)) physical_memory::write(id, call, calls.physical_ns);
+      if (physical_memory::is_call(domain, id) && in_callback() && calls.by) physical_memory::write(id, call, calls.physical_ns);
       leave_call(call);
     }
   }

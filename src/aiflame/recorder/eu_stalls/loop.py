@@ -117,7 +117,8 @@ class Loop:
             one.read()
         except OSError as error:
             ended = f"stall samples of the Intel GPU {one.gpu.address} ended: {error.strerror}"
-            self.notes += [note for note in [str(error) if isinstance(error, NotBegun) else ended] if note]
+            if note := str(error) if isinstance(error, NotBegun) else ended:
+                self.notes.append(note)
             one.write_window(self._page)
             if poll is not None:
                 poll.unregister(one.stream)

@@ -154,7 +154,9 @@ class Sampled:
         if self._streamer:
             return period_ns
         asked = _Streamer(_STREAMER, None, 1, min(period_ns, _EVERYTHING))
+        signal.alarm(PATIENCE_S)
         self._ze("zetMetricStreamerOpen", self._context, self._device, self._group, byref(asked), None, byref(self._streamer))
+        signal.alarm(0)
         return int(asked.period_ns)
 
     def end(self) -> None:
@@ -233,7 +235,6 @@ def main(loader: str, address: str, unit: str, period: str) -> None:
     except Refused as refused:
         print(json.dumps({"error": str(refused), "denied": refused.denied, "exists": refused.exists}), flush=True)
         return
-    signal.alarm(0)
     print(json.dumps({"period": max(chosen_ns // tick_ns, 1), "metrics": sampled.metrics}), flush=True)
     with claimed:
         serve(sampled, period_ns)

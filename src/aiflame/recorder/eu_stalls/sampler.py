@@ -20,13 +20,13 @@ from aiflame.profile.folder.door import Folder
 from aiflame.profile.folder.eu_stall_files import Header
 from aiflame.profile.schema.control_schema import GpuSampling
 from aiflame.recorder.eu_stalls.devices import Gpu, Sampling, Unit, gpus, older_gpus, sampling, units
-from aiflame.recorder.eu_stalls.level_zero_stream import LOADER, LevelZeroStream
 from aiflame.recorder.eu_stalls.loop import Decoded, Loop, NotBegun
 from aiflame.recorder.eu_stalls.unknown import Unknown
 from aiflame.recorder.eu_stalls.xe_stream import XeStream
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from aiflame.recorder.eu_stalls.level_zero_stream import LevelZeroStream
     from aiflame.recorder.eu_stalls.loop import Reader
 
 CODE_TABLE = "code_loads.table"
@@ -106,7 +106,7 @@ class EuStalls:
             self._open(gpu)
         for gpu in older_gpus(self._root):
             for unit in range(_TILES):
-                self._begin_by_vendor(gpu, LevelZeroStream(self._loader(), gpu, unit, self._log2_cycles(), _SHORT_ADDRESS))
+                self._begin_by_vendor(gpu, self._vendors_stream(gpu, unit, _SHORT_ADDRESS))
 
     def _open(self, gpu: Gpu) -> None:
         try:
@@ -148,7 +148,7 @@ class EuStalls:
 
     def _is_begun_by_vendor(self, gpu: Gpu, unit: Unit) -> bool:
         address_bits = _LONG_ADDRESS if unit.version[0] >= _LONG_SINCE else _SHORT_ADDRESS
-        stream = LevelZeroStream(self._loader(), gpu, unit.number, self._log2_cycles(), address_bits)
+        stream = self._vendors_stream(gpu, unit.number, address_bits)
         try:
             stream.wait()
         except NotBegun:
@@ -160,24 +160,29 @@ class EuStalls:
     def _begin_by_vendor(self, gpu: Gpu, stream: LevelZeroStream) -> None:
         self._begin(Decoded(gpu, stream.header, stream, self._profile, self._part_ns))
 
-    def _log2_cycles(self) -> int:
-        """The period for the vendor's driver; 0: its longest."""
-        return 0 if self._choice == GpuSampling.AUTO else self._choice
+    def _vendors_stream(self, gpu: Gpu, unit: int, address_bits: int) -> LevelZeroStream:
+        from aiflame.recorder.eu_stalls.level_zero_stream import LOADER, LevelZeroStream
+
+        log2_cycles = 0 if self._choice == GpuSampling.AUTO else self._choice
+        return LevelZeroStream(self._loader() or LOADER, gpu, unit, log2_cycles, address_bits)
 
     def _begin(self, reader: Reader) -> None:
         self._readers.append(reader)
         reader.begin()
 
     def _loader(self) -> str:
-        """Level Zero's loader: that of the program, as long as it is no other user's."""
+        """The loader of Level Zero that the program has loaded; "" where it is another user's, or none."""
         for name in self._profile.folder("spool").names():
-            process = Path("/proc", name.partition(".")[0])
+            pid = name.partition(".")[0]
+            if not pid.isdecimal():
+                continue
+            process = Path("/proc", pid)
             try:
                 if process.stat().st_uid == os.geteuid() and (loader := _LOADED.search((process / "maps").read_text())):
                     return loader[1]
             except (OSError, UnicodeDecodeError):
                 continue
-        return LOADER
+        return ""
 
 
 def chosen_period(choice: int, rates: tuple[int, ...]) -> int:
