@@ -67,8 +67,7 @@ static void sample(const struct gpu* gpu, int unit, uint64_t address, const unsi
   }
 }
 
-// A kernel takes a millisecond for each of its groups, and is sampled in every second one: more samples would take the recorder near the share of a
-// core at which it pauses.
+// A kernel takes a millisecond for each of its groups, and is sampled in every second one.
 static void run_kernel(const struct gpu* gpu, int unit, uint64_t address, const uint32_t* groups) {
   const unsigned char* code = xe_memory(address);
   for (uint32_t round = 0; code && round < rounds_of(groups); round++) {
