@@ -19,7 +19,7 @@ import polars as pl
 import pytest
 from debian_packages import LIBRARIES, own_libraries
 from live import library
-from xe_machine import NEVER_PAUSES, Gpu, XeMachine, build_kernel, until
+from xe_machine import RECORD, Gpu, XeMachine, build_kernel, until
 
 import aiflame
 from aiflame.attribute.trees.build import tree
@@ -48,7 +48,7 @@ class Machine:
     def record(self, *command: str | Path, trace: str = "ze", options: tuple[str, ...] = ()) -> Recorded:
         self.profiles += 1
         path = self.xe.root / f"p{self.profiles}"
-        outcome = self.run(sys.executable, "-c", NEVER_PAUSES, "record", "-o", path, "--trace", trace, *options, "--", *command)
+        outcome = self.run(sys.executable, *RECORD, "-o", path, "--trace", trace, *options, "--", *command)
         profile = open_profile(path)
         assert isinstance(profile, Profile), outcome.stderr
         complete(profile)
@@ -252,7 +252,7 @@ def test_tiles(machine: Machine, tmp_path: Path, tile: str, monkeypatch: pytest.
     monkeypatch.setenv("ZE_AFFINITY_MASK", tile)
     two = Machine(xe, machine.level_zero, machine.opencl)
     path = tmp_path / "p"
-    record = [sys.executable, "-c", NEVER_PAUSES, "record", "-o", str(path), "--trace", "ze", "--", *map(str, machine.level_zero), str(TIMES)]
+    record = [sys.executable, *RECORD, "-o", str(path), "--trace", "ze", "--", *map(str, machine.level_zero), str(TIMES)]
     with subprocess.Popen(record, env=two.environment(), cwd=tmp_path, stderr=subprocess.DEVNULL) as recorder:
         until(lambda: any((path / "telemetry").glob("*.eustalls")))
         assert [file.name for file in (path / "telemetry").glob("*.eustalls")] == [f"0000-03-00.0-{tile}.eustalls"]
@@ -282,7 +282,7 @@ def test_a_program_that_is_killed(machine: Machine) -> None:
     path, pid = machine.xe.root / "killed", machine.xe.root / "pid"
     script = f'echo $$ > {pid}; exec "$0" "$1" 100000'
     options: list[str | Path] = ["-o", path, "--trace", "ze"]
-    record = [sys.executable, "-c", NEVER_PAUSES, "record", *options, "--", "sh", "-c", script, *machine.level_zero]
+    record = [sys.executable, *RECORD, *options, "--", "sh", "-c", script, *machine.level_zero]
     with subprocess.Popen(record, env=machine.environment(), cwd=machine.xe.root, stderr=subprocess.DEVNULL) as recorder:
         until(lambda: any((path / "telemetry").glob("*.eustalls")))
         os.kill(int(pid.read_text()), signal.SIGKILL)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from xe_machine import NEVER_PAUSES, Device, Gpu, XeMachine, build_kernel, until
+from xe_machine import RECORD, Device, Gpu, XeMachine, build_kernel, until
 
 import aiflame
 from aiflame.profile.opening import open_profile
@@ -56,7 +56,7 @@ class Machine:
         self.root = xe.root
 
     def start(self, path: Path, times: int, **more: str) -> subprocess.Popen[str]:
-        command = [self._python, "-c", NEVER_PAUSES, "record", "-q", "-o", path, "--trace", "ze", "--", *self.machine.level_zero, str(times)]
+        command = [self._python, *RECORD, "-q", "-o", path, "--trace", "ze", "--", *self.machine.level_zero, str(times)]
         return subprocess.Popen(command, env={**self.environment, **more}, cwd=self.root, stderr=subprocess.PIPE, text=True)
 
     def record(self, path: Path, times: int = 25, **more: str) -> Any:

@@ -13,8 +13,12 @@ from pathlib import Path
 import pytest
 
 PROGRAMS = Path(__file__).parent / "programs"
-NEVER_PAUSES = "import sys; from aiflame.recorder.eu_stalls import loop; loop.SHARE = 9; from aiflame.cli.main import main; sys.exit(main())"
-"""The command `aiflame`, which reads samples however much of a core that takes: samples of a pause would be missing."""
+RECORD = (
+    "-c",
+    "import sys; from aiflame.recorder.eu_stalls import loop; loop.SHARE = 9; from aiflame.cli.main import main; sys.exit(main())",
+    "record",
+)
+"""`aiflame record`, which reads samples however much of a core that takes: those of a pause would be missing. To be given to Python."""
 REASONS = ("active", "tdr", "other", "control", "pipestall", "send", "dist_acc", "sbid", "sync", "inst_fetch")
 
 
