@@ -22,7 +22,7 @@ FEATURES = EVERYTHING & ~Feature.TRACE_STACKS & ~Feature.MEANING
 
 def run(folder: Path, fake: str, features: int, program: str = "rocm_client") -> Process:
     env = {"FAKE_ROCM": f"stochastic,{fake}", "ROCPROFILER_PC_SAMPLING_BETA_ENABLED": "on"}
-    command = [built(f"programs/{program}"), CODE, ADDRESSES]
+    command: list[str | Path] = [built(f"programs/{program}"), CODE, ADDRESSES]
     outcome = recorded(command, folder / "p", features=features, gpu_sampling=GpuSampling.AUTO, env=env)
     assert (outcome.status, outcome.stdout) == (0, "0 violations\n"), outcome.stderr
     (process,) = processes(folder / "p")
