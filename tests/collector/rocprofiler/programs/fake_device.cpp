@@ -27,7 +27,10 @@ struct Stochastic {
   uint64_t added[2];
 };
 
-void sample(uint64_t code_object, uint64_t offset, int reason, uint64_t time, uint64_t dispatch, const Numbers& numbers) {
+void sample(uint64_t agent, uint64_t code_object, uint64_t offset, int reason, uint64_t time, uint64_t dispatch, const Numbers& numbers) {
+  auto place = samplings.find(agent);
+  if (place == samplings.end()) return;
+  const Sampling& sampling = place->second;
   auto given = numbers.external.find(sampling.context);
   uint64_t external = given == numbers.external.end() ? 0 : given->second;
   if (sampling.method == 1) {
@@ -41,7 +44,7 @@ void sample(uint64_t code_object, uint64_t offset, int reason, uint64_t time, ui
     record.internal = numbers.internal;
     record.external = external;
     record.snapshot = 0xABCD0u << 4 | static_cast<uint32_t>(reason < 0 ? 0 : reason);
-    store(3, &record, sizeof record);
+    store(agent, 3, &record, sizeof record);
   } else {
     HostTrap record{};
     record.size = sizeof record;
@@ -51,7 +54,7 @@ void sample(uint64_t code_object, uint64_t offset, int reason, uint64_t time, ui
     record.dispatch = dispatch;
     record.internal = numbers.internal;
     record.external = external;
-    store(2, &record, sizeof record);
+    store(agent, 2, &record, sizeof record);
   }
 }
 
@@ -63,6 +66,7 @@ struct Loaded {
 std::atomic<uint64_t> last_call{0};
 uint64_t last_dispatch = 0, last_code_object = 0, last_kernel = 0;
 thread_local Numbers current;
+thread_local uint64_t current_agent = kGpuAgent;
 
 // As rocprofiler does: work that no call gave has a number of its own.
 Numbers numbers_of(int request) {
@@ -148,8 +152,8 @@ struct DispatchRecord {
 
 void dispatch(const Work& work, uint32_t groups, uint32_t group) {
   std::vector<Place> places(work.places, work.places + work.place_count);
-  uint64_t number = ++last_dispatch, duration = work.duration_ns, kernel = loaded.kernels.at(work.kernel), start = now();
-  DispatchRecord record{sizeof(DispatchRecord), start, start + duration, 128, {kGpuAgent}, {7}, kernel, number, 128, 2048, {group, 1, 1},
+  uint64_t number = ++last_dispatch, duration = work.duration_ns, kernel = loaded.kernels.at(work.kernel), start = now(), agent = current_agent;
+  DispatchRecord record{sizeof(DispatchRecord), start, start + duration, 128, {agent}, {7}, kernel, number, 128, 2048, {group, 1, 1},
                         {groups * group, 1, 1}, {}};
   Numbers call = numbers_of(11);
   Loaded code = loaded;
@@ -167,7 +171,7 @@ void dispatch(const Work& work, uint32_t groups, uint32_t group) {
     for (const Place& place : places)
       for (int one = 0; one < place.count; one++) {
         uint64_t address = place.address + static_cast<uint64_t>(code.delta);
-        sample(place.address ? code.id : 0, place.address ? address - code.base : 0xdead, place.reason, start + ++at, number, call);
+        sample(agent, place.address ? code.id : 0, place.address ? address - code.base : 0xdead, place.reason, start + ++at, number, call);
       }
     tell(kDispatch, 2, 0, &record, call, &user);
   });
@@ -183,7 +187,7 @@ void copy(uint64_t bytes) {
   uint64_t start = now();
   Numbers call = numbers_of(10);
   auto user = std::make_shared<uint64_t>(0);
-  CopyRecord record{sizeof(CopyRecord), 0, 0, {kGpuAgent}, {kCpu}, bytes, 0, 0, 0};
+  CopyRecord record{sizeof(CopyRecord), 0, 0, {current_agent}, {kCpu}, bytes, 0, 0, 0};
   tell(kCopy, 2, 1, &record, call, user.get());
   record.start = start;
   record.end = start + 5000;
@@ -193,15 +197,18 @@ void copy(uint64_t bytes) {
 void lose_samples(int count) {
   runtime.add([=] {
     uint64_t record = 8;
-    for (int at = 0; at < count; at++) store(1, &record, sizeof record);
+    for (int at = 0; at < count; at++) store(kGpuAgent, 1, &record, sizeof record);
   });
 }
 
 void sample_of_nothing() {
-  runtime.add([] { sample(0, 0xdead, 0, now(), 0, {}); });
+  runtime.add([] { sample(kGpuAgent, 0, 0xdead, 0, now(), 0, {}); });
 }
 
 void wait() { runtime.wait(); }
+
+int device_count() { return is_gpu(kGpuAgent + 1) ? 2 : 1; }
+void use_device(int number) { current_agent = kGpuAgent + static_cast<uint64_t>(number); }
 
 void submit(const Work& work, uint32_t groups, uint32_t group) {
   {

@@ -93,7 +93,7 @@ void deliver(size_t number) {
 
 namespace fake {
 
-Sampling sampling;
+std::map<uint64_t, Sampling> samplings;
 Completions& runtime = *new Completions;
 
 uint64_t now() {
@@ -107,6 +107,8 @@ bool is(const char* word) {
   std::string all = std::string(",") + (said ? said : "") + ",";
   return all.find("," + std::string(word) + ",") != std::string::npos;
 }
+
+bool is_gpu(uint64_t agent) { return agent == kGpuAgent || (agent == kGpuAgent + 1 && is("two")); }
 
 bool is_heard(int kind, int operation) {
   if (is("hsa_heard") && kind != kHip) return true;
@@ -159,13 +161,14 @@ void tell(int kind, int operation, int phase, void* payload, const Numbers& numb
   }
 }
 
-void store(uint32_t kind, const void* bytes, size_t size) {
+void store(uint64_t agent, uint32_t kind, const void* bytes, size_t size) {
   size_t number;
   bool full;
   {
     std::lock_guard<std::mutex> hold(lock);
-    number = sampling.buffer;
-    if (!number || !contexts[sampling.context - 1].active) return;
+    auto sampling = samplings.find(agent);
+    if (sampling == samplings.end() || !contexts[sampling->second.context - 1].active) return;
+    number = sampling->second.buffer;
     Buffer& buffer = buffers[number - 1];
     buffer.records.push_back({kind, std::vector<char>(static_cast<const char*>(bytes), static_cast<const char*>(bytes) + size)});
     buffer.filled += size;
@@ -269,8 +272,14 @@ SDK rocprofiler_query_available_agents(int version, int (*callback)(int, const v
   gpu.vendor_name = "AMD";
   gpu.product_name = "AMD Instinct MI300X";
   gpu.node = gpu.logical = 1;
-  const void* agents[] = {&cpu, &gpu};
-  return callback(1, agents, 2, data);
+  AgentRecord second = gpu;
+  second.id = {kGpuAgent + 1};
+  second.location = 0xC2 << 8 | 3 << 3;
+  second.node = 2;
+  second.logical = 2;
+  second.of_type = 1;
+  const void* agents[] = {&cpu, &gpu, &second};
+  return callback(1, agents, is_gpu(second.id.handle) ? 3 : 2, data);
 }
 
 SDK rocprofiler_create_context(Id* context) {

@@ -4,7 +4,8 @@
 //
 // FAKE_ROCM, words separated by commas: `stochastic` and `host_trap` (methods that the GPU offers), `busy` (another process configures the GPU
 // between the first question and the first choice), `old` (a release before 1.0), `old_kernel` (the driver cannot sample), `hsa_heard` (another
-// tool listens to HSA), `beside` (the runtime's call of HSA has ended when work is seen), `no_request` (nobody can be asked for numbers).
+// tool listens to HSA), `beside` (the runtime's call of HSA has ended when work is seen), `no_request` (nobody can be asked for numbers), `two`
+// (GPUs).
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -30,6 +31,9 @@ void load_code_object(const char* bytes, size_t size, const char* const* kernels
 // A function of the host that stands for a kernel of that code object.
 void register_host_function(const void* function, const char* kernel);
 void unload_code_object();
+int device_count();
+// That the calling thread gives work to, from 0.
+void use_device(int number);
 // The device's part of a launch that is being made.
 void dispatch(const Work& work, uint32_t groups, uint32_t group);
 void copy(uint64_t bytes);

@@ -78,7 +78,10 @@ struct Sampling {
   size_t context = 0, buffer = 0;
   int method = 0;
 };
-extern Sampling sampling;
+// By agent.
+extern std::map<uint64_t, Sampling> samplings;
+// With `two` in FAKE_ROCM there is a second GPU.
+bool is_gpu(uint64_t agent);
 // Never destroyed: the program ends while it waits.
 extern Completions& runtime;
 
@@ -109,7 +112,7 @@ bool is_heard(int kind, int operation);
 Numbers numbers_of_work(Numbers innermost, int request);
 // Calls the tool's services of that kind and operation.
 void tell(int kind, int operation, int phase, void* payload, const Numbers& numbers, uint64_t* user);
-// Puts a record of a sample into the tool's buffer, and delivers the buffer if it is full.
-void store(uint32_t kind, const void* bytes, size_t size);
+// Puts a record of a sample into the tool's buffer for that GPU, and delivers the buffer if it is full.
+void store(uint64_t agent, uint32_t kind, const void* bytes, size_t size);
 
 }  // namespace fake
