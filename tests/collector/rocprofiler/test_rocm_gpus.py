@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 from live import EVERYTHING, Process, processes, recorded
 
-from aiflame.profile.schema.control_schema import Feature, GpuSampling
+from aiflame.profile.schema.control_schema import Feature, GpuCounters, GpuSampling
 from built import built
 
 CODE = Path(__file__).parents[2] / "unit/data/amd/scale.gfx90a.hsaco"
@@ -43,3 +43,14 @@ def test_each_gpu_has_its_own_samples(process: Process) -> None:
     assert dict(samples.group_by("device").agg(pl.col("count").sum()).rows()) == {FIRST: 300, SECOND: 100}
     on_second = process.table("kernels").filter(pl.col("end_ns") - pl.col("start_ns") == 3_000_000)
     assert samples.filter(device=SECOND)["launch"].unique().to_list() == on_second["correlation"].to_list()
+
+
+def test_each_gpu_has_its_own_counters(tmp_path: Path) -> None:
+    """programs/fake_counters.cpp has the amounts of a kernel."""
+    command: list[str | Path] = [built("programs/rocm_counters"), CODE]
+    env = {"FAKE_ROCM": "two", "COUNTED": "1"}
+    outcome = recorded(command, tmp_path / "p", features=EVERYTHING & ~Feature.MEANING, gpu_counters=GpuCounters.ON, env=env)
+    assert (outcome.status, outcome.stdout) == (0, "0 violations\n"), outcome.stderr
+    (once,) = processes(tmp_path / "p")
+    hits = once.table("gpu_counters").filter(metric="l2-hits").group_by("device").agg(pl.col("value").sum())
+    assert dict(hits.rows()) == {FIRST: 10 * 770, SECOND: 3 * 770}

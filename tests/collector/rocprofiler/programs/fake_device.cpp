@@ -167,7 +167,7 @@ void dispatch(const Work& work, uint32_t groups, uint32_t group) {
   tell(kDispatch, 1, 2, &queued, call, &word);
   runtime.add([=]() mutable {
     uint64_t user = kept, at = 0;
-    count_kernel(name.c_str());
+    count_kernel(agent, name.c_str());
     for (const Place& place : places)
       for (int one = 0; one < place.count; one++) {
         uint64_t address = place.address + static_cast<uint64_t>(code.delta);

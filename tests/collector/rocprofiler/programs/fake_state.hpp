@@ -87,7 +87,7 @@ extern Completions& runtime;
 
 // The counting service (fake_counters.cpp), and functions of the rest for it and for the service of samples (fake_sampling.cpp).
 int start_counting(Id context);
-void count_kernel(const char* name);
+void count_kernel(uint64_t agent, const char* name);
 bool may_configure();
 bool is_context(size_t number);
 bool is_buffer(size_t number);
