@@ -32,6 +32,7 @@ struct Calls {
   uint64_t numbers[kMostNested];  // by depth: of the innermost call that has a row. 0: none has one
 };
 thread_local Calls calls;
+thread_local uint64_t last_without_call = 0;
 
 bool is_inner(uint64_t pc) noexcept { return is_inside(pc); }
 
@@ -142,6 +143,27 @@ int on_request(uint64_t, Handle, int32_t, int32_t, uint64_t, uint64_t* external,
 }
 
 }  // namespace
+
+// Packets that are given to a queue at once have one number.
+void add_launch_without_call(uint64_t correlation, const Registers& from) noexcept {
+  if (calls.depth && from.sp < calls.frame) return;
+  if (last_without_call == correlation) return;
+  Thread* thread = threads::self();
+  uint32_t stack = thread && thread->row ? capture(*thread, from, skip_rocprofiler) : 0;
+  if (!stack) return;
+  last_without_call = correlation;
+  torch_autograd::Point point = torch_autograd::now();
+  uint64_t now = now_ns();
+  threads::Use use(*thread);
+  thread->launches.append({.thread = thread->row,
+                           .stack = stack,
+                           .api = static_cast<uint16_t>(kApi),
+                           .autograd = point.autograd,
+                           .sequence = point.sequence,
+                           .begin_ns = now,
+                           .end_ns = now,
+                           .correlation = correlation});
+}
 
 bool number_work(Handle context) noexcept {
   const int32_t of_work[] = {kOfMemoryCopy, kOfKernelDispatch};

@@ -9,6 +9,7 @@
 #include "hooks/rocprofiler/counters.hpp"
 #include "hooks/rocprofiler/graphs.hpp"
 #include "hooks/rocprofiler/internal.hpp"
+#include "hooks/shared/caller.hpp"
 #include "spool/control.hpp"
 #include "spool/spool.hpp"
 
@@ -81,6 +82,8 @@ void on_work(CallbackRecord record, uint64_t* user, void*) {
   const auto* dispatch = static_cast<const Dispatch*>(record.payload);
   if (record.kind == kKernelDispatch && record.operation == kEnqueue && record.phase == kEnter && dispatch->size >= sizeof *dispatch)
     *user = graphs::node_of(dispatch->kernel);
+  bool is_given = record.phase == kEnter && (record.kind == kMemoryCopy || record.operation == kEnqueue);
+  if (is_given) add_launch_without_call(launched_by(record.correlation), hooks::caller());
   if (record.kind == kKernelDispatch) counters::begin();
   if (record.kind == kKernelDispatch && record.operation == kComplete) on_dispatch(launched_by(record.correlation), *user, *dispatch);
   if (record.kind == kMemoryCopy && record.phase == kExit)

@@ -10,6 +10,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 from live import EVERYTHING, Process, processes, recorded
+from recording import recorder, time_under
 
 from aiflame.profile.schema.control_schema import Feature, GpuSampling
 from aiflame.profile.schema.enums import CallBackend
@@ -107,15 +108,27 @@ def test_results_failures_and_bytes(alone: Process) -> None:
         ("hsa_memory_copy", 0, 0, 32),
         ("hsa_memory_copy", 0x1001, 1, 0),
         ("hsa_amd_memory_fill", 0, 0, 20),
-        ("hsa_queue_add_write_index_screlease", 0, 0, 0),
-        ("hsa_signal_store_screlease", 0, 0, 0),
+        *[("hsa_queue_add_write_index_screlease", 0, 0, 0), ("hsa_signal_store_screlease", 0, 0, 0)] * 4,
         ("hsa_signal_wait_scacquire", 0, 0, 0),
     ]
     assert (of_hsa["stack"] > 0).all() and (of_hsa["end_ns"] >= of_hsa["begin_ns"]).all()
 
 
-def test_a_kernel_that_no_call_of_hip_launched_is_there(alone: Process) -> None:
-    assert len(alone.table("kernels")) == 1 and alone.table("launches").is_empty()
+@pytest.mark.parametrize("features", [FEATURES, FEATURES & ~Feature.TRACE_HSA], ids=["traced", "not traced"])
+def test_kernels_that_no_call_of_hip_launched_have_a_launch(tmp_path: Path, features: int) -> None:
+    """Those that were given to the device at once have one number, and one launch, where the call has a number."""
+    process = run(tmp_path, "", features, "rocm_hsa")
+    kernels, launches = process.table("kernels"), process.table("launches")
+    assert len(kernels) == 5 and (launches["stack"] > 0).all()
+    assert len(kernels.join(launches, on="correlation")) == 5, "each has one"
+
+
+def test_and_stand_under_the_functions_that_gave_them_to_the_device(tmp_path: Path) -> None:
+    once = recorder(tmp_path)(built("programs/rocm_hsa"), CODE)
+    assert (once.status, once.stdout) == (0, "0 violations\n"), once.stderr
+    tree = once.profile().tree("gpu-time")
+    assert [time_under(tree, "main", caller, "scale", metric="gpu-time") for caller in ("left", "right")] == [300_000, 900_000]
+    assert not [name for name in tree.frames["name"].to_list() if "rocprofiler" in name or "aiflame" in name]
 
 
 def test_an_sdk_that_does_not_ask_for_numbers_is_not_asked_for_calls(tmp_path: Path) -> None:

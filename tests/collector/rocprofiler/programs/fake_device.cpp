@@ -210,15 +210,15 @@ void wait() { runtime.wait(); }
 int device_count() { return is_gpu(kGpuAgent + 1) ? 2 : 1; }
 void use_device(int number) { current_agent = kGpuAgent + static_cast<uint64_t>(number); }
 
-void submit(const Work& work, uint32_t groups, uint32_t group) {
+void submit(const Work& work, uint32_t groups, uint32_t group, int times) {
   {
     Call index("hsa_queue_add_write_index_screlease");
   }
   {
     Call doorbell("hsa_signal_store_screlease");
-    if (!is("beside")) dispatch(work, groups, group);
+    for (int at = 0; at < times && !is("beside"); at++) dispatch(work, groups, group);
   }
-  if (is("beside")) dispatch(work, groups, group);
+  for (int at = 0; at < times && is("beside"); at++) dispatch(work, groups, group);
 }
 
 void submit_copy(uint64_t bytes) {

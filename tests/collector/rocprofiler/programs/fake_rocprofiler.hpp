@@ -43,8 +43,8 @@ void sample_of_nothing();
 // Waits for all work.
 void wait();
 
-// As HIP's runtime gives the device work: by calls of HSA.
-void submit(const Work& work, uint32_t groups, uint32_t group);
+// As HIP's runtime gives the device work: by calls of HSA. `times`: kernels that are written into the queue before the doorbell rings.
+void submit(const Work& work, uint32_t groups, uint32_t group, int times = 1);
 void submit_copy(uint64_t bytes);
 void wait_for_signal();
 

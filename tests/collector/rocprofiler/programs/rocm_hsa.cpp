@@ -1,4 +1,5 @@
-// Known calls of HSA without HIP: `rocm_hsa CODE_OBJECT`. A kernel that no call of HIP has launched runs, too.
+// Known calls of HSA without HIP, as a runtime of OpenMP makes them: `rocm_hsa CODE_OBJECT`. left() gives the device three kernels of 100 µs, right()
+// two of 450 µs at once.
 #include <cstdio>
 #include <fstream>
 #include <iterator>
@@ -20,6 +21,16 @@ void iterate_agents() {
   call.ends(1);  // "break"
 }
 
+__attribute__((noinline)) void left() {
+  for (int turn = 0; turn < 3; turn++) fake::submit({"scale", 100'000, nullptr, 0}, 4, 64);
+  asm volatile("");
+}
+
+__attribute__((noinline)) void right() {
+  fake::submit({"scale", 450'000, nullptr, 0}, 4, 64, 2);
+  asm volatile("");
+}
+
 }  // namespace
 
 int main(int, char** arguments) {
@@ -34,7 +45,8 @@ int main(int, char** arguments) {
   for (uint64_t bytes : {64, 32}) fake::Call("hsa_memory_copy", {0, 0, bytes}).ends(0);
   fake::Call("hsa_memory_copy", {0, 0, 16}).ends(0x1001);
   fake::Call("hsa_amd_memory_fill", {0, 7, 5}).ends(0);
-  fake::submit({"scale", 100'000, nullptr, 0}, 4, 64);
+  left();
+  right();
   fake::wait_for_signal();
   printf("%d violations\n", fake::violations());
   return 0;
