@@ -47,6 +47,7 @@ bool find(const void* address) noexcept {
               look_up(library, "create_counter_config", counting_functions.create_counter_config) &&
               look_up(library, "configure_device_counting_service", counting_functions.configure_device_counting_service) &&
               look_up(library, "sample_device_counting_service", counting_functions.sample_device_counting_service);
+  look_up(library, "configure_external_correlation_id_request_service", functions.configure_external_correlation_id_request_service);
   return look_up(library, "query_available_agents", functions.query_available_agents) &&
          look_up(library, "create_context", functions.create_context) && look_up(library, "start_context", functions.start_context) &&
          look_up(library, "stop_context", functions.stop_context) && look_up(library, "create_buffer", functions.create_buffer) &&

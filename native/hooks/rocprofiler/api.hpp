@@ -34,10 +34,22 @@ struct ToolConfiguration {
   void* data;
 };
 
+// `internal`: the number of the innermost call in the thread that any tool in the process listens to, whether of HIP, HSA or another interface;
+// `ancestor`: of the one around it. `external`: the number that we gave when we were asked, 0: none.
 struct Correlation {
   uint64_t internal, external, ancestor;
 };
-enum Kind : int32_t { kHipRuntimeApi = 5, kCodeObject = 10, kKernelDispatch = 12, kMemoryCopy = 13 };
+enum Kind : int32_t {
+  kHsaCore = 1,
+  kHsaExtensions = 2,
+  kHsaImages = 3,
+  kHsaFinalizer = 4,
+  kHipRuntimeApi = 5,
+  kCodeObject = 10,
+  kKernelDispatch = 12,
+  kMemoryCopy = 13
+};
+enum Request : int32_t { kOfMemoryCopy = 10, kOfKernelDispatch = 11 };
 enum Phase : int32_t { kNone = 0, kEnter = 1, kExit = 2 };
 enum CodeObjectOperation : int32_t { kLoad = 1, kKernelSymbol = 2, kHostKernelSymbol = 3 };
 enum DispatchOperation : int32_t { kEnqueue = 1, kComplete = 2 };
@@ -53,15 +65,15 @@ struct CallbackRecord {
 static_assert(sizeof(CallbackRecord) == 64);
 using Callback = void (*)(CallbackRecord record, uint64_t* user, void* data);
 
-// The payload of a call of HIP. `arguments`: a union of structures with the function's arguments in their order, which is as large as the largest
-// that this release knows; behind it the result, a union as large as hipChannelFormatDesc.
-struct HipCall {
+// The payload of a call. `arguments`: a union of structures with the function's arguments in their order, which is as large as the largest that this
+// release knows; behind it the result, a union: of HIP as large as hipChannelFormatDesc, of HSA a number.
+struct ApiCall {
   uint64_t size;
   char arguments[];
 };
-inline constexpr size_t kResultBytes = 24;
-inline size_t argument_bytes(const HipCall& call) noexcept {
-  return call.size > sizeof call + kResultBytes ? call.size - sizeof call - kResultBytes : 0;
+inline constexpr size_t kHipResultBytes = 24, kHsaResultBytes = 8;
+inline size_t argument_bytes(const ApiCall& call, size_t result_bytes = kHipResultBytes) noexcept {
+  return call.size > sizeof call + result_bytes ? call.size - sizeof call - result_bytes : 0;
 }
 
 struct CodeObject {
@@ -141,6 +153,11 @@ struct Pc {
 struct AsyncCorrelation {
   uint64_t internal, external;
 };
+// The call that work belongs to.
+template <class Numbers>
+uint64_t launched_by(const Numbers& numbers) noexcept {
+  return numbers.external ? numbers.external : numbers.internal;
+}
 struct HostTrapSample {
   uint64_t size, hardware;
   Pc pc;
@@ -194,6 +211,9 @@ struct Counting {
   int32_t (*sample_device_counting_service)(Handle context, uint64_t user, int32_t flags, CounterRecord* records, size_t* count);
 };
 
+// Asked in the thread that gives a device work. 0: `*external` is set.
+using NumberRequest = int (*)(uint64_t thread, Handle context, int32_t kind, int32_t operation, uint64_t internal, uint64_t* external, void* data);
+
 // Its functions, which api.cpp looks up.
 struct Sdk {
   int32_t (*query_available_agents)(int32_t version, int32_t (*callback)(int32_t, const void**, size_t, void*), size_t agent_bytes, void* data);
@@ -208,6 +228,9 @@ struct Sdk {
   int32_t (*query_pc_sampling_agent_configurations)(Handle agent, int32_t (*callback)(const SamplingChoice*, size_t, void*), void* data);
   int32_t (*configure_pc_sampling_service)(Handle context, Handle agent, int32_t method, int32_t unit, uint64_t interval, Handle buffer, int flags);
   int32_t (*get_timestamp)(uint64_t* time);
+  // nullptr: it has none.
+  int32_t (*configure_external_correlation_id_request_service)(Handle context, const int32_t* kinds, size_t count, NumberRequest callback,
+                                                               void* data);
 };
 
 // Finds the functions in the library that contains `address`. False if one is missing.

@@ -1,6 +1,7 @@
-// Calls of HIP with their results → `calls`, where `--trace hip` asks for them: as many as the program makes. Those that the runtime makes of its own
-// functions lie within another and are left out. The library of preloaded names (stand_in) leaves out each call that rocprofiler reported.
-#include "records/calls.hpp"
+// Calls of HIP with their results → `calls`, where `--trace hip` asks for them: as many as the program makes. The library of preloaded names
+// (stand_in) leaves out each call that rocprofiler reported.
+#include "hooks/rocprofiler/calls.hpp"
+
 #include "base/clock.hpp"
 #include "base/large.hpp"
 #include "hooks/rocprofiler/internal.hpp"
@@ -16,49 +17,22 @@ namespace aiflame::rocprofiler {
 
 namespace {
 
-struct Open {
-  uint32_t depth;
-  uint64_t frame;  // stack address of the outermost call, as in launches.cpp
-  calls::Begun begun;
-};
-thread_local Open open;
+thread_local OpenCalls open;
+// Written before the first call is heard.
+AIFLAME_LARGE constinit TracedFunction traced[kMostOperations]{};
 
-// Written before the first call is heard. All zero before: nothing is set up when the library loads.
-struct Traced {
-  calls::Function* function;
-  stand_in::Answer answer;
-  int8_t bytes, times;
-  uint8_t scale;
-};
-AIFLAME_LARGE constinit Traced traced[kMostOperations]{};
-
-uint64_t word(const HipCall& call, int8_t at) noexcept {
+uint64_t word(const ApiCall& call, int8_t at, size_t bytes) noexcept {
   uint64_t value = 0;
   size_t offset = static_cast<size_t>(at) * sizeof value;
-  if (at >= 0 && offset + sizeof value <= argument_bytes(call)) memcpy(&value, call.arguments + offset, sizeof value);
+  if (at >= 0 && offset + sizeof value <= bytes) memcpy(&value, call.arguments + offset, sizeof value);
   return value;
 }
 
-calls::Outcome outcome_of(const Traced& fact, const HipCall& call) noexcept {
-  if (fact.answer == stand_in::Answer::NOTHING || !argument_bytes(call)) return {};
-  uint32_t code;
-  memcpy(&code, call.arguments + argument_bytes(call), sizeof code);
-  bool failed = code != 0 && code != stand_in::kHipNotReady;
-  uint64_t bytes = failed || fact.bytes < 0 ? 0 : word(call, fact.bytes) * (fact.times < 0 ? 1 : word(call, fact.times)) * fact.scale;
-  return {.result = static_cast<int32_t>(code), .failed = failed, .bytes = bytes};
-}
+bool is_hip_failure(uint32_t code) noexcept { return code != 0 && code != stand_in::kHipNotReady; }
 
 }  // namespace
 
-bool trace_operation(int32_t operation, const char* name) noexcept {
-  if (!control::has(schema::Feature::TRACE_HIP)) return false;
-  stand_in::Fact fact = stand_in::hip_fact(name);
-  traced[operation] = {calls::named(schema::CallBackend::HIP, name), fact.answer, fact.bytes, fact.times, fact.scale};
-  return traced[operation].function;
-}
-
-void begin_traced(const Registers& from) noexcept {
-  hooks::hip_calls_heard++;
+void begin(OpenCalls& open, const Registers& from) noexcept {
   if (from.sp >= open.frame) open.depth = 0;
   if (open.depth++) return;
   open.frame = from.sp;
@@ -69,9 +43,31 @@ void begin_traced(const Registers& from) noexcept {
   open.begun.begin_ns = now_ns();
 }
 
-void end_traced(int32_t operation, const HipCall* call) noexcept {
-  if (!open.depth || --open.depth || !call) return;
-  calls::end(open.begun, *traced[operation].function, outcome_of(traced[operation], *call));
+calls::Outcome outcome_of(const TracedFunction& function, const ApiCall& call, const Results& results) noexcept {
+  size_t arguments = argument_bytes(call, results.bytes);
+  if (function.answer == stand_in::Answer::NOTHING || !arguments) return {};
+  uint32_t code;
+  memcpy(&code, call.arguments + arguments, sizeof code);
+  bool failed = results.is_failure(code);
+  uint64_t bytes = 0;
+  if (!failed && function.bytes >= 0)
+    bytes = word(call, function.bytes, arguments) * (function.times < 0 ? 1 : word(call, function.times, arguments)) * function.scale;
+  return {.result = static_cast<int32_t>(code), .failed = failed, .bytes = bytes};
+}
+
+bool trace_operation(int32_t operation, const char* name) noexcept {
+  if (!control::has(schema::Feature::TRACE_HIP)) return false;
+  traced[operation] = traced_function(schema::CallBackend::HIP, stand_in::hip_fact(name), name);
+  return traced[operation].function;
+}
+
+void begin_traced(const Registers& from) noexcept {
+  hooks::hip_calls_heard++;
+  begin(open, from);
+}
+
+void end_traced(int32_t operation, const ApiCall* call) noexcept {
+  if (end(open) && call) calls::end(open.begun, *traced[operation].function, outcome_of(traced[operation], *call, {kHipResultBytes, is_hip_failure}));
 }
 
 }  // namespace aiflame::rocprofiler

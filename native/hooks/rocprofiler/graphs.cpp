@@ -82,7 +82,7 @@ uint64_t hash_of(const char* name) noexcept {
 }
 
 // The argument at this offset in bytes.
-uint64_t at(const HipCall& call, size_t offset) noexcept {
+uint64_t at(const ApiCall& call, size_t offset) noexcept {
   uint64_t value = 0;
   if (offset + sizeof value <= argument_bytes(call)) memcpy(&value, call.arguments + offset, sizeof value);
   return value;
@@ -156,7 +156,7 @@ void wait_event(uint64_t stream, uint64_t event) noexcept {
   capture->has_branches = true;
 }
 
-void add_node(const HipCall& call, uint64_t function, const Maker& maker) noexcept {
+void add_node(const ApiCall& call, uint64_t function, const Maker& maker) noexcept {
   Lock lock(held);
   uint64_t handle = at(call, 8);
   Graph* graph = graph_of(graphs_made, handle);
@@ -307,11 +307,11 @@ Step step_of(std::string_view name) noexcept {
   return Step::NONE;
 }
 
-void before(Step step, const HipCall& call) noexcept {
+void before(Step step, const ApiCall& call) noexcept {
   if (step == Step::LAUNCH_GRAPH) begin_launch(at(call, 0));
 }
 
-void after(Step step, const HipCall& call, const Maker& maker) noexcept {
+void after(Step step, const ApiCall& call, const Maker& maker) noexcept {
   constexpr size_t kStream = 40, kStreamBehindDimensions = 48, kStreamOfConfiguration = 32, kFunctionOfParameters = 24, kParametersOfNode = 16;
   uint64_t first = at(call, 0), second = at(call, 8);
   uint32_t status = 0;

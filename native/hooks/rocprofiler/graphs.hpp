@@ -46,9 +46,9 @@ struct Maker {
   torch_autograd::Point point;
 };
 
-void before(Step step, const HipCall& call) noexcept;
+void before(Step step, const ApiCall& call) noexcept;
 // Of a call that succeeded.
-void after(Step step, const HipCall& call, const Maker& maker) noexcept;
+void after(Step step, const ApiCall& call, const Maker& maker) noexcept;
 
 // A function of the host that stands for a kernel.
 void on_host_kernel(const HostKernelSymbol& symbol) noexcept;

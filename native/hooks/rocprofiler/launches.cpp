@@ -13,6 +13,7 @@
 #include "spool/spool.hpp"
 #include "unwind/modules.hpp"
 
+#include <algorithm>
 #include <string_view>
 
 namespace aiflame::rocprofiler {
@@ -21,20 +22,25 @@ namespace {
 
 using schema::SyncKind;
 
+constexpr uint32_t kMostNested = 8;
 // A call makes others: the stack is captured once, by the outermost; each has its own number and row.
 struct Calls {
   uint32_t depth;
   uint64_t frame;  // stack address of the outermost call: a call from a higher address means that a longjmp left this one
   uint32_t stack;  // 0: not recorded
   torch_autograd::Point point;
+  uint64_t numbers[kMostNested];  // by depth: of the innermost call that has a row. 0: none has one
 };
 thread_local Calls calls;
+thread_local uint64_t last_without_call = 0;
 
 bool is_inner(uint64_t pc) noexcept { return is_inside(pc); }
 
-void enter(const Registers& from, uint64_t* begin_ns) noexcept {
+// `number` 0: the call has no row.
+void enter(const Registers& from, uint64_t number, uint64_t* begin_ns) noexcept {
   if (from.sp >= calls.frame) calls.depth = 0;
   *begin_ns = now_ns();
+  if (calls.depth < kMostNested) calls.numbers[calls.depth] = number || !calls.depth ? number : calls.numbers[calls.depth - 1];
   if (calls.depth++) return;
   calls.frame = from.sp;
   Thread* thread = collecting() ? threads::self() : nullptr;
@@ -114,11 +120,11 @@ void on_call(CallbackRecord record, uint64_t* user, void*) {
   if (record.kind != kHipRuntimeApi || record.operation < 0 || record.operation >= kMostOperations) return;
   const Operation& operation = operations[record.operation];
   bool is_launch = operation.launches || operation.waits, needs_stack = is_launch || graphs::makes_node(operation.step);
-  const auto* call = static_cast<const HipCall*>(record.payload);
+  const auto* call = static_cast<const ApiCall*>(record.payload);
   Registers from = hooks::caller();
   if (record.phase == kEnter) {
     if (operation.traced) begin_traced(from);
-    if (needs_stack) enter(from, user);
+    if (needs_stack) enter(from, is_launch ? record.correlation.internal : 0, user);
     if (call && own_process()) graphs::before(operation.step, *call);
   }
   if (record.phase == kExit) {
@@ -128,7 +134,42 @@ void on_call(CallbackRecord record, uint64_t* user, void*) {
   }
 }
 
+// Work carries the number of the innermost call in its thread, and that is a call of HSA where somebody traces those. We give it the number of the
+// call whose stack we have.
+int on_request(uint64_t, Handle, int32_t, int32_t, uint64_t, uint64_t* external, void*) {
+  if (!calls.depth || !own_process()) return 1;
+  *external = calls.numbers[std::min(calls.depth, kMostNested) - 1];
+  return *external == 0;
+}
+
 }  // namespace
+
+// Packets that are given to a queue at once have one number.
+void add_launch_without_call(uint64_t correlation, const Registers& from) noexcept {
+  if (calls.depth && from.sp < calls.frame) return;
+  if (last_without_call == correlation) return;
+  Thread* thread = threads::self();
+  uint32_t stack = thread && thread->row ? capture(*thread, from, skip_rocprofiler) : 0;
+  if (!stack) return;
+  last_without_call = correlation;
+  torch_autograd::Point point = torch_autograd::now();
+  uint64_t now = now_ns();
+  threads::Use use(*thread);
+  thread->launches.append({.thread = thread->row,
+                           .stack = stack,
+                           .api = static_cast<uint16_t>(kApi),
+                           .autograd = point.autograd,
+                           .sequence = point.sequence,
+                           .begin_ns = now,
+                           .end_ns = now,
+                           .correlation = correlation});
+}
+
+bool number_work(Handle context) noexcept {
+  const int32_t of_work[] = {kOfMemoryCopy, kOfKernelDispatch};
+  auto* request = sdk().configure_external_correlation_id_request_service;
+  return request && request(context, of_work, 2, on_request, nullptr) == kSuccess;
+}
 
 Registers skip_rocprofiler(Thread& thread, const Registers& from) noexcept {
   constexpr uint32_t kMost = 16;

@@ -9,6 +9,7 @@
 #include "hooks/rocprofiler/counters.hpp"
 #include "hooks/rocprofiler/graphs.hpp"
 #include "hooks/rocprofiler/internal.hpp"
+#include "hooks/shared/caller.hpp"
 #include "spool/control.hpp"
 #include "spool/spool.hpp"
 
@@ -81,10 +82,12 @@ void on_work(CallbackRecord record, uint64_t* user, void*) {
   const auto* dispatch = static_cast<const Dispatch*>(record.payload);
   if (record.kind == kKernelDispatch && record.operation == kEnqueue && record.phase == kEnter && dispatch->size >= sizeof *dispatch)
     *user = graphs::node_of(dispatch->kernel);
+  bool is_given = record.phase == kEnter && (record.kind == kMemoryCopy || record.operation == kEnqueue);
+  if (is_given) add_launch_without_call(launched_by(record.correlation), hooks::caller());
   if (record.kind == kKernelDispatch) counters::begin();
-  if (record.kind == kKernelDispatch && record.operation == kComplete) on_dispatch(record.correlation.internal, *user, *dispatch);
+  if (record.kind == kKernelDispatch && record.operation == kComplete) on_dispatch(launched_by(record.correlation), *user, *dispatch);
   if (record.kind == kMemoryCopy && record.phase == kExit)
-    on_copy(record.correlation.internal, record.operation, *static_cast<const Copy*>(record.payload));
+    on_copy(launched_by(record.correlation), record.operation, *static_cast<const Copy*>(record.payload));
 }
 
 bool worked(int32_t status, const char* what) noexcept {
@@ -109,6 +112,9 @@ int initialize(void (*)(ClientId), void*) {
   bool counts = counters::configure();
   bool samples = !counts && control::page().gpu_sampling != static_cast<uint32_t>(schema::GpuSampling::OFF) &&
                  sdk().create_context(&sampling_context) == kSuccess && configure_sampling(sampling_context);
+  bool numbered = number_work(context) && (!samples || number_work(sampling_context));
+  if (control::has(schema::Feature::TRACE_HSA) && !(numbered && listen_to_hsa(context)))
+    spool::note("AMD: calls of HSA cannot be traced by this rocprofiler-sdk");
   state.store(State::COLLECTING, std::memory_order_release);
   if (!worked(sdk().start_context(context), "starting")) {
     state.store(State::ENDED, std::memory_order_release);

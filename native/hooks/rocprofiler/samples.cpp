@@ -74,7 +74,7 @@ bool read(const RecordHeader& header, Sample* sample) noexcept {
     const auto& record = *static_cast<const HostTrapSample*>(header.payload);
     if (record.size < sizeof record) return false;
     *sample = {.dispatch = record.dispatch,
-               .correlation = record.correlation.internal,
+               .correlation = launched_by(record.correlation),
                .time = record.time,
                .place = place_of(record.pc),
                .reason = kTrapped};
@@ -85,7 +85,7 @@ bool read(const RecordHeader& header, Sample* sample) noexcept {
   if (record.size < offsetof(StochasticSample, snapshot) + sizeof record.snapshot) return false;
   bool issued = record.issued_and_type & 1;
   *sample = {.dispatch = record.dispatch,
-             .correlation = record.correlation.internal,
+             .correlation = launched_by(record.correlation),
              .time = record.time,
              .place = place_of(record.pc),
              .reason = issued ? kIssued : record.snapshot & 15};

@@ -25,6 +25,8 @@ _OF_API = {
 }
 _WITH_COPIES = (CallBackend.OPENCL, CallBackend.CUDA, CallBackend.LEVEL_ZERO)
 """Runtimes whose copies a recording has; of others it has the bytes of their calls."""
+_OF_AMD = (CallBackend.HIP, CallBackend.HSA)
+"""Their copies are there where rocprofiler-sdk was."""
 _WAITS = {SyncKind.EVENT: "[wait for an event]", SyncKind.STREAM: "[wait for a stream]", SyncKind.CONTEXT: "[wait for a device]"}
 LAUNCH = "[launch]"
 _TIME = pl.col("time")
@@ -99,7 +101,8 @@ def _traffic(profile: Tables, extended: bool) -> Iterator[Section]:
     copied = profile.scan("copies").select("process", "api", "device", time=_bytes(), name=_copy_name())
     copied = _on_devices(copied).with_columns(thread=pl.lit(0, pl.UInt32))
     # Copies are the traffic of a device's runtime; its calls only request them, or allocate memory.
-    sends = (pl.col("bytes") > 0) & ~pl.col("backend").is_in([int(backend) for backend in _WITH_COPIES])
+    has_amds = not copied.filter(backend=int(CallBackend.HIP)).head(1).collect().is_empty()
+    sends = (pl.col("bytes") > 0) & ~pl.col("backend").is_in([int(backend) for backend in (*_WITH_COPIES, *(_OF_AMD if has_amds else ()))])
     sent = traced_calls(profile).filter(sends).with_columns(time=_bytes(), device=pl.lit(""))
     columns = ["process", "backend", "device", "thread", "name", "time", "failed"]
     yield from _sections(TRAFFIC, pl.concat([copied.select(columns), sent.select(columns)]), by="device" if extended else None)

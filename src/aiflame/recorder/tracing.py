@@ -14,6 +14,7 @@ BACKENDS = {
     "torch": Feature.TRACE_TORCH,
     "ze": Feature.TRACE_ZE,
     "hip": Feature.TRACE_HIP,
+    "hsa": Feature.TRACE_HSA,
 }
 DEFAULT = "mpi,nccl,torch"
 """Communication: its calls are few, and show where ranks wait for each other. The other runtimes make many calls: users must name them."""

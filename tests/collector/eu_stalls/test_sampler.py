@@ -295,3 +295,16 @@ def _has_files(folder: Path, count: int) -> bool:
 
 def _thread_lives(process: subprocess.Popen[str]) -> bool:
     return len(list(Path(f"/proc/{process.pid}/task").iterdir())) > 1
+
+
+def test_a_user_with_the_capability_needs_no_permission(library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """CAP_PERFMON."""
+    machine = XeMachine(tmp_path / "xe", library)
+    machine.allow(everybody=False)
+    monkeypatch.setenv("FAKE_XE_PERFMON", "1")
+    with recorder(machine, tmp_path / "p") as here:
+        here.load_code()
+        here.sampling()
+        assert here.device.sample(8, active=1) == 1
+        assert here.finish() == []
+        assert here.samples() == {(8, "active"): 1}

@@ -198,3 +198,36 @@ print(json.dumps([len(records) // 64, lost, len(after) // 64 + times]))
         assert reader.stdout.readline() == "read\n"
         assert device.sample(64, active=1) == 1
         assert json.loads(reader.communicate("\n", timeout=60)[0]) == [16, 1, 1]
+
+
+def test_whole_records_at_the_asked_number(machine: XeMachine) -> None:
+    """A poll returns when the driver has seen as many records as were asked for; a read gives whole ones, as many as have room, and then
+    EAGAIN."""
+    environment = {**os.environ, **machine.environment, "PYTHONPATH": str(Path(aiflame.__file__).parents[1])}
+    program = """
+import select
+one = stream(reports=3)
+one.enable()
+polled = select.poll()
+polled.register(one, select.POLLIN)
+print("ready", flush=True)
+input()
+few = polled.poll(50)
+print(len(few), flush=True)
+input()
+enough = polled.poll(10_000)
+sizes = [len(os.read(one.fileno(), room)) for room in (100, 1000)]
+print(json.dumps([[events for _, events in enough], sizes, refused(os.read, one.fileno(), 1000), refused(os.read, one.fileno(), 63)]))
+"""
+    device = Device(machine)
+    with subprocess.Popen(
+        [sys.executable, "-c", _BEGIN + program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
+    ) as reader:
+        assert reader.stdin is not None and reader.stdout is not None
+        assert reader.stdout.readline() == "ready\n"
+        assert [device.sample(64, core=core, active=1) for core in (0, 1)] == [1, 1]
+        print(file=reader.stdin, flush=True)
+        assert reader.stdout.readline() == "0\n", "two of three"
+        assert device.sample(64, core=2, active=1) == 1
+        said = json.loads(reader.communicate("\n", timeout=60)[0])
+    assert said == [[1], [64, 128], "Resource temporarily unavailable", "Invalid argument"]

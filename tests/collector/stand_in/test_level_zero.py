@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import ctypes.util
 import json
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import polars as pl
 import pytest
+from layered import kernels_by_layers, program
 from live import EVERYTHING, Outcome, Process, build, library, plain, processes, recorded
 
 from aiflame.profile.schema.control_schema import Feature
@@ -293,3 +295,51 @@ def test_a_list_that_is_appended_to_another_is_replayed(level_zero: LevelZero) -
     assert 0 < launch["stack"] != node["stack"] > 0
     assert node["time_ns"] < launch["begin_ns"]
     assert len(run.launches) == len(run.kernels) == 5
+
+
+MODULES = """
+ze = ctypes.CDLL("libze_loader.so.1")
+words = lambda *values: (ctypes.c_uint64 * len(values))(*values)
+def call(name, *arguments):
+    result = getattr(ze, name)(*arguments)
+    assert result == 0, (name, hex(result))
+def made(name, *arguments):
+    handle = ctypes.c_void_p()
+    call(name, *arguments, ctypes.byref(handle))
+    return handle
+one = ctypes.c_uint32(1)
+driver, device = ctypes.c_void_p(), ctypes.c_void_p()
+call("zeInit", 0)
+call("zeDriverGet", ctypes.byref(one), ctypes.byref(driver))
+call("zeDeviceGet", driver, ctypes.byref(one), ctypes.byref(device))
+context = made("zeContextCreate", driver, words(0xD, 0))
+code = ctypes.create_string_buffer(b"sleepers")
+module = ctypes.c_void_p()
+call("zeModuleCreate", context, device, words(0x1B, 0, 0, 8, ctypes.addressof(code), 0, 0), ctypes.byref(module), None)
+commands = made("zeCommandListCreateImmediate", context, device, words(0xE, 0, 0, 2 << 32, 0))
+pool = made("zeEventPoolCreate", context, words(0x10, 0, 1 | 1 << 32), 0, None)
+event = made("zeEventCreate", pool, words(0x11, 0, 4 << 32, 4))
+
+def launch(name):
+    text = ctypes.create_string_buffer(name)
+    kernel = made("zeKernelCreate", module, words(0x1D, 0, 0, ctypes.addressof(text)))
+    call("zeKernelSetGroupSize", kernel, 1, 1, 1)
+    call("zeCommandListAppendLaunchKernel", commands, kernel, (ctypes.c_uint32 * 3)(1, 1, 1), event, 0, None)
+    call("zeEventHostSynchronize", event, ctypes.c_uint64(-1))
+    call("zeEventHostReset", event)
+
+net = Net()
+net.first, net.second = [lambda: launch(b"sleep_1")] * 3, [lambda: launch(b"sleep_7")]
+net()
+"""
+
+
+def test_kernels_stand_under_the_layers_that_launched_them(level_zero: LevelZero, tmp_path: Path) -> None:
+    """Those of a program with torch's modules."""
+    environment = {**level_zero.environment(), "LD_PRELOAD": str(library().with_name("libaiflame_level_zero.so"))}
+    outcome = recorded([sys.executable, program(tmp_path, MODULES)], tmp_path / "p", features=EVERYTHING, env=environment)
+    assert outcome.status == 0, outcome.stderr
+    (process,) = processes(tmp_path / "p")
+    kernels = kernels_by_layers(process)
+    assert [layers for layers, _ in kernels] == [("Net", "First")] * 3 + [("Net", "Second")]
+    assert [took >= wanted * 1_000_000 for (_, took), wanted in zip(kernels, (1, 1, 1, 7), strict=True)] == [True] * 4

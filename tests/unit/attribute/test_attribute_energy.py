@@ -118,6 +118,26 @@ def test_a_device_that_cuda_numbers_otherwise_is_matched_by_its_address(tmp_path
     assert energies(tree(recorded, "energy")) == {"gemm_[G]": 10 * J}
 
 
+@pytest.mark.parametrize(
+    ("source", "names", "cards"),
+    [
+        ("amd", ("AMD Instinct MI300X [0]", "AMD Instinct MI300X [1]"), ("AMD Instinct MI300X [1]", "AMD Instinct MI300X [2]")),
+        ("intel", ("Intel(R) Arc(TM) B580 Graphics", "Intel(R) Arc(TM) B580 Graphics [1]"), ("Intel GPU [1]", "Intel GPU [2]")),
+    ],
+)
+def test_devices_of_another_vendor_are_matched_by_their_addresses(
+    tmp_path: Path, source: str, names: tuple[str, str], cards: tuple[str, str]
+) -> None:
+    """Linux counts a card without a GPU, such as the one that a server's console is on."""
+    rows = told((source, cards[0], "energy", "J", {0: 0.0, 100 * MS: 30.0}), (source, cards[1], "energy", "J", {0: 0.0, 100 * MS: 10.0}))
+    addresses = ("0000:03:00.0", "0000:c3:00.0")
+    for row, address in zip(rows["telemetry_series"], addresses, strict=True):
+        row["identity"] = address
+    kernels = ran(kernel(1, 0, 100 * MS, "a", device=names[0]), kernel(1, 0, 100 * MS, "b", device=names[1]))
+    devices = [{"device": name, "address": address.upper()} for name, address in zip(names, addresses, strict=True)]
+    assert energies(tree(profile(tmp_path, **kernels, **rows, gpu_devices=devices), "energy")) == {"a_[G]": 30 * J, "b_[G]": 10 * J}
+
+
 def test_devices_of_several_hosts_may_have_one_address(tmp_path: Path) -> None:
     """In a profile of several hosts their names stand before those of devices."""
     here, there = f"node1: {GPU}", f"node2: {GPU}"

@@ -45,3 +45,10 @@ def test_names_are_the_runtimes_in_order_and_once(listed: str, prefix: str, func
     names = re.findall(r"^NAME\((\w+)\)$", (NATIVE / listed).read_text(), re.MULTILINE)
     assert function in names and all(name.startswith(prefix) for name in names)
     assert names == sorted(set(names))
+
+
+def test_metrics_of_level_zero_are_never_asked_for_in_the_program() -> None:
+    """Where metrics are not permitted, `ZET_ENABLE_METRICS=1` makes the program's zeInit fail."""
+    for trace in (*BACKENDS, ",".join(BACKENDS)):
+        variables, _ = environment({}, Path("/p.aiflame"), trace_features(trace, stacks=True), ["./program"], asked=asked_for(trace))
+        assert not [name for name in variables if name.startswith(("ZET_", "ZE_"))]

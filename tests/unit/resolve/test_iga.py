@@ -23,6 +23,8 @@ KERNELS = [
     ("matmul.pvc", "scale"),
     ("matmul.pvc_old", "matmul"),
     ("three.ptl", "third"),
+    ("matmul.bmg", "matmul"),
+    ("matmul.bmg", "scale"),
 ]
 XE2 = Version(20, 4)
 

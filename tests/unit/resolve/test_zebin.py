@@ -15,7 +15,7 @@ from aiflame.resolve.device.zebin_lines import chains, linked
 from aiflame.resolve.files.elf_file import ElfFile
 
 LOADED = ["matmul.lnl.debug_info.elf", "matmul.pvc.debug_info.elf"]
-COMPILED = ["matmul.lnl.zebin", "matmul.pvc.zebin"]
+COMPILED = ["matmul.lnl.zebin", "matmul.pvc.zebin", "matmul.bmg.zebin"]
 
 
 def lines_at(code: Zebin, kernel: ZebinFunction, at: list[int]) -> list[int]:
@@ -80,6 +80,7 @@ def test_loaded_kernels_are_found_by_the_low_half_of_their_address() -> None:
         ("matmul.lnl.zebin", Version(20, 4)),
         ("matmul.pvc.zebin", Version(12, 60)),
         ("three.ptl.zebin", Version(30, 0)),
+        ("matmul.bmg.zebin", Version(20, 1)),
         ("matmul.pvc_old.zebin", Version(12, 60)),
     ],
 )

@@ -117,10 +117,13 @@ OF_STALLS: Mapping[str, str] = {
     "barrier": "Make the warps of a block reach the barrier together: fewer barriers, even work, or smaller blocks.",
     "barrier_wait": "Make the waves of a workgroup reach the barrier together: fewer barriers, even work, or smaller workgroups.",
     "branch_resolving": "Use fewer branches in the inner loop: unroll it, or replace branches by selection.",
+    "control": "Use fewer branches in the inner loop: unroll it, or replace branches by selection.",
     "dispatch_stall": "Reduce pressure on registers and units: smaller tiles, or fewer values that live at once.",
+    "dist_acc": "Give each thread several independent values to work on: unroll, or interleave loads and arithmetic.",
     "drain": "Write less at the end, and in whole lines of memory: vector stores, or shared memory that gathers them.",
     "gmma": "Keep more matrix instructions in flight: more stages, larger tiles, and work between issue and wait.",
     "imc_miss": "Use fewer different constants in the loop, or keep them in registers.",
+    "inst_fetch": "Make the code smaller: unroll less, inline less, and use fewer jumps.",
     "lg_throttle": "Use fewer and wider memory instructions: vector loads (float4), and neighbouring threads at neighbouring addresses.",
     "long_scoreboard": (
         "Fetch from memory earlier and less: prefetch or copy asynchronously into shared memory, reuse tiles, coalesce accesses, or raise"
@@ -131,9 +134,16 @@ OF_STALLS: Mapping[str, str] = {
     "mio_throttle": "Use fewer shared-memory and special instructions: wider accesses, values in registers, faster approximations.",
     "no_instruction_available": "Make the code smaller: unroll less, inline less, and use fewer jumps.",
     "no_instructions": "Make the code smaller: unroll less, inline less, and use fewer jumps.",
+    "pipestall": "The units are busy: use matrix instructions (DPAS, joint_matrix) or lower precision, or compute less.",
+    "sbid": (
+        "Load earlier and less: prefetch, load blocks, reuse tiles in registers or shared local memory, or let more threads run (a smaller"
+        " register file for each)."
+    ),
+    "send": "Use fewer and wider messages: loads and stores of blocks, and neighbouring work items at neighbouring addresses.",
     "short_scoreboard": "Avoid conflicts of shared-memory banks, and load from shared memory earlier.",
     "sleep_wait": "Sleep for a shorter time, or signal with a barrier instead of polling.",
     "sleeping": "Sleep for a shorter time, or signal with a barrier instead of polling.",
+    "sync": "Make the work items of a group reach the barrier together: fewer barriers and fences, even work, or smaller groups.",
     "tex_throttle": "Use fewer texture accesses, or plain loads.",
     "wait": "Give the scheduler other instructions: unroll, or let a thread work on several independent values.",
     "waitcnt": (

@@ -13,7 +13,7 @@ from aiflame.attribute.analysis import Analysis
 from aiflame.attribute.meaning.events import LATEST
 from aiflame.profile.schema.enums import CallBackend, RegionKind
 
-_DEVICES = [int(of) for of in (CallBackend.CUDA, CallBackend.OPENCL, CallBackend.LEVEL_ZERO, CallBackend.HIP)]
+_DEVICES = [int(of) for of in (CallBackend.CUDA, CallBackend.OPENCL, CallBackend.LEVEL_ZERO, CallBackend.HIP, CallBackend.HSA)]
 _STYLES = {int(RegionKind.NESTED): "PushPop", int(RegionKind.FREE): "StartEnd", int(RegionKind.FRAME): "Frame"}
 
 

@@ -131,8 +131,8 @@ def read_devices(profile: Tables, *sources: str) -> list[Read]:
 def places(profile: Tables, devices: Sequence[Looks | Read], sites: pl.DataFrame) -> Ints:
     """The row in `devices` of each of these sites (process, device); -1: it was not read.
 
-    NVIDIA's devices are identified by their address, since CUDA numbers only the devices that a program may see; without addresses by name
-    and number. A device of another vendor is identified only if it is the vendor's only one."""
+    Devices are identified by their address, since runtimes number only the devices that a program may see, and Linux numbers its cards
+    otherwise; without addresses NVIDIA's by name and number, and another vendor's only if it is the vendor's only one."""
     address = {}
     if profile.has("gpu_devices"):
         address = {
@@ -149,8 +149,10 @@ def _place(devices: Sequence[Looks | Read], device: str, address: str) -> int:
     if address:
         # In a profile of several hosts, their names stand in front of those of devices.
         at = [row for row, one in enumerate(devices) if same_address(one.identity, address) and host_of(one.device) == host_of(device)]
-        if any(one.source == "nvidia" and one.identity for one in devices):
-            return at[0] if at else -1
+        if at:
+            return at[0]
+        if any(one.identity and (one.source == "nvidia" or _VENDORS[one.source].search(device)) for one in devices):
+            return -1
     numbered = _NUMBERED.fullmatch(device)
     exact = [row for row, one in enumerate(devices) if one.device == device]
     vendor = [row for row, one in enumerate(devices) if _VENDORS[one.source].search(device) and not _NO_GPU.search(device)]

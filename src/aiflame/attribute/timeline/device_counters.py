@@ -26,6 +26,8 @@ _SHOWN: Sequence[tuple[str, str, Sequence[str]]] = (
     ("multiprocessors with work", "%", (AS_TIME[ACTIVE_CYCLES],)),
 )
 _OTHERS = "counts/s"
+_OF_GPUS = ("nvidia", "amd", "intel")
+"""Sources of telemetry whose devices are GPUs."""
 
 
 def machine_counters(profile: Tables, making: Making, owners: Owners) -> None:
@@ -48,7 +50,8 @@ def _title(profile: Tables, addresses: Addresses, process: int, device: str) -> 
     """The name that telemetry has for the device, since it counts the whole machine; otherwise the process's name."""
     address = addresses.address(process, device)
     if address and profile.has("telemetry_series"):
-        for other, identity in profile.table("telemetry_series").filter(source="nvidia").select("device", "identity").unique().rows():
+        of_gpus = profile.table("telemetry_series").filter(pl.col("source").is_in(_OF_GPUS))
+        for other, identity in of_gpus.select("device", "identity").unique().rows():
             if same_address(identity, address) and host_of(other) == host_of(device):
                 return str(other)
     return device

@@ -13,6 +13,7 @@ NAMES = {
     CallBackend.TORCH: "torch.distributed",
     CallBackend.LEVEL_ZERO: "Level Zero",
     CallBackend.HIP: "HIP",
+    CallBackend.HSA: "HSA",
 }
 
 

@@ -100,3 +100,5 @@ class Feature(IntEnum):
     """host memory, if libaiflame_memory.so is preloaded"""
     ROCM = 4194304
     """kernels and copies of AMD's GPUs"""
+    TRACE_HSA = 8388608
+    """calls of HSA, the layer beneath HIP"""

@@ -112,6 +112,8 @@ class CallBackend(IntEnum):
     """torch.distributed over Gloo, MPI or a backend of its own"""
     LEVEL_ZERO = 7
     HIP = 8
+    HSA = 9
+    """AMD's layer beneath HIP"""
 
 
 class CallKind(IntEnum):

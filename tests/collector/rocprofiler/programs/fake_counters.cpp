@@ -1,5 +1,5 @@
 // The device counting service of the stand-in for rocprofiler-sdk. A GPU of two dies counts ten counters at once; each `scale` adds the amounts below
-// to each instance, and counts begin at 0 when their context is started.
+// to each instance of its GPU, and counts begin at 0 when their context is started.
 #include <condition_variable>
 #include <cstring>
 #include <mutex>
@@ -33,19 +33,26 @@ constexpr uint64_t kFirst = 100;  // the number of the first counter
 
 std::mutex mutex;
 std::condition_variable changed;
-std::vector<std::vector<uint64_t>> configurations;
-struct {
-  fake::Id context{};
+struct Configuration {
+  uint64_t agent;
+  std::vector<uint64_t> counters;
+};
+std::vector<Configuration> configurations;
+struct Service {
+  uint64_t agent = 0;
   void (*callback)(fake::Id, fake::Id, int (*)(fake::Id, fake::Id), void*) = nullptr;
   void* data = nullptr;
   size_t configuration = 0;
   bool starting = false, counting = false;
   uint64_t kernels = 0;
-} service;
+};
+std::map<uint64_t, Service> services;  // by context
 
 int set_configuration(fake::Id context, fake::Id configuration) {
-  if (!service.starting || context.handle != service.context.handle) return fake::violates("set outside of a start", LOCKED);
+  if (!services.count(context.handle) || !services[context.handle].starting) return fake::violates("set outside of a start", LOCKED);
   if (!configuration.handle || configuration.handle > configurations.size()) return fake::violates("no such configuration", NOT_FOUND);
+  Service& service = services[context.handle];
+  if (configurations[configuration.handle - 1].agent != service.agent) return fake::violates("another GPU's configuration", INVALID);
   service.configuration = configuration.handle;
   return OK;
 }
@@ -55,8 +62,9 @@ int set_configuration(fake::Id context, fake::Id configuration) {
 namespace fake {
 
 int start_counting(Id context) {
+  Service& service = services.at(context.handle);
   service.starting = true;
-  service.callback(context, {kGpuAgent}, set_configuration, service.data);
+  service.callback(context, {service.agent}, set_configuration, service.data);
   service.starting = false;
   std::lock_guard<std::mutex> hold(mutex);
   service.kernels = 0;
@@ -65,14 +73,19 @@ int start_counting(Id context) {
   return service.counting ? OK : NOT_FOUND;
 }
 
-void count_kernel(const char* name) {
+void count_kernel(uint64_t agent, const char* name) {
   std::lock_guard<std::mutex> hold(mutex);
-  if (service.counting && !strcmp(name, "scale")) service.kernels++;
+  for (auto& [context, service] : services)
+    if (service.agent == agent && service.counting && !strcmp(name, "scale")) service.kernels++;
 }
 
 void wait_until_counting() {
   std::unique_lock<std::mutex> hold(mutex);
-  changed.wait(hold, [] { return service.counting; });
+  changed.wait(hold, [] {
+    bool counting = !services.empty();
+    for (auto& [context, service] : services) counting &= service.counting;
+    return counting;
+  });
 }
 
 }  // namespace fake
@@ -80,7 +93,7 @@ void wait_until_counting() {
 #define SDK extern "C" __attribute__((visibility("default"))) int
 
 SDK rocprofiler_iterate_agent_supported_counters(fake::Id agent, int (*callback)(fake::Id, const uint64_t*, size_t, void*), void* data) {
-  if (agent.handle != fake::kGpuAgent) return fake::violates("counters of no GPU", NO_AGENT);
+  if (!fake::is_gpu(agent.handle)) return fake::violates("counters of no GPU", NO_AGENT);
   std::vector<uint64_t> ids;
   for (size_t at = 0; at < kCounters.size(); at++) ids.push_back(kFirst + at);
   return callback(agent, ids.data(), ids.size(), data);
@@ -103,9 +116,9 @@ SDK rocprofiler_query_record_counter_id(uint64_t instance, uint64_t* counter) {
 }
 
 SDK rocprofiler_create_counter_config(fake::Id agent, const uint64_t* counters, size_t count, fake::Id* configuration) {
-  if (agent.handle != fake::kGpuAgent || !count) return fake::violates("a configuration of nothing", INVALID);
+  if (!fake::is_gpu(agent.handle) || !count) return fake::violates("a configuration of nothing", INVALID);
   if (count > kAtOnce) return TOO_MANY;
-  configurations.emplace_back(counters, counters + count);
+  configurations.push_back({agent.handle, std::vector<uint64_t>(counters, counters + count)});
   configuration->handle = configurations.size();
   return OK;
 }
@@ -113,8 +126,9 @@ SDK rocprofiler_create_counter_config(fake::Id agent, const uint64_t* counters, 
 SDK rocprofiler_configure_device_counting_service(fake::Id context, fake::Id buffer, fake::Id agent,
                                                   void (*callback)(fake::Id, fake::Id, int (*)(fake::Id, fake::Id), void*), void* data) {
   if (!fake::may_configure()) return fake::violates("configured after initialization", LOCKED);
-  if (service.callback || buffer.handle || agent.handle != fake::kGpuAgent) return fake::violates("a second service of a GPU", INVALID);
-  service.context = context;
+  if (services.count(context.handle) || buffer.handle || !fake::is_gpu(agent.handle)) return fake::violates("a second service of a context", INVALID);
+  Service& service = services[context.handle];
+  service.agent = agent.handle;
   service.callback = callback;
   service.data = data;
   fake::counts_in(context.handle);
@@ -129,16 +143,17 @@ struct CounterRecord {
 };
 SDK rocprofiler_sample_device_counting_service(fake::Id context, uint64_t user, int flags, CounterRecord* records, size_t* count) {
   if (fake::has_ended()) return fake::violates("counters read after the end", 21);
-  if (context.handle != service.context.handle) return fake::violates("no such context", NO_CONTEXT);
+  if (!services.count(context.handle)) return fake::violates("no such context", NO_CONTEXT);
   if (!fake::is_active(context.handle)) return NOT_STARTED;
   if (flags || !records || !count) return fake::violates("counters for nobody", INVALID);
   std::lock_guard<std::mutex> hold(mutex);
+  const Service& service = services[context.handle];
   size_t filled = 0;
-  for (uint64_t id : configurations[service.configuration - 1]) {
+  for (uint64_t id : configurations[service.configuration - 1].counters) {
     uint64_t instance = 0;
     for (double amount : kCounters[id - kFirst].a_kernel) {
       if (filled == *count) return NO_RESOURCES;
-      records[filled++] = {id << 16 | instance++, amount * static_cast<double>(service.kernels), 0, user, {fake::kGpuAgent}};
+      records[filled++] = {id << 16 | instance++, amount * static_cast<double>(service.kernels), 0, user, {service.agent}};
     }
   }
   *count = filled;

@@ -27,7 +27,12 @@ struct Stochastic {
   uint64_t added[2];
 };
 
-void sample(uint64_t code_object, uint64_t offset, int reason, uint64_t time, uint64_t dispatch, uint64_t internal) {
+void sample(uint64_t agent, uint64_t code_object, uint64_t offset, int reason, uint64_t time, uint64_t dispatch, const Numbers& numbers) {
+  auto place = samplings.find(agent);
+  if (place == samplings.end()) return;
+  const Sampling& sampling = place->second;
+  auto given = numbers.external.find(sampling.context);
+  uint64_t external = given == numbers.external.end() ? 0 : given->second;
   if (sampling.method == 1) {
     Stochastic record{};
     record.size = sizeof record;
@@ -36,9 +41,10 @@ void sample(uint64_t code_object, uint64_t offset, int reason, uint64_t time, ui
     record.offset = offset;
     record.time = time;
     record.dispatch = dispatch;
-    record.internal = internal;
+    record.internal = numbers.internal;
+    record.external = external;
     record.snapshot = 0xABCD0u << 4 | static_cast<uint32_t>(reason < 0 ? 0 : reason);
-    store(3, &record, sizeof record);
+    store(agent, 3, &record, sizeof record);
   } else {
     HostTrap record{};
     record.size = sizeof record;
@@ -46,8 +52,9 @@ void sample(uint64_t code_object, uint64_t offset, int reason, uint64_t time, ui
     record.offset = offset;
     record.time = time;
     record.dispatch = dispatch;
-    record.internal = internal;
-    store(2, &record, sizeof record);
+    record.internal = numbers.internal;
+    record.external = external;
+    store(agent, 2, &record, sizeof record);
   }
 }
 
@@ -58,7 +65,15 @@ struct Loaded {
 } loaded;
 std::atomic<uint64_t> last_call{0};
 uint64_t last_dispatch = 0, last_code_object = 0, last_kernel = 0;
-thread_local uint64_t current_call = 0;
+thread_local Numbers current;
+thread_local uint64_t current_agent = kGpuAgent;
+
+// As rocprofiler does: work that no call gave has a number of its own.
+Numbers numbers_of(int request) {
+  Numbers innermost = current;
+  if (!innermost.internal) innermost.internal = ++last_call;
+  return numbers_of_work(innermost, request);
+}
 
 }  // namespace
 
@@ -99,12 +114,12 @@ void load_code_object(const char* bytes, size_t size, const char* const* kernels
                           size,
                           0};
   uint64_t user = 0;
-  tell(kCode, 1, 1, &record, 0, 0, &user);
+  tell(kCode, 1, 1, &record, {}, &user);
   for (size_t at = 0; at < count; at++) {
     std::string name = std::string(kernels[at]) + ".kd";
     loaded.kernels[kernels[at]] = ++last_kernel;
     SymbolRecord symbol{sizeof(SymbolRecord), last_kernel, loaded.id, name.c_str(), 0x1000, 16, 16, 1024, 64, 32, 24, 8, 0, 0, 0};
-    tell(kCode, 2, 1, &symbol, 0, 0, &user);
+    tell(kCode, 2, 1, &symbol, {}, &user);
   }
 }
 
@@ -118,13 +133,13 @@ struct HostSymbolRecord {
 void register_host_function(const void* function, const char* name) {
   HostSymbolRecord record{sizeof(HostSymbolRecord), 1, loaded.kernels.at(name), loaded.id, reinterpret_cast<uint64_t>(function), 0, name, 0, {}, 0};
   uint64_t user = 0;
-  tell(kCode, 3, 1, &record, 0, 0, &user);
+  tell(kCode, 3, 1, &record, {}, &user);
 }
 
 void unload_code_object() {
   CodeObjectRecord record{sizeof(CodeObjectRecord), loaded.id, {kGpuAgent}, 0, "", loaded.base, 0, loaded.delta, 2, 0, 0, 0};
   uint64_t user = 0;
-  tell(kCode, 1, 2, &record, 0, 0, &user);
+  tell(kCode, 1, 2, &record, {}, &user);
 }
 
 struct DispatchRecord {
@@ -137,27 +152,28 @@ struct DispatchRecord {
 
 void dispatch(const Work& work, uint32_t groups, uint32_t group) {
   std::vector<Place> places(work.places, work.places + work.place_count);
-  uint64_t number = ++last_dispatch, call = current_call, duration = work.duration_ns, kernel = loaded.kernels.at(work.kernel), start = now();
-  DispatchRecord record{sizeof(DispatchRecord), start, start + duration, 128, {kGpuAgent}, {7}, kernel, number, 128, 2048, {group, 1, 1},
+  uint64_t number = ++last_dispatch, duration = work.duration_ns, kernel = loaded.kernels.at(work.kernel), start = now(), agent = current_agent;
+  DispatchRecord record{sizeof(DispatchRecord), start, start + duration, 128, {agent}, {7}, kernel, number, 128, 2048, {group, 1, 1},
                         {groups * group, 1, 1}, {}};
+  Numbers call = numbers_of(11);
   Loaded code = loaded;
   std::string name = work.kernel;
   // The tool's word goes with the kernel as it is after the first of the two calls.
   uint64_t word = 0, kept;
   DispatchRecord queued = record;
   queued.start = queued.end = 0;
-  tell(kDispatch, 1, 1, &queued, call, 0, &word);
+  tell(kDispatch, 1, 1, &queued, call, &word);
   kept = word;
-  tell(kDispatch, 1, 2, &queued, call, 0, &word);
+  tell(kDispatch, 1, 2, &queued, call, &word);
   runtime.add([=]() mutable {
     uint64_t user = kept, at = 0;
-    count_kernel(name.c_str());
+    count_kernel(agent, name.c_str());
     for (const Place& place : places)
       for (int one = 0; one < place.count; one++) {
         uint64_t address = place.address + static_cast<uint64_t>(code.delta);
-        sample(place.address ? code.id : 0, place.address ? address - code.base : 0xdead, place.reason, start + ++at, number, call);
+        sample(agent, place.address ? code.id : 0, place.address ? address - code.base : 0xdead, place.reason, start + ++at, number, call);
       }
-    tell(kDispatch, 2, 0, &record, call, 0, &user);
+    tell(kDispatch, 2, 0, &record, call, &user);
   });
 }
 
@@ -168,45 +184,79 @@ struct CopyRecord {
 };
 
 void copy(uint64_t bytes) {
-  uint64_t call = current_call, start = now();
+  uint64_t start = now();
+  Numbers call = numbers_of(10);
   auto user = std::make_shared<uint64_t>(0);
-  CopyRecord record{sizeof(CopyRecord), 0, 0, {kGpuAgent}, {kCpu}, bytes, 0, 0, 0};
-  tell(kCopy, 2, 1, &record, call, 0, user.get());
+  CopyRecord record{sizeof(CopyRecord), 0, 0, {current_agent}, {kCpu}, bytes, 0, 0, 0};
+  tell(kCopy, 2, 1, &record, call, user.get());
   record.start = start;
   record.end = start + 5000;
-  runtime.add([=]() mutable { tell(kCopy, 2, 2, &record, call, 0, user.get()); });
+  runtime.add([=]() mutable { tell(kCopy, 2, 2, &record, call, user.get()); });
 }
 
 void lose_samples(int count) {
   runtime.add([=] {
     uint64_t record = 8;
-    for (int at = 0; at < count; at++) store(1, &record, sizeof record);
+    for (int at = 0; at < count; at++) store(kGpuAgent, 1, &record, sizeof record);
   });
 }
 
 void sample_of_nothing() {
-  runtime.add([] { sample(0, 0xdead, 0, now(), 0, 0); });
+  runtime.add([] { sample(kGpuAgent, 0, 0xdead, 0, now(), 0, {}); });
 }
 
 void wait() { runtime.wait(); }
 
-// A function that rocprofiler does not know is not wrapped.
-Call::Call(const char* name, std::initializer_list<uint64_t> words) : operation_(-1), number_(0), outer_(current_call) {
-  payload_.size = sizeof payload_;
+int device_count() { return is_gpu(kGpuAgent + 1) ? 2 : 1; }
+void use_device(int number) { current_agent = kGpuAgent + static_cast<uint64_t>(number); }
+
+void submit(const Work& work, uint32_t groups, uint32_t group, int times) {
+  {
+    Call index("hsa_queue_add_write_index_screlease");
+  }
+  {
+    Call doorbell("hsa_signal_store_screlease");
+    for (int at = 0; at < times && !is("beside"); at++) dispatch(work, groups, group);
+  }
+  for (int at = 0; at < times && is("beside"); at++) dispatch(work, groups, group);
+}
+
+void submit_copy(uint64_t bytes) {
+  {
+    Call call("hsa_amd_memory_async_copy", {0, kGpuAgent, 0, kCpu, bytes});
+    if (!is("beside")) copy(bytes);
+    call.ends(0);
+  }
+  if (is("beside")) copy(bytes);
+}
+
+void wait_for_signal() {
+  for (int turn = 0; turn < 3; turn++) Call poll("hsa_signal_load_relaxed");
+  Call call("hsa_signal_wait_scacquire");
+  wait();
+  call.ends(0x1000);  // a value that is no status
+}
+
+// A function that rocprofiler does not know is not wrapped, and one that nobody listens to is called as before.
+Call::Call(const char* name, std::initializer_list<uint64_t> words)
+    : kind_(0), operation_(-1), number_(0), outer_(current.internal), outer_ancestor_(current.ancestor) {
   size_t filled = 0;
   for (uint64_t one : words) payload_.words[filled++] = one;
-  for (int at = 0; at < kHipCount; at++)
-    if (!strcmp(kHipNames[at], name)) operation_ = at;
-  if (operation_ < 0) return;
+  for (const Table& table : kTables)
+    for (int at = 0; at < table.count; at++)
+      if (!strcmp(table.names[at], name)) kind_ = table.kind, operation_ = at;
+  payload_.size = sizeof payload_;
+  if (kind_ != kHip) result_at_ = 15;
+  if (operation_ < 0 || !is_heard(kind_, operation_)) return;
   number_ = ++last_call;
-  current_call = number_;
-  tell(kHip, operation_, 1, &payload_, number_, outer_, &user_);
+  current = {number_, outer_, {}};
+  tell(kind_, operation_, 1, &payload_, current, &user_);
 }
 
 Call::~Call() {
-  if (operation_ < 0) return;
-  tell(kHip, operation_, 2, &payload_, number_, outer_, &user_);
-  current_call = outer_;
+  if (!number_) return;
+  tell(kind_, operation_, 2, &payload_, {number_, outer_, {}}, &user_);
+  current = {outer_, outer_ancestor_, {}};
 }
 
 }  // namespace fake

@@ -36,7 +36,7 @@ HIP int hipInit(unsigned flags) {
 HIP int hipMemcpy(void* to, const void* from, size_t bytes, int kind) {
   fake::Call call("hipMemcpy", {in(to), in(from), bytes, static_cast<uint64_t>(kind)});
   if (!to) return call.ends(1);
-  fake::copy(bytes);
+  fake::submit_copy(bytes);
   return call.ends(0);
 }
 
@@ -59,7 +59,7 @@ HIP const char* hipGetErrorName(int error) {
 
 HIP int hipDeviceSynchronize() {
   fake::Call call("hipDeviceSynchronize");
-  fake::wait();
+  fake::wait_for_signal();
   return call.ends(0);
 }
 

@@ -31,7 +31,7 @@ uint64_t two(uint32_t low, uint32_t high) { return low | static_cast<uint64_t>(h
 
 void run(const Node& node) {
   fake::Work work{node.kernel.c_str(), node.duration, nullptr, 0};
-  fake::dispatch(work, 4, 64);
+  fake::submit(work, 4, 64);
 }
 
 void launch(const void* function, uint64_t duration, void* stream) {

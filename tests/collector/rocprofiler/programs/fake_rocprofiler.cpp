@@ -24,14 +24,10 @@ enum Status {
   NO_BUFFER = 3,
   NO_KIND = 4,
   NO_OPERATION = 5,
-  NO_AGENT = 7,
   ALREADY = 15,
   LOCKED = 16,
-  NOT_BUILT = 17,
   INVALID = 19,
-  FINALIZED = 21,
-  OLD_KERNEL = 28,
-  NOT_AVAILABLE = 37
+  FINALIZED = 21
 };
 
 struct Service {
@@ -44,8 +40,11 @@ struct Service {
     return operations.empty();
   }
 };
+using Request = int (*)(uint64_t thread, Id context, int kind, int operation, uint64_t internal, uint64_t* external, void* data);
+constexpr int kOfDispatch = 11;
 struct Context {
   std::map<int, Service> services;
+  Service requests{{0}, nullptr, nullptr};
   bool active = false, samples = false;
   bool counts = false;
 };
@@ -65,13 +64,7 @@ std::mutex lock;
 std::vector<Context> contexts;
 std::vector<Buffer> buffers;
 int broken = 0;
-bool initialized = false, finalized = false, configured_elsewhere = false, asked_once = false;
-
-bool is(const char* word) {
-  const char* said = getenv("FAKE_ROCM");
-  std::string all = std::string(",") + (said ? said : "") + ",";
-  return all.find("," + std::string(word) + ",") != std::string::npos;
-}
+bool initialized = false, finalized = false;
 
 int violation(const char* text, int status) {
   fprintf(stderr, "fake rocprofiler: %s\n", text);
@@ -100,7 +93,7 @@ void deliver(size_t number) {
 
 namespace fake {
 
-Sampling sampling;
+std::map<uint64_t, Sampling> samplings;
 Completions& runtime = *new Completions;
 
 uint64_t now() {
@@ -109,8 +102,45 @@ uint64_t now() {
   return static_cast<uint64_t>(time.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(time.tv_nsec);
 }
 
+bool is(const char* word) {
+  const char* said = getenv("FAKE_ROCM");
+  std::string all = std::string(",") + (said ? said : "") + ",";
+  return all.find("," + std::string(word) + ",") != std::string::npos;
+}
+
+bool is_gpu(uint64_t agent) { return agent == kGpuAgent || (agent == kGpuAgent + 1 && is("two")); }
+
+bool is_heard(int kind, int operation) {
+  if (is("hsa_heard") && kind != kHip) return true;
+  std::lock_guard<std::mutex> hold(lock);
+  for (const Context& context : contexts) {
+    auto service = context.services.find(kind);
+    if (context.active && service != context.services.end() && service->second.wants(operation)) return true;
+  }
+  return false;
+}
+
+Numbers numbers_of_work(Numbers numbers, int request) {
+  std::vector<std::pair<Service, size_t>> asked;
+  {
+    std::lock_guard<std::mutex> hold(lock);
+    for (size_t at = 0; at < contexts.size(); at++) {
+      const Context& context = contexts[at];
+      bool gets_it = context.samples ? request == kOfDispatch : context.services.count(request == kOfDispatch ? kDispatch : kCopy) != 0;
+      if (context.active && gets_it && context.requests.wants(request)) asked.push_back({context.requests, at + 1});
+    }
+  }
+  for (auto& [service, context] : asked) {
+    auto ask = reinterpret_cast<Request>(service.callback);
+    uint64_t given = 0;
+    if (ask(static_cast<uint64_t>(gettid()), {context}, request, request == kOfDispatch ? 1 : 2, numbers.internal, &given, service.data) == 0)
+      numbers.external[context] = given;
+  }
+  return numbers;
+}
+
 // Callbacks are made without our lock: the tool may call us.
-void tell(int kind, int operation, int phase, void* payload, uint64_t number, uint64_t outer, uint64_t* user) {
+void tell(int kind, int operation, int phase, void* payload, const Numbers& numbers, uint64_t* user) {
   std::vector<std::pair<Service, size_t>> wanted;
   {
     std::lock_guard<std::mutex> hold(lock);
@@ -120,17 +150,25 @@ void tell(int kind, int operation, int phase, void* payload, uint64_t number, ui
         wanted.push_back({service->second, at + 1});
     }
   }
-  for (auto& [service, context] : wanted)
-    service.callback(Record{{context}, static_cast<uint64_t>(gettid()), number, 0, outer, kind, operation, phase, payload}, user, service.data);
+  for (auto& [service, context] : wanted) {
+    auto given = numbers.external.find(context);
+    Record record{{context},        static_cast<uint64_t>(gettid()),
+                  numbers.internal, given == numbers.external.end() ? 0 : given->second,
+                  numbers.ancestor, kind,
+                  operation,        phase,
+                  payload};
+    service.callback(record, user, service.data);
+  }
 }
 
-void store(uint32_t kind, const void* bytes, size_t size) {
+void store(uint64_t agent, uint32_t kind, const void* bytes, size_t size) {
   size_t number;
   bool full;
   {
     std::lock_guard<std::mutex> hold(lock);
-    number = sampling.buffer;
-    if (!number || !contexts[sampling.context - 1].active) return;
+    auto sampling = samplings.find(agent);
+    if (sampling == samplings.end() || !contexts[sampling->second.context - 1].active) return;
+    number = sampling->second.buffer;
     Buffer& buffer = buffers[number - 1];
     buffer.records.push_back({kind, std::vector<char>(static_cast<const char*>(bytes), static_cast<const char*>(bytes) + size)});
     buffer.filled += size;
@@ -234,8 +272,14 @@ SDK rocprofiler_query_available_agents(int version, int (*callback)(int, const v
   gpu.vendor_name = "AMD";
   gpu.product_name = "AMD Instinct MI300X";
   gpu.node = gpu.logical = 1;
-  const void* agents[] = {&cpu, &gpu};
-  return callback(1, agents, 2, data);
+  AgentRecord second = gpu;
+  second.id = {kGpuAgent + 1};
+  second.location = 0xC2 << 8 | 3 << 3;
+  second.node = 2;
+  second.logical = 2;
+  second.of_type = 1;
+  const void* agents[] = {&cpu, &gpu, &second};
+  return callback(1, agents, is_gpu(second.id.handle) ? 3 : 2, data);
 }
 
 SDK rocprofiler_create_context(Id* context) {
@@ -257,9 +301,12 @@ SDK rocprofiler_start_context(Id context) {
   return OK;
 }
 
-// For fake_counters.cpp.
+// For the other files.
 namespace fake {
 bool may_configure() { return !initialized; }
+bool is_context(size_t number) { return number && number <= contexts.size(); }
+bool is_buffer(size_t number) { return number && number <= buffers.size(); }
+void samples_in(size_t context) { contexts[context - 1].samples = true; }
 bool has_ended() { return finalized; }
 void counts_in(size_t context) { contexts[context - 1].counts = true; }
 bool is_active(size_t context) {
@@ -296,7 +343,8 @@ SDK rocprofiler_flush_buffer(Id buffer) {
 SDK rocprofiler_configure_callback_tracing_service(Id context, int kind, const int* operations, size_t count, Callback callback, void* data) {
   CONFIGURES;
   if (!context.handle || context.handle > contexts.size()) return violation("no such context", NO_CONTEXT);
-  int most = kind == kHip ? kHipCount : kind == kCode ? 3 : kind == kDispatch ? 2 : kind == kCopy ? 4 : 0;
+  const Table* table = table_of(kind);
+  int most = table ? table->count - 1 : kind == kCode ? 3 : kind == kDispatch ? 2 : kind == kCopy ? 4 : 0;
   if (!most) return violation("no such kind", NO_KIND);
   for (size_t at = 0; at < count; at++)
     if (operations[at] < 0 || operations[at] > most) return violation("no such operation", NO_OPERATION);
@@ -307,62 +355,33 @@ SDK rocprofiler_configure_callback_tracing_service(Id context, int kind, const i
 }
 
 SDK rocprofiler_iterate_callback_tracing_kind_operations(int kind, int (*callback)(int, int, void*), void* data) {
-  if (kind != kHip) return NO_KIND;
-  for (int operation = 0; operation < kHipCount; operation++)
+  const Table* table = table_of(kind);
+  if (!table) return NO_KIND;
+  for (int operation = 0; operation < table->count; operation++)
     if (callback(kind, operation, data) != 0) break;
   return OK;
 }
 
 SDK rocprofiler_query_callback_tracing_kind_operation_name(int kind, int operation, const char** name, uint64_t* length) {
-  if (kind != kHip) return NO_KIND;
-  if (operation < 0 || operation >= kHipCount) return NO_OPERATION;
-  if (name) *name = kHipNames[operation];
-  if (length) *length = strlen(kHipNames[operation]);
+  const Table* table = table_of(kind);
+  if (!table) return NO_KIND;
+  if (operation < 0 || operation >= table->count) return NO_OPERATION;
+  if (name) *name = table->names[operation];
+  if (length) *length = strlen(table->names[operation]);
   return OK;
 }
 
-struct Choice {
-  uint64_t size;
-  int method, unit;
-  size_t least, most;
-  uint64_t flags;
-};
-
-SDK rocprofiler_query_pc_sampling_agent_configurations(Id agent, int (*callback)(const Choice*, size_t, void*), void* data) {
-  if (!getenv("ROCPROFILER_PC_SAMPLING_BETA_ENABLED")) return NOT_BUILT;
-  if (agent.handle != kGpuAgent && agent.handle != kCpu) return violation("no such agent", NO_AGENT);
-  if (is("old_kernel")) return OLD_KERNEL;
-  std::vector<Choice> choices;
-  if (agent.handle == kGpuAgent && configured_elsewhere) {
-    choices.push_back({sizeof(Choice), 1, 2, 1 << 18, 1 << 18, 1});
-  } else if (agent.handle == kGpuAgent) {
-    if (is("host_trap")) choices.push_back({sizeof(Choice), 2, 3, 1, 100'000, 0});
-    if (is("stochastic")) choices.push_back({sizeof(Choice), 1, 2, 256, 1 << 22, 1});
-  }
-  asked_once = true;
-  return callback(choices.data(), choices.size(), data);
-}
-
-SDK rocprofiler_configure_pc_sampling_service(Id context, Id agent, int method, int unit, uint64_t interval, Id buffer, int) {
-  if (!getenv("ROCPROFILER_PC_SAMPLING_BETA_ENABLED")) return NOT_BUILT;
+// Once for a context. Unlike the other services it may be configured at any time; we hold tools to its documentation.
+SDK rocprofiler_configure_external_correlation_id_request_service(Id context, const int* kinds, size_t count, Request callback, void* data) {
   CONFIGURES;
-  if (agent.handle != kGpuAgent) return violation("no such GPU", NO_AGENT);
+  if (is("no_request")) return ERROR;
   if (!context.handle || context.handle > contexts.size()) return violation("no such context", NO_CONTEXT);
-  if (!buffer.handle || buffer.handle > buffers.size()) return violation("no such buffer", NO_BUFFER);
-  if (!asked_once) return violation("configured without a question", INVALID);
-  if (is("busy") && !configured_elsewhere) {
-    configured_elsewhere = true;
-    return NOT_AVAILABLE;
-  }
-  if (sampling.context) return violation("a second configuration", ALREADY);
-  bool trap = method == 2 && unit == 3 && is("host_trap"), hardware = method == 1 && unit == 2 && is("stochastic");
-  if (!trap && !hardware) return violation("a method that the GPU lacks", NOT_AVAILABLE);
-  if (configured_elsewhere && interval != 1 << 18) return violation("not the other process's interval", NOT_AVAILABLE);
-  if (trap && (interval < 1 || interval > 100'000)) return violation("an interval that was not offered", INVALID);
-  if (hardware && (interval < 256 || interval > 1 << 22 || (interval & (interval - 1))))
-    return violation("an interval that was not offered", INVALID);
-  sampling = {context.handle, buffer.handle, method};
-  contexts[context.handle - 1].samples = true;
+  if (!callback || (kinds && !count)) return violation("a request without a callback or without kinds", INVALID);
+  for (size_t at = 0; at < count; at++)
+    if (kinds[at] < 1 || kinds[at] > 19) return violation("no such kind of request", NO_KIND);
+  Service& requests = contexts[context.handle - 1].requests;
+  if (requests.callback) return violation("a second service that is asked for numbers", ALREADY);
+  requests = {std::vector<int>(kinds, kinds + count), reinterpret_cast<Callback>(callback), data};
   return OK;
 }
 

@@ -3,7 +3,9 @@
 // and gets the documented status.
 //
 // FAKE_ROCM, words separated by commas: `stochastic` and `host_trap` (methods that the GPU offers), `busy` (another process configures the GPU
-// between the first question and the first choice), `old` (a release before 1.0), `old_kernel` (the driver cannot sample).
+// between the first question and the first choice), `old` (a release before 1.0), `old_kernel` (the driver cannot sample), `hsa_heard` (another
+// tool listens to HSA), `beside` (the runtime's call of HSA has ended when work is seen), `no_request` (nobody can be asked for numbers), `two`
+// (GPUs).
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -29,6 +31,9 @@ void load_code_object(const char* bytes, size_t size, const char* const* kernels
 // A function of the host that stands for a kernel of that code object.
 void register_host_function(const void* function, const char* kernel);
 void unload_code_object();
+int device_count();
+// That the calling thread gives work to, from 0.
+void use_device(int number);
 // The device's part of a launch that is being made.
 void dispatch(const Work& work, uint32_t groups, uint32_t group);
 void copy(uint64_t bytes);
@@ -38,7 +43,13 @@ void sample_of_nothing();
 // Waits for all work.
 void wait();
 
-// A call of the runtime, by its name: rocprofiler hears of it before and after, as by its wrappers in the runtime's table of functions.
+// As HIP's runtime gives the device work: by calls of HSA. `times`: kernels that are written into the queue before the doorbell rings.
+void submit(const Work& work, uint32_t groups, uint32_t group, int times = 1);
+void submit_copy(uint64_t bytes);
+void wait_for_signal();
+
+// A call of HIP or HSA, by its name: rocprofiler hears of it before and after, as by its wrappers in the runtime's table of functions. Where somebody
+// listens to the function, the call has a number, and work that is given to the device within it carries that of the innermost one.
 class Call {
  public:
   // `words`: its arguments as they lie in rocprofiler's record, those that are passed by value, too.
@@ -47,17 +58,18 @@ class Call {
   Call(const Call&) = delete;
   // Its result is returned by the function.
   int ends(int result) {
-    payload_.result[0] = 0xABCD'0000'0000'0000 | static_cast<uint32_t>(result);
+    payload_.words[result_at_] = 0xABCD'0000'0000'0000 | static_cast<uint32_t>(result);
     return result;
   }
   uint64_t& word(size_t at) { return payload_.words[at]; }
 
  private:
   struct {
-    uint64_t size, words[13], result[3];
+    uint64_t size, words[16];  // the last three of HIP, the last of HSA: the result
   } payload_{};
-  int operation_;
-  uint64_t number_, outer_;
+  size_t result_at_ = 13;
+  int kind_, operation_;
+  uint64_t number_, outer_, outer_ancestor_;
   uint64_t user_ = 0;
 };
 

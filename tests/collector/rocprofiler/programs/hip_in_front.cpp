@@ -42,12 +42,12 @@ void get_device() { fake::Call call("hipGetDevice"); }
 
 void launch_kernel(const fake::Work& work, uint32_t groups, uint32_t group) {
   fake::Call call("hipModuleLaunchKernel");
-  fake::dispatch(work, groups, group);
+  fake::submit(work, groups, group);
 }
 
 void copy(uint64_t bytes) {
   fake::Call call("hipMemcpy");
-  fake::copy(bytes);
+  fake::submit_copy(bytes);
 }
 
 void lose_samples() {
@@ -57,7 +57,7 @@ void lose_samples() {
 
 void synchronize() {
   fake::Call call("hipDeviceSynchronize");
-  fake::wait();
+  fake::wait_for_signal();
 }
 
 }  // namespace hip

@@ -27,8 +27,11 @@ __attribute__((noinline)) void left() {
   asm volatile("");
 }
 
+// On the last GPU.
 __attribute__((noinline)) void right() {
+  fake::use_device(fake::device_count() - 1);
   launch(3'000'000);
+  fake::use_device(0);
   asm volatile("");
 }
 

@@ -5,8 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from stories import Story
+from stories import VENDOR, Story
 from story_findings import busy, found
+
+from aiflame.analyze.findings.advice import OF_STALLS, fix
+from aiflame.resolve.device.stall_reasons import MEANINGS, NO_STALLS, VENDORS
 
 
 def hot(story: Story) -> None:
@@ -100,3 +103,29 @@ def test_a_kernel_that_waits_for_nothing_much(tmp_path: Path, reasons: dict[str,
     hot(story)
     story.sampled("softmax", reasons)
     assert "hot-stall" not in found(story, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("prefix", "reason", "issued", "remedy"),
+    [
+        pytest.param("eustall_", "sbid", "active", "shared local memory", id="Intel"),
+        pytest.param("", "waitcnt", "selected", "tiles in LDS", id="AMD"),
+    ],
+)
+def test_a_stall_in_another_vendors_words(tmp_path: Path, prefix: str, reason: str, issued: str, remedy: str) -> None:
+    story = Story()
+    hot(story)
+    story.sampled("softmax", {issued: 20, reason: 80}, line=5)
+    for row in story.tables["stall_reasons"]:
+        row["name"] = prefix + row["name"].removeprefix(VENDOR)
+    finding = found(story, tmp_path)["hot-stall"]
+    begin = f"softmax takes 12% of GPU time; 80% of its samples are held up by {reason} ({MEANINGS[reason].partition(':')[0]})"
+    assert finding.sentence.startswith(begin) and finding.sentence.endswith("most at kernels.cu:5")
+    assert remedy in fix(finding)
+
+
+@pytest.mark.parametrize("vendor", ["NVIDIA", "AMD", "Intel"])
+def test_each_stall_that_says_where_to_look_has_a_remedy(vendor: str) -> None:
+    """Not those that say no more than "other", and that of pixel shaders."""
+    reasons = {reason for reason, of in VENDORS.items() if of == vendor} - NO_STALLS
+    assert reasons - OF_STALLS.keys() <= {"misc", "none", "other", "other_wait", "internal_instruction", "tdr"}

@@ -75,3 +75,23 @@ def test_the_timeline_shows_them(profile: Profile) -> None:
 def test_every_backend_and_every_api_of_devices_has_a_name() -> None:
     assert set(NAMES) == set(CallBackend)
     assert {api.name for api in GpuApi} <= {backend.name for backend in CallBackend}
+
+
+@pytest.mark.parametrize("copies", [True, False])
+def test_bytes_that_amds_devices_moved_are_counted_once(tmp_path: Path, copies: bool) -> None:
+    """One copy, as rocprofiler-sdk reports it, and the calls of HIP and, within, of HSA that asked for it."""
+    hip, hsa = int(CallBackend.HIP), int(CallBackend.HSA)
+    copy = {"kind": int(CopyKind.HOST_TO_DEVICE), "device": "G", "api": int(GpuApi.HIP), "start_ns": 120, "end_ns": 140, "bytes": 64}
+    stored = sealed(
+        tmp_path / "p.aiflame",
+        threads=[{"tid": 70, "name": "main"}],
+        call_names=[{"backend": hip, "name": "hipMemcpy"}, {"backend": hsa, "name": "hsa_amd_memory_async_copy"}],
+        calls=[
+            {"name": 1, "thread": 1, "begin_ns": 100, "end_ns": 200, "bytes": 64},
+            {"name": 2, "thread": 1, "begin_ns": 110, "end_ns": 120, "bytes": 64},
+        ],
+        copies=[copy] if copies else [],
+    )
+    moved = {(section.backend, name) for section in tally(stored) if section.kind == TRAFFIC for name in section.rows["name"]}
+    asked_for = {("HIP", "hipMemcpy"), ("HSA", "hsa_amd_memory_async_copy")}
+    assert moved == ({("HIP", "[copy host→device]")} if copies else asked_for)

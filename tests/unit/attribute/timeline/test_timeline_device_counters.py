@@ -51,6 +51,18 @@ def test_they_stand_beside_the_telemetry_of_the_same_device(tmp_path: Path) -> N
     assert list(counters(timeline(recorded))) == [f"Machine › {OTHER} › power", f"Machine › {OTHER} › memory traffic"]
 
 
+def test_so_do_those_of_an_amd_gpu(tmp_path: Path) -> None:
+    """HIP's first device is Linux's second card."""
+    card = "AMD Instinct MI300X [1]"
+    recorded = profile(
+        tmp_path,
+        gpu_counters=[{**row, "device": "AMD Instinct MI300X [0]"} for row in stretches([], {IDLE: 2.0}, 2 * MS)],
+        gpu_devices=[{"device": "AMD Instinct MI300X [0]", "address": "0000:1B:00.0"}],
+        **told(("amd", card, "power", "W", {0: 70.0}), identity="0000:1b:00.0"),
+    )
+    assert list(counters(timeline(recorded))) == [f"Machine › {card} › power", f"Machine › {card} › memory traffic"]
+
+
 def test_a_counter_that_a_user_asked_for_has_its_name(tmp_path: Path) -> None:
     recorded = profile(tmp_path, gpu_counters=stretches([], {IDLE: 2.0}, 2 * MS, "lts__t_sectors.sum"))
     assert counters(timeline(recorded)) == {f"{UNDER} › lts__t_sectors.sum": ("counts/s", [(0, 2e9), (2 * MS, 0.0)])}

@@ -12,10 +12,12 @@ from hypothesis import strategies as st
 from timelines import Program
 
 import aiflame
+from aiflame.attribute.timeline.runtime_names import NAMES
 from aiflame.attribute.timeline.tables import SliceKind, Timeline
 from aiflame.attribute.timeline.whole import timeline
 from aiflame.exchange.readers.formats import format_of
 from aiflame.exchange.readers.making import Making
+from aiflame.exchange.readers.perfetto import own
 from aiflame.exchange.readers.source import Source
 from aiflame.profile.folder.door import Folder
 from aiflame.profile.schema.enums import CallBackend, CallKind, CopyKind, RegionKind
@@ -185,3 +187,7 @@ def test_any_program_is_read_as_it_was_written(
     before_facts, after_facts = map(facts_by_kernel, lines)
     assert after_facts == before_facts
     assert figures(again, "gpu-time", "kernel") == figures(profile, "gpu-time", "kernel")
+
+
+def test_calls_of_every_runtime_come_back_as_its_calls() -> None:
+    assert {name: backend for backend, name in NAMES.items()} == own._RUNTIMES

@@ -147,6 +147,14 @@ def test_a_real_rpd_file_has_its_own_sums(file: Path) -> None:
     )
 
 
+def test_calls_of_hsa_are_no_calls_of_hip(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    doorbell = ("HSA_CORE_API", "hsa_signal_store_screlease", 110, 140, 5)
+    monkeypatch.setattr(made, "CALLS", (*made.CALLS, doorbell))
+    names = aiflame.open(made.write_csv(tmp_path)).table("call_names")
+    assert names.filter(backend=int(CallBackend.HSA))["name"].to_list() == [doorbell[1]]
+    assert set(names["backend"]) == {CallBackend.HIP, CallBackend.HSA}
+
+
 def _times(profile: aiflame.Profile) -> dict[str, int]:
     rows = profile.table("kernels").join(profile.table("kernel_shapes"), left_on=["process", "shape"], right_on=["process", "id"])
     return dict(rows.group_by("name").agg((pl.col("end_ns") - pl.col("start_ns")).sum()).rows())

@@ -34,7 +34,8 @@ _SHAPE = ("process", "name", "device", "grid", "block", "registers", "shared")
 _AT_ONCE = 1 << 17
 """Rows that are written in one piece: their columns of 64 bits need memory."""
 _BACKENDS = (
-    (CallBackend.HIP, re.compile(r"^hip|^hsa_")),
+    (CallBackend.HIP, re.compile(r"^hip")),
+    (CallBackend.HSA, re.compile(r"^hsa_")),
     (CallBackend.LEVEL_ZERO, re.compile(r"^ze[A-Z]|^urEnqueue|^ur[A-Z]")),
     (CallBackend.CUDA, re.compile(r"^cu")),
 )

@@ -27,7 +27,8 @@ _LINKED = (*_KERNELS, *_COPIES, "hip_api", "hsa_api", "hip_runtime_api", "hip_co
 """Categories of the slices of rocprofv3 and ROCm Systems Profiler, which have correlation ids."""
 _RUNTIMES = (
     (re.compile(r"ze[A-Z]|ur[A-Z]"), CallBackend.LEVEL_ZERO, GpuApi.LEVEL_ZERO),
-    (re.compile(r"hip[A-Z]|hsa_|__hip"), CallBackend.HIP, GpuApi.HIP),
+    (re.compile(r"hip[A-Z]|__hip"), CallBackend.HIP, GpuApi.HIP),
+    (re.compile(r"hsa_"), CallBackend.HSA, GpuApi.HIP),
     (re.compile(r"cu(da)?[A-Z]"), CallBackend.CUDA, GpuApi.CUDA),
     (re.compile(r"cl[A-Z]"), CallBackend.OPENCL, GpuApi.OPENCL),
     (re.compile(r"P?MPI_"), CallBackend.MPI, None),

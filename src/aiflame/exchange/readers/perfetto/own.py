@@ -40,6 +40,7 @@ _RUNTIMES = {
     "torch.distributed": CallBackend.TORCH,
     "Level Zero": CallBackend.LEVEL_ZERO,
     "HIP": CallBackend.HIP,
+    "HSA": CallBackend.HSA,
 }
 """By the first words of the tracks of traced calls."""
 _SIZES = (("registers",) * 2, ("static_shared",) * 2, ("dynamic_shared",) * 2, ("local_bytes",) * 2)

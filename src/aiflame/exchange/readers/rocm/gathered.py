@@ -29,8 +29,16 @@ OF_KERNELS = {
 OF_COPIES = {**_OF_WORK, "direction": TEXT, "bytes": I64}
 
 _MARKERS = re.compile(r"MARKER|ROCTX", re.IGNORECASE)
-_BACKENDS = ((re.compile(r"HIP|HSA", re.IGNORECASE), CallBackend.HIP), (re.compile(r"RCCL|NCCL", re.IGNORECASE), CallBackend.NCCL))
-_BY_NAME = ((re.compile(r"_*hip[A-Z]|hsa_"), CallBackend.HIP), (re.compile(r"nccl[A-Z]"), CallBackend.NCCL))
+_BACKENDS = (
+    (re.compile(r"HIP", re.IGNORECASE), CallBackend.HIP),
+    (re.compile(r"HSA", re.IGNORECASE), CallBackend.HSA),
+    (re.compile(r"RCCL|NCCL", re.IGNORECASE), CallBackend.NCCL),
+)
+_BY_NAME = (
+    (re.compile(r"_*hip[A-Z]"), CallBackend.HIP),
+    (re.compile(r"hsa_"), CallBackend.HSA),
+    (re.compile(r"nccl[A-Z]"), CallBackend.NCCL),
+)
 _WAITS = re.compile(r"Synchronize|WaitEvent|signal_wait")
 _DIRECTIONS = (
     (CopyKind.HOST_TO_DEVICE, re.compile(r"HOST_TO_DEVICE|HostToDevice|HtoD")),
@@ -166,6 +174,4 @@ def _backend(domain: str, name: str) -> CallBackend | None:
 
 
 def _module(domain: str, backend: CallBackend | None) -> str:
-    if "HSA" in domain.upper():
-        return "HSA"
-    return {CallBackend.HIP: "HIP", CallBackend.NCCL: "RCCL"}.get(backend, domain) if backend else domain
+    return {CallBackend.HIP: "HIP", CallBackend.HSA: "HSA", CallBackend.NCCL: "RCCL"}.get(backend, domain) if backend else domain

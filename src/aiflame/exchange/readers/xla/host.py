@@ -23,7 +23,8 @@ STEP = "step"
 _PYTHON = re.compile(r"\$(?P<file>[^\n]+?\.\w+|<[^>]*>):(?P<line>\d{1,9}) (?P<function>.*)", re.DOTALL)
 _BUILTIN = re.compile(r"\$(?:<unknown>|(?P<module>[\w.]+)) (?P<function>.*)", re.DOTALL)
 _RUNTIMES = (
-    (re.compile(r"(?:hip|hsa_)\w"), CallBackend.HIP, "HIP"),
+    (re.compile(r"hip\w"), CallBackend.HIP, "HIP"),
+    (re.compile(r"hsa_\w"), CallBackend.HSA, "HSA"),
     (re.compile(r"cu(?:da)?[A-Z]\w"), CallBackend.CUDA, "CUDA"),
 )
 _WAITS = re.compile(r"Synchronize|(?i:wait for)|BlockHostUntil|BlockUntilReady|::Await\b")
