@@ -11,9 +11,11 @@ from pathlib import Path
 from aiflame.errors import AiflameError
 from aiflame.recorder.attach.injector import Injector, NotNowError
 from aiflame.recorder.attach.ptrace import LostError
+from aiflame.recorder.attach.sending import LOADED, MAPPED, Parcel, Sent
 from aiflame.recorder.attach.settling import Settler
-from aiflame.recorder.attach.target import check_paths, target
+from aiflame.recorder.attach.target import finds, maps_text, target
 from aiflame.recorder.looks.memory import UnreadableError
+from aiflame.recorder.numbers import Numbers
 
 _BEGAN, _RECORDED_ALREADY = 1, 2
 _PATIENCE_S = 30.0
@@ -25,13 +27,15 @@ class RecordedAlreadyError(AiflameError):
 
 
 class Member:
-    def __init__(self, pid: int, library: Path) -> None:
-        """AiflameError, in one line, if the program cannot take the collector in."""
+    def __init__(self, pid: int, library: Path, numbers: Numbers | None = None) -> None:
+        """AiflameError, in one line, if the program cannot take the collector in. `numbers`: those of the recording; None: its own."""
         self.pid, self._library, self._began = pid, library, False
         with _in_words(pid), contextlib.ExitStack() as opened:
             self.process = target(pid)
             opened.callback(os.close, self.process.pidfd)
-            check_paths(pid, library)
+            self.numbers = numbers or Numbers.of(pid)
+            if not self.numbers.have(pid):
+                raise AiflameError(f"process {pid} lives in another container than the first one: attach to it by itself")
             try:
                 self._injector = Injector(pid)
             except PermissionError:
@@ -44,19 +48,37 @@ class Member:
         """The longest stop of one of its threads."""
         return self._injector.longest_s
 
-    def begin(self, profile: Path, patience_s: float = _PATIENCE_S, gives_up: Callable[[], bool] = lambda: False) -> None:
-        with _in_words(self.pid):
-            check_paths(self.pid, profile)
+    def begin(
+        self, profile: Path, parcel: Callable[[], Parcel], patience_s: float = _PATIENCE_S, gives_up: Callable[[], bool] = lambda: False
+    ) -> None:
+        """`parcel` is asked for where the program does not find the profile."""
+        with _in_words(self.pid), contextlib.ExitStack() as sent:
+            apart = not finds(self.pid, profile, self._library)
             if not self.process.lives():
                 raise AiflameError(f"there is no process {self.pid}: it has just ended")
-            result = self._injector.call(self._library, "aiflame_attach", os.fsencode(profile), patience_s, gives_up)
+            library, argument = self._loaded(), os.fsencode(profile)
+            if apart:
+                files = parcel().send(self._injector, self.pid, self.process.pidfd)
+                sent.callback(self._take_back, files)
+                library, argument = library or files.library, files.argument
+            result = self._injector.call(library or self._library, "aiflame_attach", argument, patience_s, gives_up)
+            self._began = not result.problem and result.value == _BEGAN
         if result.problem:
             raise AiflameError(f"process {self.pid} cannot load the collector: {result.problem}")
         if result.value == _RECORDED_ALREADY:
             raise RecordedAlreadyError(f"process {self.pid} is recorded already: end that recording first")
         if result.value != _BEGAN:
             raise AiflameError(f"process {self.pid} cannot record into {profile}: it may be in a sandbox, or not see that folder")
-        self._began = True
+
+    def _loaded(self) -> Path | None:
+        """The collector that the program has loaded from another place than ours: under our name it would be loaded a second time."""
+        mapped = maps_text(self.pid)
+        elsewhere = MAPPED in mapped or (b"/libaiflame.so" in mapped and not finds(self.pid, self._library))
+        return Path(LOADED) if elsewhere else None
+
+    def _take_back(self, files: Sent) -> None:
+        if not self._began:
+            files.take_back()
 
     def look(self) -> None:
         with contextlib.suppress(AiflameError), _in_words(self.pid):  # it has just ended, or started another program
@@ -75,7 +97,7 @@ class Member:
         """Takes the collector's timers and handlers out of the program; a note if that was not possible."""
         try:
             with _in_words(self.pid):
-                problem = self._injector.call(self._library, "aiflame_detach", b"", _PATIENCE_S).problem
+                problem = self._injector.call(self._loaded() or self._library, "aiflame_detach", b"", _PATIENCE_S).problem
                 self._settler.finish()
         except AiflameError as error:
             problem = str(error)

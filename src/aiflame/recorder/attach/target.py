@@ -9,6 +9,7 @@ from pathlib import Path
 
 from aiflame.errors import AiflameError
 from aiflame.profile.folder.meta import start_ticks
+from aiflame.profile.folder.other_root import find, open_root
 from aiflame.values import dataclass
 
 _LARGEST = 4 << 20
@@ -69,7 +70,7 @@ def variables_of(pid: int) -> dict[str, str]:
 def has_collector(pid: int) -> bool:
     """True where the collector is loaded, be it at work or not."""
     try:
-        return b"/libaiflame.so" in _map(pid)
+        return b"/libaiflame.so" in maps_text(pid)
     except OSError:
         return False
 
@@ -83,15 +84,29 @@ def image(pid: int) -> Image | None:
     return None if fields[0] in _ENDED else (int(fields[_START_TICKS]), int(fields[_STACK]))
 
 
-def check_paths(pid: int, *paths: Path) -> None:
-    """AiflameError if the program finds other files at these paths than we do: it lives in a container, or below another root folder."""
-    for path in paths:
-        try:
-            here, there = path.stat(), Path(f"/proc/{pid}/root{path}").stat()
-        except OSError:
-            there = None
-        if there is None or (here.st_ino, here.st_dev) != (there.st_ino, there.st_dev):
-            raise AiflameError(f"process {pid} cannot reach {path} (it lives in a container, or below another root): run aiflame in there")
+def finds(pid: int, *paths: Path) -> bool:
+    """False if the program finds other files at these paths than we do: it lives in a container, or below another root folder."""
+    try:
+        root = open_root(pid)
+    except OSError:
+        return False
+    try:
+        return all(_is_there(root, path) for path in paths)
+    finally:
+        os.close(root)
+
+
+def _is_there(root: int, path: Path) -> bool:
+    try:
+        there = find(root, str(path))
+    except OSError:
+        return False
+    try:
+        return os.path.samestat(path.stat(), os.fstat(there))
+    except OSError:
+        return False
+    finally:
+        os.close(there)
 
 
 def _refuse(pid: int) -> None:
@@ -114,7 +129,7 @@ def _refuse(pid: int) -> None:
         how = f"sudo -u '#{owner}' aiflame attach {pid}" if os.geteuid() == 0 else f"sudo -u '#{owner}' aiflame attach {pid}, if you may"
         raise AiflameError(f"process {pid} belongs to user {owner}, who could not write into your profile: {how}")
     try:
-        head, mapped = _head(pid), _map(pid)
+        head, mapped = _head(pid), maps_text(pid)
     except PermissionError:
         raise AiflameError(_why_not_traced(pid)) from None
     if head[:4] != b"\x7fELF" or head[4:5] != b"\2" or head[18:20] != b"\x3e\x00":
@@ -175,7 +190,7 @@ def _head(pid: int) -> bytes:
         return file.read(64)
 
 
-def _map(pid: int) -> bytes:
+def maps_text(pid: int) -> bytes:
     with Path(f"/proc/{pid}/maps").open("rb") as file:
         return file.read(_LARGEST)
 
