@@ -85,7 +85,7 @@ class Held {
 
 constexpr size_t kLongestPath = 400;  // as control::attach() takes them
 
-constinit Held control_page, spools, library, python;
+constinit Held control_page, spools, library, cubins, python;
 constinit std::atomic<bool> received{false};  // no path leads to the profile
 // The profile whose control page and spools are held: another recording may begin in this process, or be named by the environment.
 constinit char held_profile[kLongestPath];
@@ -158,12 +158,12 @@ const char* receive(const char* where) noexcept {
   received.store(false);
   if (!profile || strlen(profile) >= kLongestPath) return nullptr;
   if (profile == where) return profile;
-  for (Held* held : {&control_page, &spools, &python, &library}) {
+  for (Held* held : {&control_page, &spools, &cubins, &python, &library}) {
     held->let_go();
     if (!inherit_one(*held, &where, ',')) return nullptr;
   }
   library.let_go();
-  for (Held* held : {&control_page, &spools, &python}) held->move();
+  for (Held* held : {&control_page, &spools, &cubins, &python}) held->move();
   hold_for(profile);
   received.store(true);
   changed.store(true);
@@ -172,8 +172,10 @@ const char* receive(const char* where) noexcept {
 
 void leave() noexcept {
   if (!received.load()) return;
-  for (Held* held : {&control_page, &spools, &python}) held->let_go();
+  for (Held* held : {&control_page, &spools, &cubins, &python}) held->let_go();
 }
+
+int device_code() noexcept { return received.load() ? cubins.fd() : -1; }
 
 const char* python_path() noexcept {
   static char text[32];

@@ -17,10 +17,19 @@ PROGRAMS = Path(__file__).parent / "programs"
 
 
 class Contained:
-    def __init__(self, folder: Path, program: str, *arguments: str) -> None:
-        """Skips the test where the system makes no namespaces."""
+    def __init__(self, folder: Path, program: str, *arguments: str, answers: dict[int, int] | None = None) -> None:
+        """Skips the test where the system makes no namespaces. `answers`: of a filter of system calls."""
         folder.mkdir()
-        command = [PYTHON, "-I", str(PROGRAMS / "in_container.py"), str(folder), sys.base_prefix, str(PROGRAMS / program), *arguments]
+        command = [
+            PYTHON,
+            "-I",
+            str(PROGRAMS / "in_container.py"),
+            str(folder),
+            sys.base_prefix,
+            json.dumps(answers or {}),
+            str(PROGRAMS / program),
+            *arguments,
+        ]
         self._outside = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         assert self._outside.stdout is not None
         line = self._outside.stdout.readline()

@@ -166,7 +166,7 @@ def test_a_program_that_is_killed_meanwhile_is_one_line(function: str, first: st
     assert not path.exists()
 
 
-REFUSED = """import ctypes, errno, sys
+CHANGED = """import ctypes, errno, sys
 from aiflame.cli.main import main
 from aiflame.recorder.attach import sending
 real = sending._libc.syscall
@@ -180,23 +180,64 @@ def refused(number, *arguments):
 class Library:
     syscall = staticmethod(refused)
 
-sending._libc, sending._APART = Library, "raise SystemExit(1)"
-sys.argv[1:] = ["attach", "{pid}", "-o", {path!r}, "--telemetry", "off", "--no-seal", "--duration", "1s"]
+sending._libc = Library
+{more}
+sys.argv[1:] = ["attach", "{pid}", "-o", {path!r}, "--telemetry", "off", "--no-seal", "--duration", "0.5s"]
 sys.exit(main())
 """
 
 
-@pytest.mark.parametrize("call", ["_OPEN_TREE", "_GET_DESCRIPTOR"])
-def test_a_system_that_forbids_it_is_one_line_and_does_no_harm(call: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("call", "more"), [("_OPEN_TREE", "sending._APART = 'raise SystemExit(1)'"), ("_GET_DESCRIPTOR", "")])
+def test_a_system_that_forbids_it_is_one_line_and_does_no_harm(call: str, more: str, tmp_path: Path) -> None:
     program, path = Contained(tmp_path / "root", "contained.py"), tmp_path / "p.aiflame"
     try:
         before = program.facts()
-        text = REFUSED.format(call=call, pid=program.pid, path=str(path))
+        text = CHANGED.format(call=call, more=more, pid=program.pid, path=str(path))
         recorder = subprocess.run([PYTHON, "-c", text], capture_output=True, text=True, timeout=60, check=False)
         assert (recorder.returncode, recorder.stderr.count("\n")) == (1, 1), recorder.stderr
         assert "run aiflame in" in recorder.stderr
         assert not path.exists()
         assert program.facts() == before
         assert program.end() == {"wrong": 0, "seen": [], "succeeded": []}
+    finally:
+        program.close()
+
+
+def test_a_user_who_may_not_mount_has_a_helper_in_namespaces_of_its_own(tmp_path: Path) -> None:
+    program, path = Contained(tmp_path / "root", "contained.py"), tmp_path / "p.aiflame"
+    try:
+        text = CHANGED.format(call="_OPEN_TREE", more="", pid=program.pid, path=str(path))
+        recorder = subprocess.run([PYTHON, "-c", text], capture_output=True, text=True, timeout=60, check=False)
+        assert recorder.returncode == 0, recorder.stderr
+        assert samples_so_far(path, INSIDE) > 0
+        assert program.end()["succeeded"] == []
+    finally:
+        program.close()
+
+
+MOUNT, TIMER_CREATE, SOCKET_PAIR = 165, 222, 53
+AN_ERROR, THE_END, A_SIGNAL = 0x50001, 0x80000000, 0x30000
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="root alone may read filters of system calls")
+@pytest.mark.parametrize(
+    ("answers", "refusal"),
+    [
+        ({MOUNT: AN_ERROR, TIMER_CREATE: THE_END}, "would end it for call 222"),
+        ({TIMER_CREATE: A_SIGNAL}, "would end it for call 222"),
+        ({SOCKET_PAIR: AN_ERROR}, "may not make a socket"),
+        ({MOUNT: THE_END}, ""),
+    ],
+)
+def test_filters_of_the_container_are_read_before_anything_is_called(answers: dict[int, int], refusal: str, tmp_path: Path) -> None:
+    """The program makes none of these calls by itself."""
+    program, path = Contained(tmp_path / "root", "contained.py", answers=answers), tmp_path / "p.aiflame"
+    try:
+        recorder = subprocess.run(
+            command(program.pid, path, "--duration", "0.5s", "--no-seal"), capture_output=True, text=True, timeout=60, check=False
+        )
+        assert recorder.returncode == (1 if refusal else 0), recorder.stderr
+        assert refusal in recorder.stderr
+        assert program.end()["wrong"] == 0
     finally:
         program.close()

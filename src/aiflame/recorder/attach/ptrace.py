@@ -10,7 +10,7 @@ import time
 
 _CONT, _SINGLE_STEP, _GET_REGISTERS, _SET_REGISTERS, _DETACH = 7, 9, 12, 13, 17
 _GET_REGISTER_SET, _SET_REGISTER_SET, _SEIZE, _INTERRUPT = 0x4204, 0x4205, 0x4206, 0x4207
-_GET_MASK, _SET_MASK = 0x420A, 0x420B
+_GET_MASK, _SET_MASK, _GET_FILTER = 0x420A, 0x420B, 0x420C
 _EXTENDED_STATE = 0x202
 """NT_X86_XSTATE: registers of floating point and vectors, as the instruction XSAVE stores them."""
 _EVENT_STOP = 128
@@ -117,6 +117,16 @@ class Seized:
         value = ctypes.c_uint64(mask)
         _ptrace(_SET_MASK, self.tid, 8, ctypes.addressof(value))
 
+    def filter(self, number: int) -> bytes:
+        """A filter of its system calls, the last one first; empty: it has no more. OSError: it is not for us to read."""
+        try:
+            count = _ptrace(_GET_FILTER, self.tid, number, 0)
+        except FileNotFoundError:
+            return b""
+        buffer = ctypes.create_string_buffer(8 * count)
+        _ptrace(_GET_FILTER, self.tid, number, ctypes.addressof(buffer))
+        return buffer.raw
+
     def let_go(self) -> None:
         try:
             if not self.stopped:
@@ -156,9 +166,11 @@ _libc.ptrace.restype = ctypes.c_long
 _libc.ptrace.argtypes = (ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p)
 
 
-def _ptrace(request: int, tid: int, address: int, data: int) -> None:
-    if _libc.ptrace(request, tid, address, data) == -1:
+def _ptrace(request: int, tid: int, address: int, data: int) -> int:
+    result = int(_libc.ptrace(request, tid, address, data))
+    if result == -1:
         number = ctypes.get_errno()
         if number == errno.ESRCH and request != _SEIZE:
             raise LostError("the thread has ended")
         raise OSError(number, os.strerror(number))
+    return result

@@ -1,10 +1,10 @@
 """Brings the collector into a program that sees other files than we do: one in a container, or below another root folder.
 
-No path leads from there to the collector and to the profile, and we follow none of its paths. Four descriptors are sent into it instead:
+No path leads from there to the collector and to the profile, and we follow none of its paths. Five descriptors are sent into it instead:
 
 - the control page of the profile;
-- the folder of the spool, as a mount of its own (`open_tree`): from there `..` leads nowhere, so that the program gets no other folder of
-  ours;
+- the folders of the spool and of device code, each as a mount of its own (`open_tree`): from there `..` leads nowhere, so that the program
+  gets no other folder of ours;
 - the collector, and our Python for programs, as files in memory that nobody can change any more (sealed): the program may run as the user
   who owns the installed ones, and must not get these.
 """
@@ -33,6 +33,7 @@ from aiflame.profile.spool.living import SPOOL
 from aiflame.recorder.attach.injector import Injector
 from aiflame.recorder.attach.ptrace import Registers, Seized
 
+DEVICE_CODE = "cubins"
 LOADED = "libaiflame.so"
 """The name by which the dynamic linker knows the collector that it has loaded from memory (DT_SONAME)."""
 MAPPED = b"/memfd:aiflame/libaiflame.so"
@@ -103,6 +104,13 @@ class Sent:
     def library(self) -> Path:
         return Path(f"/proc/self/fd/{self._files[-1][0]}")
 
+    def are_closed(self) -> bool:
+        """True if the program has closed the spool that the collector took over: it may close every descriptor that it finds."""
+        _, device, inode = self._files[1]
+        with contextlib.suppress(OSError):
+            return not any(_identity(self._pid, int(entry.name)) == (device, inode) for entry in Path(f"/proc/{self._pid}/fd").iterdir())
+        return False
+
     def take_back(self) -> None:
         """Closes those that the collector has not taken over."""
         with contextlib.suppress(AiflameError, OSError):
@@ -124,6 +132,7 @@ def _opened(library: Path, profile: Folder) -> list[int]:
                 raise FileNotFoundError(errno.ENOENT, "its profile is gone")
             opened.append(os.dup(control.fileno()))
         opened.append(_alone(profile.folder(SPOOL)))
+        opened.append(_alone(profile.make_folder(DEVICE_CODE)))
         opened.append(_sealed("aiflame/target", _python(), execute=False))
         opened.append(_sealed(_IN_MEMORY, library.read_bytes(), execute=True))
     except OSError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import time
@@ -10,6 +11,7 @@ from pathlib import Path
 from aiflame.errors import AiflameError
 from aiflame.profile.folder.meta import start_ticks
 from aiflame.profile.folder.other_root import find, open_root
+from aiflame.recorder.numbers import namespace_of
 from aiflame.values import dataclass
 
 _LARGEST = 4 << 20
@@ -86,27 +88,27 @@ def image(pid: int) -> Image | None:
 
 def finds(pid: int, *paths: Path) -> bool:
     """False if the program finds other files at these paths than we do: it lives in a container, or below another root folder."""
-    try:
+    with contextlib.suppress(OSError):
+        return all(os.path.samestat(path.stat(), _there(pid, path)) for path in paths)
+    return False
+
+
+def finds_proc(pid: int) -> bool:
+    """Whether /proc is mounted where the program looks for it."""
+    with contextlib.suppress(OSError):
+        _there(pid, Path("/proc/version"))
+        return True
+    return False
+
+
+def _there(pid: int, path: Path) -> os.stat_result:
+    """The file that the program finds at a path. OSError: none."""
+    with contextlib.ExitStack() as opened:
         root = open_root(pid)
-    except OSError:
-        return False
-    try:
-        return all(_is_there(root, path) for path in paths)
-    finally:
-        os.close(root)
-
-
-def _is_there(root: int, path: Path) -> bool:
-    try:
-        there = find(root, str(path))
-    except OSError:
-        return False
-    try:
-        return os.path.samestat(path.stat(), os.fstat(there))
-    except OSError:
-        return False
-    finally:
-        os.close(there)
+        opened.callback(os.close, root)
+        file = find(root, str(path))
+        opened.callback(os.close, file)
+        return os.fstat(file)
 
 
 def _refuse(pid: int) -> None:
@@ -140,8 +142,7 @@ def _refuse(pid: int) -> None:
         raise AiflameError(f"process {pid} is linked statically, without glibc as a library: record it from its start")
     if _SANITIZER.search(mapped):
         raise AiflameError(f"process {pid} runs under a sanitizer: record it from its start")
-    filters, parents = _filters(facts), _filters(_facts(int(facts.get("PPid", "0"))))
-    if facts.get("Seccomp") == "1" or filters > parents:
+    if facts.get("Seccomp") == "1" or (_has_own_filters(facts) and not began_in_container(pid)):
         raise AiflameError(f"process {pid} has put itself into a sandbox (seccomp), which may end it: record it from its start")
 
 
@@ -170,6 +171,20 @@ def _ends_soon(pid: int) -> bool:
             return False
         time.sleep(0.01)
     return True
+
+
+def began_in_container(pid: int) -> bool:
+    """Whether a container's runtime has begun it: it lives in another namespace of processes than its parent."""
+    return namespace_of(pid) != namespace_of(int(_facts(pid).get("PPid", "0")))
+
+
+def has_own_filters(pid: int) -> bool:
+    """Whether it has filters of system calls that its parent has not."""
+    return _has_own_filters(_facts(pid))
+
+
+def _has_own_filters(facts: dict[str, str]) -> bool:
+    return _filters(facts) > _filters(_facts(int(facts.get("PPid", "0"))))
 
 
 def _filters(facts: dict[str, str]) -> int:
