@@ -17,6 +17,10 @@ from recording import PYTHON, samples_so_far, time_under, wait_for
 
 import aiflame
 from aiflame.api import Profile
+from aiflame.errors import AiflameError
+from aiflame.recorder.attach.member import Member
+from aiflame.recorder.library import collector_file
+from aiflame.recorder.numbers import Numbers
 
 INSIDE = 1
 """The program's number in its container."""
@@ -33,6 +37,8 @@ class Seen:
     child_timers: str
     again: subprocess.CompletedProcess[str]
     """A second recording."""
+    copied: int
+    """Binaries of the container in its profile, which is not sealed at once."""
     mapped: int
     answer: dict[str, Any]
 
@@ -76,8 +82,8 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seen]:
             timeout=60,
             check=False,
         )
-        mapped = program.mapped()
-        yield Seen(aiflame.open(path), said, before, after, inside, child_timers, again, mapped, program.end())
+        copied, mapped = len(list((folder / "again.aiflame/binaries").iterdir())), program.mapped()
+        yield Seen(aiflame.open(path), said, before, after, inside, child_timers, again, copied, mapped, program.end())
     finally:
         program.close()
 
@@ -134,6 +140,21 @@ def test_it_gets_no_other_file_of_ours(seen: Seen) -> None:
 def test_the_collector_is_loaded_once_for_two_recordings(seen: Seen) -> None:
     assert seen.again.returncode == 0, seen.again.stderr
     assert seen.mapped == 1
+
+
+def test_binaries_are_copied_where_the_container_may_be_gone_before_the_profile_is_sealed(seen: Seen) -> None:
+    """The interpreter, libc and the collector at least."""
+    assert seen.copied >= 3
+
+
+def test_a_child_in_another_container_than_the_first_is_refused(tmp_path: Path) -> None:
+    program = Contained(tmp_path / "root", "contained.py")
+    try:
+        with pytest.raises(AiflameError, match=f"process {program.pid} lives in another container than the first one"):
+            Member(program.pid, collector_file(), Numbers.of(os.getpid()))
+        assert program.end() == {"wrong": 0, "seen": [], "succeeded": []}
+    finally:
+        program.close()
 
 
 KILLED = """import os, signal, sys
