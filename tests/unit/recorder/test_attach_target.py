@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import struct
@@ -147,3 +148,13 @@ def test_programs_are_listed_with_what_they_use_and_their_rank() -> None:
     finally:
         process.kill()
         process.wait()
+
+
+@pytest.mark.parametrize("number", [errno.ENOSYS, errno.EPERM])
+def test_files_are_compared_where_the_kernel_is_older_than_openat2(number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: object) -> int:
+        raise OSError(number, "no openat2")
+
+    monkeypatch.setattr("aiflame.recorder.attach.target.find", refused)
+    assert finds(os.getpid(), tmp_path)
+    assert not finds(os.getpid(), tmp_path / "missing")

@@ -113,6 +113,11 @@ class Group:
         if self._parcel is not None:
             self._parcel.close()
 
+    @property
+    def has_apart(self) -> bool:
+        """Whether a program did not find the profile."""
+        return self._parcel is not None
+
     def held(self) -> dict[str, int]:
         """The collector that was sent, for the names of its functions, as INODE-DEVICE → open descriptor, which the caller closes."""
         if self._parcel is None:

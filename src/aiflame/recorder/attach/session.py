@@ -148,7 +148,7 @@ def _watch(work: _Work, began_s: float) -> Attached:
     work.page.state = ControlState.STOPPED
     for child in _forked(place, view):
         notes += _leave_child(child, work.library)
-    if view.root is None:  # no library that a container names is loaded here
+    if not group.has_apart:  # no library that a container names is loaded here
         keep_earlier(group.pids, place.folder())
     finish(place, work.page, work.meta, None, notes, lambda: watch.finish(sealed_soon=work.seal_follows))
     held = watch.held() | group.held()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import re
 import time
@@ -106,7 +107,12 @@ def _there(pid: int, path: Path) -> os.stat_result:
     with contextlib.ExitStack() as opened:
         root = open_root(pid)
         opened.callback(os.close, root)
-        file = find(root, str(path))
+        try:
+            file = find(root, str(path))
+        except OSError as error:
+            if error.errno not in (errno.ENOSYS, errno.EPERM):  # an older kernel, or a filter: links may then lead to files of ours
+                raise
+            return Path(f"/proc/{pid}/root{path}").stat()
         opened.callback(os.close, file)
         return os.fstat(file)
 
