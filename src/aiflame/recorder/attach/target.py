@@ -148,7 +148,7 @@ def _refuse(pid: int) -> None:
         raise AiflameError(f"process {pid} is linked statically, without glibc as a library: record it from its start")
     if _SANITIZER.search(mapped):
         raise AiflameError(f"process {pid} runs under a sanitizer: record it from its start")
-    if facts.get("Seccomp") == "1" or (_has_own_filters(facts) and not began_in_container(pid)):
+    if facts.get("Seccomp") == "1" or (has_own_filters(pid) and not began_in_container(pid)):
         raise AiflameError(f"process {pid} has put itself into a sandbox (seccomp), which may end it: record it from its start")
 
 
@@ -181,16 +181,17 @@ def _ends_soon(pid: int) -> bool:
 
 def began_in_container(pid: int) -> bool:
     """Whether a container's runtime has begun it: it lives in another namespace of processes than its parent."""
-    return namespace_of(pid) != namespace_of(int(_facts(pid).get("PPid", "0")))
+    parent = int(_facts(pid).get("PPid", "0"))
+    return not parent or namespace_of(parent) not in ("", namespace_of(pid))
 
 
 def has_own_filters(pid: int) -> bool:
-    """Whether it has filters of system calls that its parent has not."""
-    return _has_own_filters(_facts(pid))
-
-
-def _has_own_filters(facts: dict[str, str]) -> bool:
-    return _filters(facts) > _filters(_facts(int(facts.get("PPid", "0"))))
+    """Whether it has filters of system calls that its parent has not. In our own container its runtime has set the same ones for us."""
+    facts = _facts(pid)
+    others = [_facts(int(facts.get("PPid", "0")))]
+    if began_in_container(pid) and namespace_of(pid) == namespace_of():
+        others.append(_facts(os.getpid()))
+    return _filters(facts) > max(map(_filters, others))
 
 
 def _filters(facts: dict[str, str]) -> int:
