@@ -33,7 +33,7 @@
 
 extern "C" __attribute__((visibility("default"))) int aiflame_start(const char* profile) noexcept;
 extern "C" __attribute__((visibility("default"))) void aiflame_stop() noexcept;
-extern "C" __attribute__((visibility("default"))) int aiflame_attach(const char* profile) noexcept;
+extern "C" __attribute__((visibility("default"))) int aiflame_attach(const char* where) noexcept;
 extern "C" __attribute__((visibility("default"))) int aiflame_detach(const char*) noexcept;
 extern "C" __attribute__((visibility("default"))) void aiflame_pause() noexcept;
 extern "C" __attribute__((visibility("default"))) void aiflame_resume() noexcept;
@@ -242,16 +242,21 @@ int aiflame_start(const char* profile) noexcept {
 }
 void aiflame_stop() noexcept { aiflame::collector::stop(); }
 // For `aiflame attach`, which calls these in a thread that it has made for them. 1 when recording began, 2 when the process is being recorded
-// already.
-int aiflame_attach(const char* profile) noexcept {
+// already. `where`: the profile, as reach::receive() takes it.
+int aiflame_attach(const char* where) noexcept {
   if (aiflame::collector::active()) return 2;
   aiflame::collector::stop();  // an earlier recording whose recorder has ended
+  const char* profile = aiflame::reach::receive(where);
+  if (!profile) return 0;
   aiflame::signals::repeat_ended_calls();
   aiflame::collector::by_attach.store(true, std::memory_order_relaxed);
-  return aiflame::collector::start(profile);
+  bool began = aiflame::collector::start(profile);
+  if (!began) aiflame::reach::leave();
+  return began;
 }
 int aiflame_detach(const char*) noexcept {
   aiflame::collector::detach();
+  aiflame::reach::leave();
   return 1;
 }
 // No ticks until aiflame_resume(), in every thread; the recording goes on.

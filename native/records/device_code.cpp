@@ -4,6 +4,7 @@
 #include "base/large.hpp"
 #include "base/sys.hpp"
 #include "spool/control.hpp"
+#include "spool/reach.hpp"
 #include "spool/spool.hpp"
 
 #include <fcntl.h>
@@ -47,18 +48,21 @@ bool write_all(long file, const char* bytes, size_t size) noexcept {
 // The file appears whole, under its own name, or not at all. True also when another process has kept it.
 bool write_file(uint64_t crc, const char* bytes, size_t size) noexcept {
   char folder[4096], path[4200], draft[4232];
+  long here = reach::device_code();
+  bool by_path = here < 0;
+  if (by_path) here = AT_FDCWD;
   snprintf(folder, sizeof folder, "%s/cubins", control::profile_path());
-  snprintf(path, sizeof path, "%s/%016llx.cubin", folder, static_cast<unsigned long long>(crc));
+  snprintf(path, sizeof path, "%s%s%016llx.cubin", by_path ? folder : "", by_path ? "/" : "", static_cast<unsigned long long>(crc));
   snprintf(draft, sizeof draft, "%s.%u", path, sys::thread_id());
-  if (sys::call(SYS_access, reinterpret_cast<long>(path), 0) == 0) return true;
+  if (sys::call(SYS_faccessat, here, reinterpret_cast<long>(path), 0) == 0) return true;
   if (!control::try_take(size)) return false;
-  sys::call(SYS_mkdir, reinterpret_cast<long>(folder), 0700);
-  long file = sys::call(SYS_open, reinterpret_cast<long>(draft), O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
+  if (by_path) sys::call(SYS_mkdirat, here, reinterpret_cast<long>(folder), 0700);
+  long file = sys::call(SYS_openat, here, reinterpret_cast<long>(draft), O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
   bool kept = !sys::failed(file) && write_all(file, bytes, size);
   if (!sys::failed(file)) sys::call(SYS_close, file);
-  kept = kept && !sys::failed(sys::call(SYS_rename, reinterpret_cast<long>(draft), reinterpret_cast<long>(path)));
+  kept = kept && !sys::failed(sys::call(SYS_renameat, here, reinterpret_cast<long>(draft), here, reinterpret_cast<long>(path)));
   if (kept) return true;
-  sys::call(SYS_unlink, reinterpret_cast<long>(draft));
+  sys::call(SYS_unlinkat, here, reinterpret_cast<long>(draft), 0);
   control::give_back(size);
   return false;
 }

@@ -43,6 +43,14 @@ class Held {
     fd_.store(static_cast<int>(fd), std::memory_order_release);
   }
 
+  // Moves a descriptor of this program to a number that does not disturb it; the programs that it starts do not inherit that.
+  void move() noexcept {
+    if (!valid()) return;
+    long high = sys::call(SYS_fcntl, fd(), F_DUPFD_CLOEXEC, lowest());
+    sys::call(SYS_close, fd());
+    fd_.store(static_cast<int>(sys::failed(high) ? -1 : high), std::memory_order_release);
+  }
+
   // The file that is there now belongs to another recording.
   void let_go() noexcept {
     if (valid()) sys::call(SYS_close, fd());
@@ -77,7 +85,8 @@ class Held {
 
 constexpr size_t kLongestPath = 400;  // as control::attach() takes them
 
-constinit Held control_page, spools, library;
+constinit Held control_page, spools, library, cubins, python;
+constinit std::atomic<bool> received{false};  // no path leads to the profile
 // The profile whose control page and spools are held: another recording may begin in this process, or be named by the environment.
 constinit char held_profile[kLongestPath];
 constinit std::atomic<bool> changed{false};
@@ -144,6 +153,38 @@ void inherit(const char* variable, const char* profile) noexcept {
   inherit_one(control_page, &variable, ',') && inherit_one(spools, &variable, ',') && inherit_one(library, &variable, ',');
 }
 
+const char* receive(const char* where) noexcept {
+  const char* profile = strchr(where, '/');
+  received.store(false);
+  if (!profile || strlen(profile) >= kLongestPath) return nullptr;
+  if (profile == where) return profile;
+  for (Held* held : {&control_page, &spools, &cubins, &python, &library}) {
+    held->let_go();
+    if (!inherit_one(*held, &where, ',')) return nullptr;
+  }
+  library.let_go();
+  for (Held* held : {&control_page, &spools, &cubins, &python}) held->move();
+  hold_for(profile);
+  received.store(true);
+  changed.store(true);
+  return profile;
+}
+
+void leave() noexcept {
+  if (!received.load()) return;
+  for (Held* held : {&control_page, &spools, &cubins, &python}) held->let_go();
+}
+
+int device_code() noexcept { return received.load() ? cubins.fd() : -1; }
+
+const char* python_path() noexcept {
+  static char text[32];
+  if (!received.load() || !python.valid()) return nullptr;
+  using text::put;
+  *put(put(text, "/proc/self/fd/"), static_cast<uint32_t>(python.fd())) = 0;
+  return text;
+}
+
 bool needed() noexcept { return changed.load(std::memory_order_relaxed); }
 
 const char* variable() noexcept {
@@ -170,7 +211,9 @@ long open_control(const char* profile, int flags) noexcept {
   if (needed() && strcmp(held_profile, profile) != 0) {
     control_page.let_go();
     spools.let_go();
+    received.store(false);
   }
+  if (received.load() && !control_page.valid()) return -EBADF;
   if (control_page.valid()) return sys::call(SYS_fcntl, control_page.fd(), F_DUPFD_CLOEXEC, 0);
   return sys::call(SYS_openat, AT_FDCWD, reinterpret_cast<long>(Path(profile, "control").text()), flags | O_CLOEXEC | O_NOFOLLOW);
 }
@@ -179,12 +222,14 @@ long open_in_spool(const char* path, int flags) noexcept {
   constexpr long kMode = 0600;
   flags |= O_CLOEXEC | O_NOFOLLOW;
   if (needed() && spools.valid()) return sys::call(SYS_openat, spools.fd(), reinterpret_cast<long>(path), flags, kMode);
+  if (received.load()) return -EBADF;  // the program has closed it
   return sys::call(SYS_openat, AT_FDCWD, reinterpret_cast<long>(Path(control::profile_path(), "spool", path).text()), flags, kMode);
 }
 
 long make_folder(const char* name) noexcept {
   constexpr long kMode = 0700;
   if (needed() && spools.valid()) return sys::call(SYS_mkdirat, spools.fd(), reinterpret_cast<long>(name), kMode);
+  if (received.load()) return -EBADF;
   return sys::call(SYS_mkdirat, AT_FDCWD, reinterpret_cast<long>(Path(control::profile_path(), "spool", name).text()), kMode);
 }
 

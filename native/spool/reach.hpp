@@ -15,6 +15,21 @@ void keep(const char* library) noexcept;
 // the profile that it is to be recorded into: a recorded program may record others.
 void inherit(const char* variable, const char* profile) noexcept;
 
+// For `aiflame attach`. A program that sees other files than the recorder is sent five descriptors: of the control page, of the folder of all spools,
+// of that for device code, of the Python that runs in programs, and of this library. `where` names them, each as in AIFLAME_DESCRIPTORS, and then the
+// profile; for other programs it is the profile's path alone. Takes the descriptors, so that no program which this one starts inherits them. Returns
+// the profile's path, or nullptr.
+const char* receive(const char* where) noexcept;
+
+// Closes the descriptors that were received.
+void leave() noexcept;
+
+// Where device code is kept, if the folder was received: its descriptor. Else -1, and a path leads there.
+int device_code() noexcept;
+
+// A path to the Python that runs in programs, if it was received; else nullptr.
+const char* python_path() noexcept;
+
 // True if the descriptors are or were open: paths may lead elsewhere now.
 bool needed() noexcept;
 

@@ -7,6 +7,7 @@
 #include "hooks/python/functions.hpp"
 #include "sampler/signals.hpp"
 #include "spool/control.hpp"
+#include "spool/reach.hpp"
 #include "spool/spool.hpp"
 #include "unwind/modules.hpp"
 #include "unwind/python_frames.hpp"
@@ -115,11 +116,17 @@ int settle() noexcept {
   return 0;
 }
 
+// Where the bootstrap's text is, and the name of its file. In a program that sees other files than the recorder the text was sent, and has the other
+// modules' texts before it; no file can have that name.
+struct Text {
+  char path[PATH_MAX], name[PATH_MAX];
+};
+
 // lib/libaiflame.so → target/bootstrap.py beside it, wherever links lead.
-bool find_bootstrap(char* out, size_t room) noexcept {
+bool find_beside_us(char* out, size_t room) noexcept {
   Dl_info info;
   char path[PATH_MAX];
-  if (!dladdr(reinterpret_cast<void*>(&find_bootstrap), &info) || !info.dli_fname || !realpath(info.dli_fname, path)) return false;
+  if (!dladdr(reinterpret_cast<void*>(&find_beside_us), &info) || !info.dli_fname || !realpath(info.dli_fname, path)) return false;
   for (int up = 0; up < 2; up++) {
     char* slash = strrchr(path, '/');
     if (!slash) return false;
@@ -128,17 +135,28 @@ bool find_bootstrap(char* out, size_t room) noexcept {
   return static_cast<size_t>(snprintf(out, room, "%s/target/bootstrap.py", path)) < room;
 }
 
+bool find_bootstrap(Text* out) noexcept {
+  if (const char* sent = reach::python_path()) {
+    strcpy(out->path, sent);
+    strcpy(out->name, "/proc/aiflame/target/bootstrap.py");
+    return true;
+  }
+  if (!find_beside_us(out->path, sizeof out->path)) return false;
+  strcpy(out->name, out->path);
+  return true;
+}
+
 // Compiled here, not imported: the program's import path and its finders have no part in it.
-Object compile(const char* path) noexcept {
+Object compile(const Text& text) noexcept {
   Scratch scratch;
   if (!scratch.data()) return nullptr;
-  long length = sys::read_file(path, scratch.data(), scratch.size() - 1);
+  long length = sys::read_file(text.path, scratch.data(), scratch.size() - 1);
   if (length < 0) {
     spool::note("layers, steps and names of kernels are not known: target/bootstrap.py is missing beside libaiflame.so: reinstall aiflame");
     return nullptr;
   }
   scratch.data()[length] = 0;
-  return py.compile(scratch.data(), path, kFileInput);
+  return py.compile(scratch.data(), text.name, kFileInput);
 }
 
 bool set_facts() noexcept {
@@ -154,9 +172,9 @@ bool make_module() noexcept {
 }
 
 bool run_bootstrap() noexcept {
-  char path[PATH_MAX];
-  if (!find_bootstrap(path, sizeof path)) return false;
-  Held code(compile(path)), module(code ? py.new_module(kBootstrap) : nullptr), file(module ? py.new_text(path) : nullptr);
+  Text text;
+  if (!find_bootstrap(&text)) return false;
+  Held code(compile(text)), module(code ? py.new_module(kBootstrap) : nullptr), file(module ? py.new_text(text.name) : nullptr);
   if (!file) return false;
   Object globals = py.module_dict(module.get());
   if (py.set_dict_item(globals, "__builtins__", py.builtins()) != 0 || py.set_dict_item(globals, "__file__", file.get()) != 0) return false;

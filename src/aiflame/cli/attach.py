@@ -50,6 +50,7 @@ def add_arguments(parser: Parser) -> None:
 def run(options: argparse.Namespace) -> int:
     from aiflame.cli.support.recorded import hand_over, say_sent, summarize
     from aiflame.recorder.attach.session import attach
+    from aiflame.recorder.numbers import number_in_container
 
     seconds = parse_seconds("--duration", options.duration) if options.duration else 0.0
     push = queue_of(options)
@@ -59,7 +60,8 @@ def run(options: argparse.Namespace) -> int:
         if not options.quiet:
             until = f"for {options.duration}" if seconds else "until Ctrl-C"
             others = f" and {processes - 1} more" if processes > 1 else ""
-            say(f"aiflame: recording process {options.pid}{others} since {after_s * 1e3:.0f} ms after the command, {until}", err=True)
+            named = f"{options.pid}{number_in_container(options.pid)}"
+            say(f"aiflame: recording process {named}{others} since {after_s * 1e3:.0f} ms after the command, {until}", err=True)
 
     with signals_held():
         attached = attach(
@@ -80,6 +82,7 @@ def run(options: argparse.Namespace) -> int:
             seconds=seconds,
             whole_job=options.job,
             overwrite=options.force,
+            seal_follows=not options.no_seal,
             begun=begun,
         )
         summarize(attached.recording, time.monotonic() - began, quiet=options.quiet)

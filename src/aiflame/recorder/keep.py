@@ -18,7 +18,9 @@ from aiflame.errors import AiflameError
 from aiflame.profile.folder.control_page import ControlPage
 from aiflame.profile.folder.door import Folder
 from aiflame.profile.folder.home import home
+from aiflame.profile.folder.other_root import open_file
 from aiflame.recorder.library import collector
+from aiflame.recorder.view import OURS, View
 
 _LARGEST = 64 << 20
 """Larger libraries are not copied."""
@@ -37,8 +39,8 @@ _DELETED = " (deleted)"
 class Keeper:
     """Copies into PROFILE/binaries and PROFILE/jit."""
 
-    def __init__(self, profile: Folder, page: ControlPage) -> None:
-        self._profile, self._page = profile, page
+    def __init__(self, profile: Folder, page: ControlPage, view: View = OURS) -> None:
+        self._profile, self._page, self._view = profile, page, view
         own = collector().stat()
         self._seen = {f"{own.st_ino}-{own.st_dev}"}
         self._held: dict[str, tuple[str, int]] = {}
@@ -52,9 +54,10 @@ class Keeper:
     def look(self) -> None:
         """Looks for new libraries and jitdumps in the processes that are being recorded."""
         for pid, users in self._processes().items():
+            here = self._view.numbers.here(int(pid))
             try:
-                users.add(Path(f"/proc/{pid}").stat().st_uid)
-                maps = Path(f"/proc/{pid}/maps").read_text(errors="surrogateescape")
+                users.add(Path(f"/proc/{here}").stat().st_uid)
+                maps = Path(f"/proc/{here}/maps").read_text(errors="surrogateescape")
             except OSError:
                 continue  # the process has ended
             for line in maps.splitlines():
@@ -63,9 +66,9 @@ class Keeper:
                     continue
                 if re.search(_JITDUMP, fields[5]):
                     self._jitdumps.setdefault(fields[5], set()).update(users)
-                elif fields[5].startswith(self._roots):
+                elif self._may_go(fields[5]):
                     major, minor = (int(part, 16) for part in fields[3].split(":"))
-                    self._hold(fields[5], int(fields[4]), os.makedev(major, minor), f"/proc/{pid}/map_files/{fields[0]}")
+                    self._hold(fields[5], int(fields[4]), os.makedev(major, minor), f"/proc/{here}/map_files/{fields[0]}")
         self._copy_gone()
 
     def finish(self, *, all_of_them: bool = False) -> None:
@@ -91,8 +94,16 @@ class Keeper:
 
         with contextlib.suppress(OSError, AiflameError):
             for file in mapped_files(self._profile.folder("spool")):
-                if file.path.startswith(self._roots):
+                if self._may_go(file.path):
                     self._hold(file.path, file.inode, file.device)
+
+    def _may_go(self, path: str) -> bool:
+        """Whether the file may be gone soon; with its container all files are."""
+        return path.startswith(self._roots) or (self._view.root is not None and path.startswith("/"))
+
+    def _open(self, path: str) -> int:
+        """A file by its path as the program has it."""
+        return os.open(path, _OPEN | os.O_NOFOLLOW) if self._view.root is None else open_file(self._view.root, path)
 
     def _processes(self) -> dict[str, set[int]]:
         """Ids of recorded processes with the users that they ran as, from each process's folder in the spool."""
@@ -108,9 +119,9 @@ class Keeper:
             return
         self._seen.add(name)
         # A deleted file is still reachable through the mapping, if the system allows that.
-        for place, flags in ((path.removesuffix(_DELETED), os.O_NOFOLLOW), (mapped, 0)):
+        for place in (path.removesuffix(_DELETED), mapped):
             with contextlib.suppress(OSError, ValueError):
-                descriptor = os.open(place, _OPEN | flags)
+                descriptor = os.open(place, _OPEN) if place == mapped else self._open(place)
                 status = os.fstat(descriptor)
                 same = stat.S_ISREG(status.st_mode) and status.st_ino == inode and status.st_size <= _LARGEST
                 # The kernel's list of mappings is reliable; an inode that a process recorded may be that of any file.
@@ -121,7 +132,7 @@ class Keeper:
 
     def _copy_gone(self, *, all_of_them: bool = False) -> None:
         for name, (path, descriptor) in list(self._held.items()):
-            if all_of_them or _is_gone(path, os.fstat(descriptor)):
+            if all_of_them or (self._view.root is None and _is_gone(path, os.fstat(descriptor))):
                 self._copy("binaries", name, descriptor, _LARGEST)
                 os.close(descriptor)
                 del self._held[name]
@@ -129,9 +140,9 @@ class Keeper:
     def _keep_written(self, path: str, users: Iterable[int]) -> None:
         """Copies a file that a recorded process wrote to a world-writable folder, if it is not a link and its owner is one of `users`."""
         try:
-            if not stat.S_ISREG(Path(path).lstat().st_mode):
+            if self._view.root is None and not stat.S_ISREG(Path(path).lstat().st_mode):
                 return
-            descriptor = os.open(path, _OPEN | os.O_NOFOLLOW)
+            descriptor = self._open(path)
         except (OSError, ValueError):
             return
         try:

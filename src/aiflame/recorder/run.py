@@ -25,6 +25,7 @@ from aiflame.recorder.options import LEASE_BYTES, RecordOptions
 from aiflame.recorder.place import ProfileLocation
 from aiflame.recorder.supervise import children_cpu_ns, keep_streams_free, signals_held, supervise, wait_until
 from aiflame.recorder.tracing import asked_for, trace_features
+from aiflame.recorder.view import OURS, View
 from aiflame.values import asdict, dataclass, field, replace
 from aiflame.version import VERSION
 
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from aiflame.profile.folder.meta import Kept
     from aiflame.recorder.eu_stalls.sampler import EuStalls
     from aiflame.recorder.looks.waits import Waits
+    from aiflame.recorder.numbers import Numbers
     from aiflame.recorder.ring.flight import Flight
     from aiflame.recorder.sources.base import Source
     from aiflame.recorder.telemetry import Telemetry
@@ -201,7 +203,7 @@ def _prepare_ring(place: ProfileLocation) -> None:
     place.folder().new_folder(REQUESTS)
 
 
-def _telemetry(place: ProfileLocation, page: ControlPage, options: RecordOptions) -> Telemetry | None:
+def _telemetry(place: ProfileLocation, page: ControlPage, options: RecordOptions, numbers: Numbers) -> Telemetry | None:
     """Telemetry of this recorder. One rank per host reads the whole machine, the others only their own processes."""
     if not options.telemetry_ms:
         return None
@@ -209,12 +211,14 @@ def _telemetry(place: ProfileLocation, page: ControlPage, options: RecordOptions
     from aiflame.recorder.telemetry import Telemetry
 
     root, spool = Path("/"), place.folder().folder("spool")
-    own_processes: list[Source] | None = None if place.first_on_host() else [Processes(root, spool), Scheduling(root, spool)]
+    own_processes: list[Source] | None = (
+        None if place.first_on_host() else [Processes(root, spool, numbers), Scheduling(root, spool, numbers)]
+    )
     if own_processes is not None and options.gpu_memory:
         from aiflame.recorder.sources.nvidia import nvidia_memory
 
-        own_processes += nvidia_memory(root, spool)
-    return Telemetry(place.folder(), page, options.telemetry_ms, own_processes)
+        own_processes += nvidia_memory(root, spool, numbers=numbers)
+    return Telemetry(place.folder(), page, options.telemetry_ms, own_processes, numbers=numbers)
 
 
 def _all_have_ended(alive: list[int], watch: Callable[[], None], seconds: float) -> bool:
@@ -237,14 +241,23 @@ class Watch:
     """The recorder's work while the program runs. No failure in it ends that; the first one becomes a note."""
 
     def __init__(
-        self, place: ProfileLocation, page: ControlPage, notes: list[str], options: RecordOptions, meta: Meta, push: str = ""
+        self,
+        place: ProfileLocation,
+        page: ControlPage,
+        notes: list[str],
+        options: RecordOptions,
+        meta: Meta,
+        push: str = "",
+        view: View = OURS,
     ) -> None:
+        """`view`: the program's, of this machine."""
+        self._view = view
         self._place, self._page, self._notes, self._options, self._meta, self._push = place, page, notes, options, meta, push
         self._flight: Flight | None = None
         self._telemetry: Telemetry | None = None
         self._waits: Waits | None = None
         self._stalls: EuStalls | None = None
-        self._keeper = Keeper(place.folder(), page)
+        self._keeper = Keeper(place.folder(), page, view)
         self._looks, self._next_look = 0, 0.0
         self._stop_noted = False
         self._failed = False
@@ -287,7 +300,7 @@ class Watch:
         return None
 
     def _start_telemetry(self) -> None:
-        telemetry = _telemetry(self._place, self._page, self._options)
+        telemetry = _telemetry(self._place, self._page, self._options, self._view.numbers)
         if telemetry is not None:
             self._telemetry = telemetry
             self._telemetry.start()
@@ -296,12 +309,12 @@ class Watch:
         if self._options.looks_at_waits:
             from aiflame.recorder.looks.waits import Waits
 
-            self._waits = Waits(self._place.folder().folder("spool"), self._page)
+            self._waits = Waits(self._place.folder().folder("spool"), self._page, self._view.numbers)
             self._waits.start()
 
     def _start_stalls(self) -> None:
         """Stalls of Intel GPUs."""
-        if self._options.gpu_sampling:
+        if self._options.gpu_sampling and not self._view.numbers.differ:
             from aiflame.recorder.eu_stalls.sampler import EuStalls
 
             self._stalls = EuStalls(self._place.folder(), self._page, self._options.gpu_sampling, last_ns=self._options.last_ms * 1_000_000)

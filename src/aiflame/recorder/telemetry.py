@@ -16,6 +16,7 @@ from aiflame.profile.folder.control_page import ControlPage
 from aiflame.profile.folder.door import Folder
 from aiflame.profile.folder.telemetry_files import FOLDER, SUFFIX, Packer, pack_header
 from aiflame.profile.schema.control_schema import Feature, StopReason
+from aiflame.recorder.numbers import OURS, Numbers
 from aiflame.recorder.options import INTERVAL_MS
 from aiflame.recorder.sources import sources
 from aiflame.recorder.sources.base import Source
@@ -45,9 +46,10 @@ class Telemetry:
         interval_ms: int = INTERVAL_MS,
         chosen_sources: Sequence[Source] | None = None,
         share: float = SHARE,
+        numbers: Numbers = OURS,
     ) -> None:
         self._profile = profile
-        chosen = chosen_sources if chosen_sources is not None else _sources(profile.folder("spool"), page)
+        chosen = chosen_sources if chosen_sources is not None else _sources(profile.folder("spool"), page, numbers)
         self._over = threading.Event()
         self._budget = _Budget(interval_ms * 1_000_000, share)
         folder = profile.folder(FOLDER)
@@ -81,8 +83,8 @@ class Telemetry:
         return notes + self._budget.notes()
 
 
-def _sources(spool: Folder, page: ControlPage) -> list[Source]:
-    return sources(spool, gpu_memory=bool(page.features & Feature.GPU_MEMORY))
+def _sources(spool: Folder, page: ControlPage, numbers: Numbers) -> list[Source]:
+    return sources(spool, gpu_memory=bool(page.features & Feature.GPU_MEMORY), numbers=numbers)
 
 
 @dataclass(slots=True, eq=False)

@@ -38,6 +38,8 @@ PACKAGE = "_aiflame_target"
 HOST_MEMORY = 1 << 21
 """Bit of `_aiflame.features`."""
 FOLDER = __file__.rpartition("/")[0]
+SOURCES: "dict[str, str]" = globals().get("SOURCES", {})
+"""Texts of our modules by name, before this file's text, where the program does not see our files (`recorder/attach/sending.py`)."""
 
 
 class _Loader(files.SourceFileLoader):
@@ -45,6 +47,15 @@ class _Loader(files.SourceFileLoader):
 
     def set_data(self, *_: object, **__: object) -> None:
         pass
+
+    def path_stats(self, path: str) -> "Any":
+        if SOURCES:
+            raise OSError
+        return super().path_stats(path)
+
+    def get_data(self, path: str) -> bytes:
+        name = path.rpartition("/")[2].removesuffix(".py")
+        return SOURCES[name].encode() if name in SOURCES else super().get_data(path)
 
 
 class _Watched:
@@ -112,9 +123,11 @@ class _Finder:
 
 
 def _own_spec(name: str) -> "ModuleSpec | None":
-    path = f"{FOLDER}/{name[len(PACKAGE) + 1 :]}.py"
+    short = name[len(PACKAGE) + 1 :]
+    path = f"{FOLDER}/{short}.py"
     try:
-        posix.stat(path)
+        if short not in SOURCES:
+            posix.stat(path)
     except OSError:
         return None
     return files.spec_from_file_location(name, path, loader=_Loader(name, path))

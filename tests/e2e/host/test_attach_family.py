@@ -114,7 +114,8 @@ def interrupted(*_):
     raise KeyboardInterrupt
 
 group.Group._attach = interrupted
-sys.exit(main(["attach", "{pid}", "-o", {path!r}, "--telemetry", "off"]))
+sys.argv[1:] = ["attach", "{pid}", "-o", {path!r}, "--telemetry", "off"]
+sys.exit(main())
 """
 
 

@@ -31,7 +31,7 @@ NO_LABELS = {
         "[suf]",
     ),  # characters in regular expressions
     *("[PROFILE]", "[REPORT]", "[PROFILE ...]", "[NEW]", "[KERNEL]", "[FOLDER ...]", "[options]", "[{}.md]"),  # usage, a link
-    *("[dask]", "[completion]", "[mcp]", "[str]", "[str, ModuleType]", "[word, value]"),  # extras, types
+    *("[dask]", "[completion]", "[mcp]", "[str]", "[str, ModuleType]", "[str, str]", "[word, value]"),  # extras, types
     *(
         "[aria-current]",
         '[data-group="{}"]',

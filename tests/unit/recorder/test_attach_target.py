@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import struct
@@ -16,7 +17,7 @@ import pytest
 
 from aiflame.errors import AiflameError
 from aiflame.recorder.attach.listing import programs
-from aiflame.recorder.attach.target import check_paths, target
+from aiflame.recorder.attach.target import finds, has_own_filters, target
 
 SLEEPS = [sys.executable, "-c", "import time; time.sleep(60)"]
 
@@ -127,9 +128,8 @@ def test_a_program_that_is_recorded_already(tmp_path: Path) -> None:
 def test_files_that_the_program_does_not_see(tmp_path: Path) -> None:
     process = subprocess.Popen(SLEEPS)
     try:
-        check_paths(process.pid, tmp_path)
-        with pytest.raises(AiflameError, match="container"):
-            check_paths(process.pid, tmp_path, tmp_path / "missing")
+        assert finds(process.pid, tmp_path)
+        assert not finds(process.pid, tmp_path, tmp_path / "missing")
     finally:
         process.kill()
         process.wait()
@@ -148,3 +148,38 @@ def test_programs_are_listed_with_what_they_use_and_their_rank() -> None:
     finally:
         process.kill()
         process.wait()
+
+
+@pytest.mark.parametrize("number", [errno.ENOSYS, errno.EPERM])
+def test_files_are_compared_where_the_kernel_is_older_than_openat2(number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: object) -> int:
+        raise OSError(number, "no openat2")
+
+    monkeypatch.setattr("aiflame.recorder.attach.target.find", refused)
+    assert finds(os.getpid(), tmp_path)
+    assert not finds(os.getpid(), tmp_path / "missing")
+
+
+@pytest.mark.parametrize(
+    ("filters", "parent", "ours", "of_parent", "expected"),
+    [
+        (1, 1, 0, "here", False),
+        (1, 0, 0, "here", True),
+        (1, 0, 1, "here", True),
+        (1, 0, 1, "outside", False),
+        (2, 0, 1, "outside", True),
+        (1, 0, 1, "", True),
+    ],
+)
+def test_filters_that_are_not_those_of_the_parent_or_of_our_container(
+    filters: int, parent: int, ours: int, of_parent: str, expected: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process has a sandbox of its own where it has more of them; ours count where the runtime of our container has begun it."""
+    counts, places = {7: filters, 5: parent, os.getpid(): ours}, {7: "here", 5: of_parent}
+
+    def facts(pid: int) -> dict[str, str]:
+        return {"PPid": "5", "Seccomp_filters": str(counts[pid])}
+
+    monkeypatch.setattr("aiflame.recorder.attach.target._facts", facts)
+    monkeypatch.setattr("aiflame.recorder.attach.target.namespace_of", lambda pid=0: places.get(pid, "here"))
+    assert has_own_filters(7) is expected

@@ -54,7 +54,7 @@ def test_more_processes_than_are_looked_at_are_none(machine: Path, nvml: str, mo
 
 
 def test_it_is_read_with_gpu_memory_alone(machine: Path, nvml: str) -> None:
-    def memories(**more: bool) -> int:
-        return sum(isinstance(one, nvidia.ProcessMemory) for one in sources(None, machine, nvml, **more))
+    def memories(*, gpu_memory: bool = False) -> int:
+        return sum(isinstance(one, nvidia.ProcessMemory) for one in sources(None, machine, nvml, gpu_memory=gpu_memory))
 
     assert (memories(), memories(gpu_memory=True)) == (0, 2)

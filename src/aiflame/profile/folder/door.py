@@ -273,6 +273,11 @@ class Folder:
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(self.path / name))
         return descriptor
 
+    def descriptor(self) -> int:
+        """A descriptor of this folder. The caller closes it."""
+        with self._opened() as here:
+            return os.dup(here)
+
     @contextlib.contextmanager
     def locked(self, name: str) -> Iterator[None]:
         """Holds the lock of that name, across threads and processes; waits for another holder. The kernel releases it if the holder

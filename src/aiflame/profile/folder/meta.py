@@ -167,6 +167,8 @@ class Meta:
     """the recorder saw the end; False after a crash of the recorder"""
     attached: int = 0
     """the process that ran already and was attached to; 0: the recorder started the program"""
+    other_root: bool = False
+    """the program's paths lead to other files than the recorder's did: it ran in a container"""
     job_rank: JobRank | None = None
     """None: no launcher started the recorder, or the job has one rank"""
     id: str = ""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import select
+import threading
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -10,8 +12,10 @@ from pathlib import Path
 from typing import TypeVar
 
 from aiflame.errors import AiflameError
+from aiflame.profile.folder.door import Folder
 from aiflame.recorder.attach.family import descendants
 from aiflame.recorder.attach.member import Member, RecordedAlreadyError
+from aiflame.recorder.attach.sending import Parcel
 from aiflame.recorder.attach.target import Image, has_collector, image
 from aiflame.recorder.looks.kernel import read
 from aiflame.recorder.supervise import asked_to_end
@@ -46,6 +50,8 @@ class Group:
         self._new: dict[int, _New] = {}
         self._next_seek = 0.0
         self._count, self._longest_s = 0, 0.0
+        self._parcel: Parcel | None = None
+        self._making = threading.Lock()
         self._refused: list[str] = []
 
     def __len__(self) -> int:
@@ -66,7 +72,7 @@ class Group:
         the first had begun."""
         pids = [self._first.pid, *(pid for pid in others if pid != self._first.pid)]
         self._asked_for = {pid: seen for pid in pids if (seen := image(pid)) is not None}
-        self._first.begin(self._profile, gives_up=asked_to_end)
+        self._first.begin(self._profile, self.parcel, gives_up=asked_to_end)
         began = time.monotonic()
         self._count = 1
         self._met = {pid: seen for pid, seen in self._asked_for.items() if pid == self._first.pid}
@@ -104,6 +110,28 @@ class Group:
     def close(self) -> None:
         for member in self._members:
             member.close()
+        if self._parcel is not None:
+            self._parcel.close()
+
+    @property
+    def has_apart(self) -> bool:
+        """Whether a program did not find the profile."""
+        return self._parcel is not None
+
+    def held(self) -> dict[str, int]:
+        """The collector that was sent, for the names of its functions, as INODE-DEVICE → open descriptor, which the caller closes."""
+        if self._parcel is None:
+            return {}
+        descriptor = self._parcel.library()
+        status = os.fstat(descriptor)
+        return {f"{status.st_ino}-{status.st_dev}": descriptor}
+
+    def parcel(self) -> Parcel:
+        """For programs that do not find the profile."""
+        with self._making:
+            if self._parcel is None:
+                self._parcel = Parcel(self._library, Folder.open(self._profile))
+            return self._parcel
 
     def _forget_ended(self) -> None:
         """A program may start thousands of children: each that is kept takes two file descriptors."""
@@ -151,9 +179,9 @@ class Group:
         self._met[pid] = now
 
     def _bring_into(self, pid: int) -> None:
-        member = Member(pid, self._library)
+        member = Member(pid, self._library, self._first.numbers)
         try:
-            member.begin(self._profile, _PATIENCE_S)
+            member.begin(self._profile, self.parcel, _PATIENCE_S)
         except RecordedAlreadyError:  # forked by a process that is recorded
             member.close()
             return

@@ -18,12 +18,13 @@ from typing import TypeVar
 from aiflame.errors import AiflameError
 from aiflame.recorder.attach import code
 from aiflame.recorder.attach.elf import exported
-from aiflame.recorder.attach.ptrace import LostError, Registers, Seized
+from aiflame.recorder.attach.ptrace import LostError, Registers, Seized, reap
 from aiflame.recorder.attach.safe_point import SafePoints
 from aiflame.recorder.attach.target import image, tracer_of
 from aiflame.recorder.looks.kernel import Call, parse_call, read, threads_of
 from aiflame.recorder.looks.memory import Memory, UnreadableError
 from aiflame.recorder.looks.modules import Modules
+from aiflame.recorder.numbers import Numbers
 from aiflame.values import dataclass
 
 _STOP_S, _BORROW_S, _STEP_S = 0.05, 2.0, 0.5
@@ -76,6 +77,7 @@ class Injector:
         """PermissionError, or AiflameError if the program lacks a function that is needed."""
         self._pid = pid
         self._image = image(pid)
+        self._numbers = Numbers.of(pid)
         self._memory = Memory(pid)
         self._writable = os.open(f"/proc/{pid}/mem", os.O_WRONLY | os.O_CLOEXEC)
         """Of the program that runs now: after exec nothing is written through it."""
@@ -127,7 +129,7 @@ class Injector:
         self.trace(lambda: self._unmap(address, size, time.monotonic() + 2))
 
     def _unmap(self, address: int, size: int, until: float) -> int:
-        return self._borrow(lambda thread, registers, _: self.system_call(thread, registers, _MUNMAP, address, size), until, safe=False)
+        return self.borrow(lambda thread, registers, _: self.system_call(thread, registers, _MUNMAP, address, size), until, safe=False)
 
     @staticmethod
     def trace(work: Callable[[], _T]) -> _T:
@@ -149,7 +151,7 @@ class Injector:
         return results[0]
 
     def _call(self, wanted: code.Call, until: float, gives_up: Callable[[], bool]) -> Result:
-        base = self._borrow(lambda thread, registers, mask: self._start(thread, registers, mask, wanted), until, gives_up)
+        base = self.borrow(lambda thread, registers, mask: self._start(thread, registers, mask, wanted), until, gives_up)
         seen = self._await_end(base, until)
         self._unmap(base, code.WHOLE, until + 2)
         problem = "" if seen.outcome == code.RETURNED else seen.error.decode(errors="replace") or "the library lacks the function"
@@ -161,7 +163,7 @@ class Injector:
                 seen = self._seen(base)
             except UnreadableError:
                 raise AiflameError(f"process {self._pid} ended while we attached") from None
-            if seen.outcome and not Path(f"/proc/{self._pid}/task/{seen.tid}").exists():
+            if seen.outcome and not self._runs(seen.tid):
                 return seen
             if time.monotonic() > until:
                 raise AiflameError(
@@ -169,11 +171,16 @@ class Injector:
                 )
             time.sleep(0.0005)
 
+    def _runs(self, tid: int) -> bool:
+        """Whether there is a thread with this number, which it has for the program itself."""
+        here = self._numbers.thread_here(self._pid, tid)
+        return here is not None and Path(f"/proc/{self._pid}/task/{here}").exists()
+
     def _seen(self, base: int) -> code.Seen:
         return code.Seen.parse(self._memory.read(code.data_address(base), code.DATA_BYTES))
 
-    def _borrow(self, use: _Use, until: float, gives_up: Callable[[], bool] = lambda: False, *, safe: bool = True) -> int:
-        """Tries threads until one can be borrowed."""
+    def borrow(self, use: _Use, until: float, gives_up: Callable[[], bool] = lambda: False, *, safe: bool = True) -> int:
+        """Tries threads until one can be borrowed. To be called in `trace`. Not `safe`: `use` runs no code of the program's."""
         reason = "it has no threads"
         pause = 0.0005
         while True:
@@ -191,7 +198,7 @@ class Injector:
                     reason = "the thread has ended"
                 if time.monotonic() > until:
                     raise AiflameError(f"no thread of process {self._pid} could be borrowed: {reason}: try again")
-            if not Path(f"/proc/{self._pid}/task").exists():
+            if image(self._pid) is None:
                 raise AiflameError(f"process {self._pid} ended while we attached")
             if time.monotonic() > until:
                 raise AiflameError(f"no thread of process {self._pid} could be borrowed: {reason}: try again")
@@ -220,6 +227,7 @@ class Injector:
 
     def _borrow_thread(self, tid: int, call: Call | None, use: _Use, *, safe: bool) -> int:
         if not _can_stop(self._pid, tid):
+            reap(tid)
             raise NotNowError("it sleeps in a call that nothing interrupts")
         try:
             seized = Seized(tid)

@@ -9,11 +9,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from aiflame.errors import AiflameError
+from aiflame.recorder.attach.filters import would_end
 from aiflame.recorder.attach.injector import Injector, NotNowError
 from aiflame.recorder.attach.ptrace import LostError
+from aiflame.recorder.attach.sending import LOADED, MAPPED, Parcel, Sent
 from aiflame.recorder.attach.settling import Settler
-from aiflame.recorder.attach.target import check_paths, target
+from aiflame.recorder.attach.target import finds, finds_proc, has_own_filters, maps_text, target
 from aiflame.recorder.looks.memory import UnreadableError
+from aiflame.recorder.numbers import Numbers
 
 _BEGAN, _RECORDED_ALREADY = 1, 2
 _PATIENCE_S = 30.0
@@ -25,38 +28,71 @@ class RecordedAlreadyError(AiflameError):
 
 
 class Member:
-    def __init__(self, pid: int, library: Path) -> None:
-        """AiflameError, in one line, if the program cannot take the collector in."""
+    def __init__(self, pid: int, library: Path, numbers: Numbers | None = None) -> None:
+        """AiflameError, in one line, if the program cannot take the collector in. `numbers`: those of the recording; None: its own."""
         self.pid, self._library, self._began = pid, library, False
         with _in_words(pid), contextlib.ExitStack() as opened:
             self.process = target(pid)
             opened.callback(os.close, self.process.pidfd)
-            check_paths(pid, library)
+            self.numbers = numbers or Numbers.of(pid)
+            if not self.numbers.have(pid):
+                raise AiflameError(f"process {pid} lives in another container than the first one: attach to it by itself")
             try:
                 self._injector = Injector(pid)
             except PermissionError:
                 raise AiflameError(f"the system does not let us trace process {pid}: attach as its user or as root") from None
+            opened.callback(self._injector.close)
+            if has_own_filters(pid):
+                self._refuse_filters()
             opened.pop_all()
         self._settler = Settler(pid, self._injector)
+        self._sent: Sent | None = None
+
+    def _refuse_filters(self) -> None:
+        try:
+            reason = self._injector.trace(lambda: would_end(self.pid))
+        except OSError:
+            reason = "root alone can read the filters of system calls (seccomp) that its container has set, which might end it"
+        if reason:
+            raise AiflameError(f"process {self.pid} cannot be attached to: {reason}: record it from its start")
 
     @property
     def longest_s(self) -> float:
         """The longest stop of one of its threads."""
         return self._injector.longest_s
 
-    def begin(self, profile: Path, patience_s: float = _PATIENCE_S, gives_up: Callable[[], bool] = lambda: False) -> None:
-        with _in_words(self.pid):
-            check_paths(self.pid, profile)
+    def begin(
+        self, profile: Path, parcel: Callable[[], Parcel], patience_s: float = _PATIENCE_S, gives_up: Callable[[], bool] = lambda: False
+    ) -> None:
+        """`parcel` is asked for where the program does not find the profile."""
+        with _in_words(self.pid), contextlib.ExitStack() as sent:
+            apart = not finds(self.pid, profile, self._library)
             if not self.process.lives():
                 raise AiflameError(f"there is no process {self.pid}: it has just ended")
-            result = self._injector.call(self._library, "aiflame_attach", os.fsencode(profile), patience_s, gives_up)
+            library, argument = self._loaded(), os.fsencode(profile)
+            if apart:
+                files = self._sent = parcel().send(self._injector, self.pid, self.process.pidfd)
+                sent.callback(self._take_back, files)
+                library, argument = library or files.library, files.argument
+            result = self._injector.call(library or self._library, "aiflame_attach", argument, patience_s, gives_up)
+            self._began = not result.problem and result.value == _BEGAN
         if result.problem:
-            raise AiflameError(f"process {self.pid} cannot load the collector: {result.problem}")
+            problem = result.problem if finds_proc(self.pid) else "/proc is not mounted in its container"
+            raise AiflameError(f"process {self.pid} cannot load the collector: {problem}")
         if result.value == _RECORDED_ALREADY:
             raise RecordedAlreadyError(f"process {self.pid} is recorded already: end that recording first")
         if result.value != _BEGAN:
             raise AiflameError(f"process {self.pid} cannot record into {profile}: it may be in a sandbox, or not see that folder")
-        self._began = True
+
+    def _loaded(self) -> Path | None:
+        """The collector that the program has loaded from another place than ours: under our name it would be loaded a second time."""
+        mapped = maps_text(self.pid)
+        elsewhere = MAPPED in mapped or (b"/libaiflame.so" in mapped and not finds(self.pid, self._library))
+        return Path(LOADED) if elsewhere else None
+
+    def _take_back(self, files: Sent) -> None:
+        if not self._began:
+            files.take_back()
 
     def look(self) -> None:
         with contextlib.suppress(AiflameError), _in_words(self.pid):  # it has just ended, or started another program
@@ -72,16 +108,18 @@ class Member:
         return self._began and self.lives() and self._injector.is_same_program()
 
     def leave(self) -> list[str]:
-        """Takes the collector's timers and handlers out of the program; a note if that was not possible."""
+        """Takes the collector's timers and handlers out of the program; a note if that was not possible, or if records are missing."""
+        closed = self._sent is not None and self._sent.are_closed()
         try:
             with _in_words(self.pid):
-                problem = self._injector.call(self._library, "aiflame_detach", b"", _PATIENCE_S).problem
+                problem = self._injector.call(self._loaded() or self._library, "aiflame_detach", b"", _PATIENCE_S).problem
                 self._settler.finish()
         except AiflameError as error:
             problem = str(error)
-        if not problem or not self.lives() or not self._injector.is_same_program():
+        if not self.lives() or not self._injector.is_same_program():
             return []
-        return [f"the collector stays in process {self.pid}, and does nothing there: {problem}"]
+        lost = [f"process {self.pid} has closed the descriptors through which it is recorded: later records are missing"] if closed else []
+        return lost if not problem else [*lost, f"the collector stays in process {self.pid}, and does nothing there: {problem}"]
 
     def close(self) -> None:
         self._injector.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import errno
 import os
@@ -9,12 +10,14 @@ import time
 
 _CONT, _SINGLE_STEP, _GET_REGISTERS, _SET_REGISTERS, _DETACH = 7, 9, 12, 13, 17
 _GET_REGISTER_SET, _SET_REGISTER_SET, _SEIZE, _INTERRUPT = 0x4204, 0x4205, 0x4206, 0x4207
-_GET_MASK, _SET_MASK = 0x420A, 0x420B
+_GET_MASK, _SET_MASK, _GET_FILTER = 0x420A, 0x420B, 0x420C
 _EXTENDED_STATE = 0x202
 """NT_X86_XSTATE: registers of floating point and vectors, as the instruction XSAVE stores them."""
 _EVENT_STOP = 128
 _ALL_THREADS = 0x40000000
 """__WALL"""
+_OF_THIS_THREAD = 0x20000000
+"""__WNOTHREAD: a child of ours has another thread for its parent, and its end is for others to see."""
 _LARGEST_STATE = 64 << 10
 _TRAP = 5
 _LAST_PATIENCE_S = 0.2
@@ -44,6 +47,12 @@ class Registers(ctypes.Structure):
     def signed(self, name: str) -> int:
         value = self.get(name)
         return value - (1 << 64) if value >> 63 else value
+
+
+def reap(tid: int) -> None:
+    """Takes note of the end of a thread that was traced: its process ends no sooner."""
+    with contextlib.suppress(ChildProcessError):
+        os.waitpid(tid, os.WNOHANG | _ALL_THREADS | _OF_THIS_THREAD)
 
 
 class LostError(Exception):
@@ -108,6 +117,16 @@ class Seized:
         value = ctypes.c_uint64(mask)
         _ptrace(_SET_MASK, self.tid, 8, ctypes.addressof(value))
 
+    def filter(self, number: int) -> bytes:
+        """A filter of its system calls, the last one first; empty: it has no more. OSError: it is not for us to read."""
+        try:
+            count = _ptrace(_GET_FILTER, self.tid, number, 0)
+        except FileNotFoundError:
+            return b""
+        buffer = ctypes.create_string_buffer(8 * count)
+        _ptrace(_GET_FILTER, self.tid, number, ctypes.addressof(buffer))
+        return buffer.raw
+
     def let_go(self) -> None:
         try:
             if not self.stopped:
@@ -147,9 +166,11 @@ _libc.ptrace.restype = ctypes.c_long
 _libc.ptrace.argtypes = (ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p)
 
 
-def _ptrace(request: int, tid: int, address: int, data: int) -> None:
-    if _libc.ptrace(request, tid, address, data) == -1:
+def _ptrace(request: int, tid: int, address: int, data: int) -> int:
+    result = int(_libc.ptrace(request, tid, address, data))
+    if result == -1:
         number = ctypes.get_errno()
         if number == errno.ESRCH and request != _SEIZE:
             raise LostError("the thread has ended")
         raise OSError(number, os.strerror(number))
+    return result

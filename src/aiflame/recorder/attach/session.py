@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -9,11 +11,15 @@ from pathlib import Path
 from aiflame.errors import AiflameError
 from aiflame.profile.folder.control_page import ControlPage
 from aiflame.profile.folder.meta import Meta
+from aiflame.profile.folder.other_root import ROOT
+from aiflame.profile.schema.all_tables import LIVES_FILE
 from aiflame.profile.schema.control_schema import ControlState
+from aiflame.profile.spool.living import spool_names
 from aiflame.recorder.attach.cubins import keep_earlier
 from aiflame.recorder.attach.family import job_of
 from aiflame.recorder.attach.group import Group
 from aiflame.recorder.attach.member import Member
+from aiflame.recorder.attach.target import maps_text
 from aiflame.recorder.attach.unseen import unseen_gpus
 from aiflame.recorder.end import finish, still_recording
 from aiflame.recorder.library import collector_file
@@ -21,6 +27,7 @@ from aiflame.recorder.options import RecordOptions
 from aiflame.recorder.place import ProfileLocation
 from aiflame.recorder.run import Recording, Watch, prepare
 from aiflame.recorder.supervise import keep_streams_free, signals_held, wait_until
+from aiflame.recorder.view import View
 from aiflame.values import dataclass, replace
 
 _SETTLE_S, _OFTEN_S = 0.02, 2.0
@@ -47,14 +54,16 @@ def attach(
     seconds: float = 0,
     whole_job: bool = False,
     overwrite: bool = False,
+    seal_follows: bool = True,
     begun: Callable[[float, int], None] = lambda *_: None,
 ) -> Attached:
     """Records the process and its children for so many seconds, 0: until it ends or a signal (Ctrl-C) comes. `whole_job`: with all ranks
-    of its job on this machine. `begun` gets the seconds after which recording began, and the number of processes."""
+    of its job on this machine. `seal_follows`: at once, while the program's files are still in place. `begun` gets the seconds after which
+    recording began, and the number of processes."""
     keep_streams_free()
     # If a signal ended us while we have borrowed a thread, that would go on with registers that are not its own.
     with signals_held():
-        return _attach(pid, place_for, options, seconds, whole_job, overwrite, begun)
+        return _attach(pid, place_for, options, seconds, whole_job, overwrite, seal_follows, begun)
 
 
 def _attach(
@@ -64,68 +73,63 @@ def _attach(
     seconds: float,
     whole_job: bool,
     overwrite: bool,
+    seal_follows: bool,
     begun: Callable[[float, int], None],
 ) -> Attached:
     from_s = time.monotonic()
     library = collector_file()
-    first = Member(pid, library)
-    group = None
-    try:
+    with contextlib.ExitStack() as opened:
+        first = opened.enter_context(contextlib.closing(Member(pid, library)))
+        view = opened.enter_context(contextlib.closing(_view(pid)))
         others = job_of(pid) if whole_job else []
         command = list(first.process.command)
         place = place_for(command or [f"process-{pid}"])
         page, meta = prepare(place, options, command, overwrite=overwrite)
-        meta = replace(meta, attached=pid)
+        meta = replace(meta, attached=pid, other_root=view.root is not None)
         meta.put(place.folder())
-        group = Group(first, library, place.profile.absolute(), children=options.children)
-        return _record(group, others, library, place, page, meta, options, seconds, from_s, begun)
-    finally:
-        if group is not None:
-            group.close()
-        else:
-            first.close()
+        opened.pop_all()  # the group closes the first one, too
+        with (
+            contextlib.closing(view),
+            contextlib.closing(Group(first, library, place.profile.absolute(), children=options.children)) as group,
+        ):
+            work = _Work(group, view, library, place, page, meta, options, seconds, seal_follows)
+            return _record(work, others, from_s, begun)
 
 
-def _record(
-    group: Group,
-    others: list[int],
-    library: Path,
-    place: ProfileLocation,
-    page: ControlPage,
-    meta: Meta,
-    options: RecordOptions,
-    seconds: float,
-    from_s: float,
-    begun: Callable[[float, int], None],
-) -> Attached:
+@dataclass(frozen=True, slots=True)
+class _Work:
+    group: Group
+    view: View
+    library: Path
+    place: ProfileLocation
+    page: ControlPage
+    meta: Meta
+    options: RecordOptions
+    seconds: float
+    seal_follows: bool
+
+
+def _record(work: _Work, others: list[int], from_s: float, begun: Callable[[float, int], None]) -> Attached:
     began_s = 0.0
     try:
-        began_s = group.begin(others) - from_s
-        begun(began_s, len(group))
-        return _watch(group, library, place, page, meta, options, seconds, began_s)
+        began_s = work.group.begin(others) - from_s
+        begun(began_s, len(work.group))
+        return _watch(work, began_s)
     except BaseException:
-        page.state = ControlState.STOPPED
-        group.leave()
+        work.page.state = ControlState.STOPPED
+        work.group.leave()
         if not began_s:
-            place.remove()
+            work.place.remove()
         raise
 
 
-def _watch(
-    group: Group,
-    library: Path,
-    place: ProfileLocation,
-    page: ControlPage,
-    meta: Meta,
-    options: RecordOptions,
-    seconds: float,
-    began_s: float,
-) -> Attached:
+def _watch(work: _Work, began_s: float) -> Attached:
+    group, place, view = work.group, work.place, work.view
     notes = unseen_gpus(group.pids)
     for note in notes:
         place.tell(note)
-    watch = Watch(place, page, notes, options, meta)
-    until = time.monotonic() + seconds if seconds else float("inf")
+    watch = Watch(place, work.page, notes, work.options, work.meta, view=view)
+    until = time.monotonic() + work.seconds if work.seconds else float("inf")
     often_until, next_watch = time.monotonic() + _OFTEN_S, 0.0
 
     def over(longest_s: float) -> bool:
@@ -141,12 +145,16 @@ def _watch(
     wait_until(over)
     ended = group.wait(0)
     notes += group.leave()
-    page.state = ControlState.STOPPED
-    for child in still_recording(place):
-        notes += _leave_child(child, library)
-    keep_earlier(group.pids, place.folder())
-    finish(place, page, meta, None, notes, lambda: watch.finish(sealed_soon=True))
-    recording = Recording(place, 0, notes, [], page.used_bytes, watch.held())
+    work.page.state = ControlState.STOPPED
+    for child in _forked(place, view):
+        notes += _leave_child(child, work.library)
+    if not group.has_apart:  # no library that a container names is loaded here
+        keep_earlier(group.pids, place.folder())
+    finish(place, work.page, work.meta, None, notes, lambda: watch.finish(sealed_soon=work.seal_follows))
+    held = watch.held() | group.held()
+    if view.root is not None:
+        held[ROOT] = os.dup(view.root)
+    recording = Recording(place, 0, notes, [], work.page.used_bytes, held)
     return Attached(recording, began_s, group.longest_s, ended, len(group))
 
 
@@ -155,10 +163,39 @@ def abandoned(place: ProfileLocation) -> None:
     profile = place.folder()
     library = collector_file()
     notes = ["the recorder was killed: the window ends when it was found"]
-    for pid in still_recording(place):
+    meta = Meta.read(profile)
+    try:
+        view = View.of(meta.attached)
+    except OSError:
+        view = View()
+    for pid in _forked(place, view):
         notes += _leave_child(pid, library)
+    view.close()
     with ControlPage.open(profile) as page:
-        finish(place, page, Meta.read(profile), None, notes)
+        finish(place, page, meta, None, notes)
+
+
+def _view(pid: int) -> View:
+    try:
+        return View.of(pid)
+    except OSError as error:
+        raise AiflameError(f"process {pid} has just ended, or cannot be read: {error}") from error
+
+
+def _forked(place: ProfileLocation, view: View) -> list[int]:
+    """Processes that still record: those that ours have forked."""
+    if view.root is None and not view.numbers.differ:
+        return still_recording(place)
+    pids = {name: name.partition(".")[0] for name in spool_names(place.folder())}
+    here = {name: view.numbers.here(int(pid)) for name, pid in pids.items() if pid.isdecimal()}
+    return sorted({pid for name, pid in here.items() if pid is not None and _has_table(pid, name)})
+
+
+def _has_table(pid: int, name: str) -> bool:
+    with contextlib.suppress(OSError):
+        mapped = maps_text(pid)
+        return any(os.fsencode(f"/{part}") in mapped for part in (f"{name}/", LIVES_FILE))
+    return False
 
 
 def _leave_child(pid: int, library: Path) -> list[str]:

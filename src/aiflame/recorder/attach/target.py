@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
 import re
 import time
@@ -9,6 +11,8 @@ from pathlib import Path
 
 from aiflame.errors import AiflameError
 from aiflame.profile.folder.meta import start_ticks
+from aiflame.profile.folder.other_root import find, open_root
+from aiflame.recorder.numbers import namespace_of
 from aiflame.values import dataclass
 
 _LARGEST = 4 << 20
@@ -69,7 +73,7 @@ def variables_of(pid: int) -> dict[str, str]:
 def has_collector(pid: int) -> bool:
     """True where the collector is loaded, be it at work or not."""
     try:
-        return b"/libaiflame.so" in _map(pid)
+        return b"/libaiflame.so" in maps_text(pid)
     except OSError:
         return False
 
@@ -83,15 +87,34 @@ def image(pid: int) -> Image | None:
     return None if fields[0] in _ENDED else (int(fields[_START_TICKS]), int(fields[_STACK]))
 
 
-def check_paths(pid: int, *paths: Path) -> None:
-    """AiflameError if the program finds other files at these paths than we do: it lives in a container, or below another root folder."""
-    for path in paths:
+def finds(pid: int, *paths: Path) -> bool:
+    """False if the program finds other files at these paths than we do: it lives in a container, or below another root folder."""
+    with contextlib.suppress(OSError):
+        return all(os.path.samestat(path.stat(), _there(pid, path)) for path in paths)
+    return False
+
+
+def finds_proc(pid: int) -> bool:
+    """Whether /proc is mounted where the program looks for it."""
+    with contextlib.suppress(OSError):
+        _there(pid, Path("/proc/version"))
+        return True
+    return False
+
+
+def _there(pid: int, path: Path) -> os.stat_result:
+    """The file that the program finds at a path. OSError: none."""
+    with contextlib.ExitStack() as opened:
+        root = open_root(pid)
+        opened.callback(os.close, root)
         try:
-            here, there = path.stat(), Path(f"/proc/{pid}/root{path}").stat()
-        except OSError:
-            there = None
-        if there is None or (here.st_ino, here.st_dev) != (there.st_ino, there.st_dev):
-            raise AiflameError(f"process {pid} cannot reach {path} (it lives in a container, or below another root): run aiflame in there")
+            file = find(root, str(path))
+        except OSError as error:
+            if error.errno not in (errno.ENOSYS, errno.EPERM):  # an older kernel, or a filter: links may then lead to files of ours
+                raise
+            return Path(f"/proc/{pid}/root{path}").stat()
+        opened.callback(os.close, file)
+        return os.fstat(file)
 
 
 def _refuse(pid: int) -> None:
@@ -114,7 +137,7 @@ def _refuse(pid: int) -> None:
         how = f"sudo -u '#{owner}' aiflame attach {pid}" if os.geteuid() == 0 else f"sudo -u '#{owner}' aiflame attach {pid}, if you may"
         raise AiflameError(f"process {pid} belongs to user {owner}, who could not write into your profile: {how}")
     try:
-        head, mapped = _head(pid), _map(pid)
+        head, mapped = _head(pid), maps_text(pid)
     except PermissionError:
         raise AiflameError(_why_not_traced(pid)) from None
     if head[:4] != b"\x7fELF" or head[4:5] != b"\2" or head[18:20] != b"\x3e\x00":
@@ -125,8 +148,7 @@ def _refuse(pid: int) -> None:
         raise AiflameError(f"process {pid} is linked statically, without glibc as a library: record it from its start")
     if _SANITIZER.search(mapped):
         raise AiflameError(f"process {pid} runs under a sanitizer: record it from its start")
-    filters, parents = _filters(facts), _filters(_facts(int(facts.get("PPid", "0"))))
-    if facts.get("Seccomp") == "1" or filters > parents:
+    if facts.get("Seccomp") == "1" or (has_own_filters(pid) and not began_in_container(pid)):
         raise AiflameError(f"process {pid} has put itself into a sandbox (seccomp), which may end it: record it from its start")
 
 
@@ -157,6 +179,21 @@ def _ends_soon(pid: int) -> bool:
     return True
 
 
+def began_in_container(pid: int) -> bool:
+    """Whether a container's runtime has begun it: it lives in another namespace of processes than its parent."""
+    parent = int(_facts(pid).get("PPid", "0"))
+    return not parent or namespace_of(parent) not in ("", namespace_of(pid))
+
+
+def has_own_filters(pid: int) -> bool:
+    """Whether it has filters of system calls that its parent has not. In our own container its runtime has set the same ones for us."""
+    facts = _facts(pid)
+    others = [_facts(int(facts.get("PPid", "0")))]
+    if began_in_container(pid) and namespace_of(pid) == namespace_of():
+        others.append(_facts(os.getpid()))
+    return _filters(facts) > max(map(_filters, others))
+
+
 def _filters(facts: dict[str, str]) -> int:
     return int(facts.get("Seccomp_filters", "0"))
 
@@ -175,7 +212,7 @@ def _head(pid: int) -> bytes:
         return file.read(64)
 
 
-def _map(pid: int) -> bytes:
+def maps_text(pid: int) -> bytes:
     with Path(f"/proc/{pid}/maps").open("rb") as file:
         return file.read(_LARGEST)
 

@@ -20,6 +20,8 @@ _LOADED, _NOTES, _UNWIND_HEADER = 1, 4, 0x6474E550
 _LARGEST_NOTES = 4096
 _PROGRAM_HEADER = struct.Struct("<IIQQQQQQ")
 _MOST_HEADERS = 64
+_IN_MEMORY = " (deleted)"
+"""The system says so of files that lie in memory alone: `attach/sending.py` has such ones."""
 
 
 @dataclass(slots=True, eq=False)
@@ -71,7 +73,8 @@ class Modules:
         """The module whose file has this name."""
         if not self._ranges:
             self._read_map()
-        low = next((module.low for _, module in self._ranges if module.path.rpartition("/")[2] == name), 0)
+        wanted = (name, f"{name}{_IN_MEMORY}")
+        low = next((module.low for _, module in self._ranges if module.path.rpartition("/")[2] in wanted), 0)
         return self.at(low) if low else None
 
     def every(self) -> list[Module]:

@@ -22,11 +22,12 @@ _MOST_CODES, _MOST_THREADS = 1 << 16, 1 << 10
 
 
 class Process:
-    def __init__(self, pid: int, start_ns: int, spool: Folder, page: ControlPage) -> None:
-        """PermissionError if the system does not let us read the process; UnreadableError if its program does not contain our collector."""
-        self.pid = pid
-        self._memory = Memory(pid)
-        self._modules = Modules(pid, self._memory)
+    def __init__(self, pid: int, start_ns: int, spool: Folder, page: ControlPage, here: int | None = None) -> None:
+        """PermissionError if the system does not let us read the process; UnreadableError if its program does not contain our collector.
+        `here`: its number for us, if it is not `pid`."""
+        self.pid, self.here = pid, here or pid
+        self._memory = Memory(self.here)
+        self._modules = Modules(self.here, self._memory)
         self.writer = Writer(spool, page, pid, start_ns)
         try:
             collector = self._modules.named(collector_file().name)

@@ -14,6 +14,7 @@ from aiflame.profile.spool.open_lives import Reader
 from aiflame.recorder.looks.kernel import Thread, parse_call, ready_ns
 from aiflame.recorder.looks.memory import UnreadableError
 from aiflame.recorder.looks.process import Process
+from aiflame.recorder.numbers import OURS, Numbers
 from aiflame.values import dataclass
 
 OFTEN_S, MANY, SELDOM_S = 0.1, 40, 0.33
@@ -40,6 +41,8 @@ class _Seen:
     """A thread, as it was at the last look."""
 
     thread: Thread
+    number: int
+    """The thread's for the program itself."""
     time_ns: int = 0
     ready_ns: int = 0
     """The time in which it ran or was ready to run."""
@@ -53,11 +56,11 @@ class _Seen:
     """The number of that system call."""
 
 
-def _leave_thread(process: Process | None, tid: int, seen: _Seen) -> None:
+def _leave_thread(process: Process | None, seen: _Seen) -> None:
     """Where it ran at the last looks, the time for which it waited between them counts for its last wait."""
     seen.thread.close()
     if process is not None and seen.stack and seen.off_ns:
-        process.writer.add("waits", tid, seen.stack, seen.time_ns, min(seen.off_ns // 1000, _MOST_US), seen.call)
+        process.writer.add("waits", seen.number, seen.stack, seen.time_ns, min(seen.off_ns // 1000, _MOST_US), seen.call)
 
 
 def pause(looks: int, cost_s: float, elapsed_s: float) -> float:
@@ -69,8 +72,8 @@ def pause(looks: int, cost_s: float, elapsed_s: float) -> float:
 class Waits:
     """Looks at threads from `start` to `finish`. No error in it ends the recording."""
 
-    def __init__(self, spool: Folder, page: ControlPage) -> None:
-        self._spool, self._page = spool, page
+    def __init__(self, spool: Folder, page: ControlPage, numbers: Numbers = OURS) -> None:
+        self._spool, self._page, self._numbers = spool, page, numbers
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, name="waits", daemon=True)
         self._lives = Reader()
@@ -125,7 +128,7 @@ class Waits:
             self._begun[pid] = start_ns
         if len(self._begun) > 1:
             alive = set(os.listdir("/proc"))  # noqa: PTH208
-            for pid in [pid for pid in self._begun if str(pid) not in alive]:
+            for pid in [pid for pid in self._begun if str(self._numbers.here(pid)) not in alive]:
                 self._forget(pid)
 
     def _forget(self, pid: int) -> None:
@@ -137,7 +140,10 @@ class Waits:
         if pid in self._open or pid not in self._begun or len(self._open) >= _MOST_OPEN:
             return self._open.get(pid)
         try:
-            self._open[pid] = Process(pid, self._begun[pid], self._spool, self._page)
+            here = self._numbers.here(pid)
+            if here is None:
+                raise ProcessLookupError
+            self._open[pid] = Process(pid, self._begun[pid], self._spool, self._page, here)
         except PermissionError:
             self._refused = True
             return None
@@ -153,16 +159,16 @@ class Waits:
     def _leave(self, pid: int) -> None:
         process = self._open.pop(pid, None)
         for key in [key for key in self._seen if key[0] == pid]:
-            _leave_thread(process, key[1], self._seen.pop(key))
+            _leave_thread(process, self._seen.pop(key))
         if process is not None:
             with contextlib.suppress(OSError):
                 process.writer.write()
             process.close()
 
     def _look_at(self, process: Process) -> None:
-        with os.scandir(f"/proc/{process.pid}/task") as tasks:
-            workers = [tid for task in tasks if (tid := int(task.name)) != process.pid]
-        self._visit(process, process.pid)
+        with os.scandir(f"/proc/{process.here}/task") as tasks:
+            workers = [tid for task in tasks if (tid := int(task.name)) != process.here]
+        self._visit(process, process.here)
         asleep = 0
         for tid in self._random.sample(workers, min(_TRIED, len(workers))):
             asleep += self._visit(process, tid)
@@ -180,7 +186,7 @@ class Waits:
             self._refused = True
         except (OSError, ValueError):  # the thread has ended
             if (seen := self._seen.pop((process.pid, tid), None)) is not None:
-                _leave_thread(process, tid, seen)
+                _leave_thread(process, seen)
         return False
 
     def _saw_asleep(self, process: Process, tid: int) -> bool:
@@ -188,7 +194,8 @@ class Waits:
         if seen is None:
             if len(self._seen) >= _MOST_THREADS:
                 self._seen.pop(self._random.choice(list(self._seen))).thread.close()
-            seen = self._seen[process.pid, tid] = _Seen(Thread(process.pid, tid))
+            number = self._numbers.thread_inside(process.here, tid)
+            seen = self._seen[process.pid, tid] = _Seen(Thread(process.here, tid), number)
         thread = seen.thread
         now, times = time.monotonic_ns(), thread.times()
         ready = ready_ns(times)
@@ -205,7 +212,7 @@ class Waits:
                 return False
         else:
             try:
-                stack = process.stack(tid, call)
+                stack = process.stack(seen.number, call)
             except UnreadableError:
                 stack = 0
             if (thread.times(), thread.call()) != (times, line):
@@ -214,6 +221,6 @@ class Waits:
         off_us = min(seen.off_ns // 1000, _MOST_US)
         seen.off_ns = 0  # also if its stack cannot be read: that time must not count for other waits
         if seen.stack:
-            process.writer.add("waits", tid, seen.stack, now, off_us, call.number)
+            process.writer.add("waits", seen.number, seen.stack, now, off_us, call.number)
             self.seen += 1
         return True

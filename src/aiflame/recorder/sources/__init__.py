@@ -8,6 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from aiflame.profile.folder.door import Folder
+from aiflame.recorder.numbers import OURS, Numbers
 from aiflame.recorder.sources import cpu, vendors
 from aiflame.recorder.sources.base import Source, SysfsSource
 from aiflame.recorder.sources.memory import Memory
@@ -21,15 +22,17 @@ SLOW = 20
 """Number of intervals between readings of values that change slowly."""
 
 
-def sources(spool: Folder | None, root: Path = Path("/"), nvml: str = LIBRARY, gpu_memory: bool = False) -> list[Source]:
-    """`spool`: its folders are named after the recorded processes; None: there are none yet. `gpu_memory`: with the memory of each process
-    on each GPU."""
+def sources(
+    spool: Folder | None, root: Path = Path("/"), nvml: str = LIBRARY, gpu_memory: bool = False, numbers: Numbers = OURS
+) -> list[Source]:
+    """`spool`: its folders are named after the recorded processes, by these numbers; None: there are none yet. `gpu_memory`: with the
+    memory of each process on each GPU."""
     return [
         cpu.CpuTimes(root, cores=False),
         cpu.CpuTimes(root, cores=True),
         Memory(root),
-        Processes(root, spool),
-        Scheduling(root, spool),
+        Processes(root, spool, numbers),
+        Scheduling(root, spool, numbers),
         Quota(root),
         Disks(root),
         Networks(root),
@@ -42,5 +45,5 @@ def sources(spool: Folder | None, root: Path = Path("/"), nvml: str = LIBRARY, g
         SysfsSource("infiniband", vendors.infiniband(root), 2),
         SysfsSource("cxi", vendors.slingshot(root), 4),
         *nvidia_gpus(root, nvml),
-        *(nvidia_memory(root, spool, nvml) if gpu_memory else ()),
+        *(nvidia_memory(root, spool, nvml, numbers) if gpu_memory else ()),
     ]

@@ -16,6 +16,7 @@ from threading import Lock
 
 from aiflame.profile.folder.door import Folder
 from aiflame.profile.folder.telemetry_files import MEMORY_ON, Header, Series
+from aiflame.recorder.numbers import OURS, Numbers
 from aiflame.recorder.sources.base import Look
 from aiflame.recorder.sources.nvml import LIBRARY, Clock, Device, Field, Nvml
 from aiflame.recorder.sources.processes import Recorded
@@ -99,18 +100,18 @@ class ProcessMemory:
         return Header(self.name, (Series("pid {}", f"{MEMORY_ON}{device.name} [{device.index}]", "bytes", identity=identity),), keyed=True)
 
     def look(self) -> list[Look]:
-        pids, before = set(self.recorded.pids()), time.monotonic_ns()
+        pids, before = {self.recorded.here(pid): int(pid) for pid in self.recorded.pids()}, time.monotonic_ns()
         used = self._device.processes() if self._device else None
-        return [(before, pid, [size]) for pid, size in (used or {}).items() if str(pid) in pids]
+        return [(before, pids[str(pid)], [size]) for pid, size in (used or {}).items() if str(pid) in pids]
 
     def end(self) -> None:
         pass
 
 
-def nvidia_memory(root: Path, spool: Folder | None, library: str = LIBRARY) -> list[ProcessMemory]:
+def nvidia_memory(root: Path, spool: Folder | None, library: str = LIBRARY, numbers: Numbers = OURS) -> list[ProcessMemory]:
     """The sources of the memory of processes on all devices. Does not call NVML yet."""
     shared = Shared(library)
-    return [ProcessMemory(shared, index, Recorded(spool)) for index in range(_count(root))]
+    return [ProcessMemory(shared, index, Recorded(spool, numbers)) for index in range(_count(root))]
 
 
 def nvidia_gpus(root: Path, library: str = LIBRARY) -> list[Nvidia]:

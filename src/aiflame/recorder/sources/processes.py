@@ -11,6 +11,7 @@ from pathlib import Path
 from aiflame.profile.folder.door import Folder
 from aiflame.profile.folder.telemetry_files import Header, Series
 from aiflame.profile.spool.open_lives import Reader
+from aiflame.recorder.numbers import OURS, Numbers
 from aiflame.recorder.sources.base import Look
 
 _MOST_PROCESSES = 256
@@ -21,8 +22,8 @@ _MOST_THREADS = 1024
 class Recorded:
     """Finds the recorded processes: those with a folder in the spool, or with a record in `lives.table` that has no end."""
 
-    def __init__(self, spool: Folder | None) -> None:
-        self._spool = spool
+    def __init__(self, spool: Folder | None, numbers: Numbers = OURS) -> None:
+        self._spool, self._numbers = spool, numbers
         self._lives = Reader()
         self._begun: set[str] = set()
 
@@ -33,6 +34,10 @@ class Recorded:
         pids = {folder.partition(".")[0] for folder in self._spool.names()[-_MOST_PROCESSES:]} | set(list(self._begun)[:_MOST_PROCESSES])
         return sorted(pid for pid in pids if pid.isdecimal())
 
+    def here(self, pid: str) -> str:
+        """Its number for us; 0, which no process has: it has ended."""
+        return str(self._numbers.here(int(pid)) or 0)
+
     def ended(self, pids: set[str]) -> None:
         self._begun -= pids
 
@@ -42,8 +47,8 @@ class Processes:
 
     name, every, thread = "process", 10, "system"
 
-    def __init__(self, root: Path, spool: Folder | None) -> None:
-        self._proc, self._recorded = root / "proc", Recorded(spool)
+    def __init__(self, root: Path, spool: Folder | None, numbers: Numbers = OURS) -> None:
+        self._proc, self._recorded = root / "proc", Recorded(spool, numbers)
         self._page = os.sysconf("SC_PAGE_SIZE")
 
     def begin(self) -> Header | None:
@@ -58,7 +63,7 @@ class Processes:
     def _resident(self, pid: str) -> float | None:
         """None: the process has ended."""
         try:
-            return float((self._proc / pid / "statm").read_bytes().split()[1])
+            return float((self._proc / self._recorded.here(pid) / "statm").read_bytes().split()[1])
         except (OSError, ValueError, IndexError):
             return None
 
@@ -72,8 +77,8 @@ class Scheduling:
 
     name, every, thread = "process", 4, "system"
 
-    def __init__(self, root: Path, spool: Folder | None) -> None:
-        self._proc, self._recorded = root / "proc", Recorded(spool)
+    def __init__(self, root: Path, spool: Folder | None, numbers: Numbers = OURS) -> None:
+        self._proc, self._recorded = root / "proc", Recorded(spool, numbers)
         self._seen: dict[str, dict[str, tuple[int, ...]]] = {}
         """For each thread of a process, its time on a CPU, its time waiting for one, and how often it was given one."""
         self._sums: dict[str, list[int]] = {}
@@ -97,10 +102,11 @@ class Scheduling:
         room = _MOST_THREADS
         for pid in self._recorded.pids():
             try:
-                now, folder = time.monotonic_ns(), self._proc / pid
+                now, here = time.monotonic_ns(), self._recorded.here(pid)
+                folder = self._proc / here
                 (running, waited, turns), threads = self._times(pid, room)
                 fields = (folder / "stat").read_bytes().rpartition(b")")[2].split()
-                cpus = len(os.sched_getaffinity(int(pid)))
+                cpus = len(os.sched_getaffinity(int(here)))
                 minor, major, system = (float(fields[place]) for place in (7, 9, 12))
             except (OSError, ValueError, IndexError):
                 self._recorded.ended({pid})
@@ -114,7 +120,7 @@ class Scheduling:
         """Sums over its threads, and the number of threads."""
         before, now = self._seen.get(pid, {}), {}
         sums = self._sums.setdefault(pid, [0, 0, 0])
-        tasks = f"{self._proc}/{pid}/task"
+        tasks = f"{self._proc}/{self._recorded.here(pid)}/task"
         for thread in os.listdir(tasks)[:room]:  # noqa: PTH208
             with suppress(OSError, ValueError):  # the thread has just ended
                 read = tuple(map(int, _read(f"{tasks}/{thread}/schedstat").split()))

@@ -92,7 +92,7 @@ def _binaries(module: Module, profile: Folder, outside: Outside) -> Iterator[Elf
         if module.build_id:
             if elf.build_id == module.build_id:
                 yield elf
-        elif not module.path.endswith(_DELETED) and _unchanged(elf, module):
+        elif not module.path.endswith(_DELETED) and _unchanged(elf, module) and elf.of_profile == outside.other_root:
             yield elf
     if (elf := outside.held(module.inode, module.device)) and elf.build_id == module.build_id:
         yield elf

@@ -17,6 +17,7 @@ from typing import BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
+from aiflame.profile.folder.other_root import open_file
 from aiflame.values import dataclass
 
 LARGEST_TABLE = 256 << 20
@@ -96,6 +97,19 @@ class ElfFile:
             if descriptor >= 0:
                 os.close(descriptor)
         return None
+
+    @classmethod
+    def below(cls, root: int, path: Path) -> ElfFile | None:
+        """The same for a file below another root folder, whose owner may be a stranger."""
+        try:
+            descriptor = open_file(root, str(path))
+        except (OSError, ValueError):
+            return None
+        try:
+            return cls(descriptor, of_profile=True)
+        except NotElf:
+            os.close(descriptor)
+            return None
 
     @classmethod
     def of(cls, file: BinaryIO | None) -> ElfFile | None:

@@ -15,6 +15,7 @@ from math import inf
 from pathlib import Path
 
 from aiflame.profile.folder import claims
+from aiflame.profile.folder.other_root import open_file
 from aiflame.profile.tables.store import Profile
 from aiflame.resolve.files import held_files
 from aiflame.resolve.files.elf_file import ElfFile
@@ -54,10 +55,16 @@ class Outside:
     generated: tuple[Path, ...] = ()
     """Folders into which the program's compilers write sources while it runs."""
     debug_roots: tuple[Path, ...] = DEBUG_ROOTS
+    other_root: bool = False
+    """The program's paths lead to other files here: it ran in a container."""
+    root: int | None = None
+    """Its root folder, as long as it is held open."""
 
     def elf(self, path: Path) -> ElfFile | None:
         """A binary or debug file. The caller compares its build id, or its identity when it was mapped."""
-        return ElfFile.open(path) if self.allowed else None
+        if not self.allowed:
+            return None
+        return (ElfFile.below(self.root, path) if self.root is not None else None) or ElfFile.open(path)
 
     def held(self, inode: int, device: int) -> ElfFile | None:
         """A binary that the recorder passed to us, open."""
@@ -69,12 +76,12 @@ class Outside:
         if not self.allowed or not path.is_absolute():
             return Source()
         try:
-            real = path.resolve(strict=True)
+            real = path if self.other_root else path.resolve(strict=True)
         except (OSError, ValueError, RuntimeError):
             return Source()
         if not size and real.suffix.lower() not in _SOURCES:
             return Source()
-        content, status = _regular(real, largest)
+        content, status = self._regular(real, largest)
         if content is None or status is None:
             return Source()
         if (size and len(content) != size) or not self._old_enough(real, status.st_mtime):
@@ -83,19 +90,25 @@ class Outside:
 
     def compiled(self, path: Path, largest: int) -> bytes | None:
         """A file from a compiler's cache. The caller compares it with the profile's copy."""
-        return _regular(path, largest)[0] if self.allowed else None
+        return self._regular(path, largest)[0] if self.allowed else None
 
     def written_by_process(self, paths: Iterable[Path], since: float, largest: int, until: float = inf) -> bytes | None:
         """The first of `paths` that is a regular file of this user, not a link, and not older than the process (`since`)."""
         if not self.allowed or not since:
             return None
         for path in paths:
-            content, status = _regular(path, largest)
+            content, status = self._regular(path, largest)
             if content is None or status is None or status.st_uid != os.geteuid():
                 continue
             if since - _SLACK_S <= status.st_mtime <= until:
                 return content
         return None
+
+    def _regular(self, path: Path, largest: int) -> tuple[bytes, os.stat_result] | tuple[None, None]:
+        """As `_regular`; of a program in a container, its own file."""
+        if not self.other_root:
+            return _regular(path, largest)
+        return _regular_below(self.root, path, largest) if self.root is not None else (None, None)
 
     def _old_enough(self, path: Path, changed: float) -> bool:
         if not self.began:
@@ -120,6 +133,8 @@ def outside_of(profile: Profile, debug_roots: Sequence[Path] = DEBUG_ROOTS) -> O
         keeps_sources=profile.meta.options.get("sources") is not False,
         generated=tuple(generated_folders()),
         debug_roots=tuple(debug_roots),
+        other_root=profile.meta.other_root,
+        root=held_files.root() if profile.meta.other_root else None,
     )
 
 
@@ -140,6 +155,19 @@ def _regular(path: Path, largest: int) -> tuple[bytes, os.stat_result] | tuple[N
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_NOCTTY | os.O_CLOEXEC)
     except (OSError, ValueError):
         return None, None
+    return _content(descriptor, largest)
+
+
+def _regular_below(root: int, path: Path, largest: int) -> tuple[bytes, os.stat_result] | tuple[None, None]:
+    """The same below another root folder. Links there may lead to files below it."""
+    try:
+        descriptor = open_file(root, str(path))
+    except (OSError, ValueError):
+        return None, None
+    return _content(descriptor, largest)
+
+
+def _content(descriptor: int, largest: int) -> tuple[bytes, os.stat_result] | tuple[None, None]:
     try:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode) or status.st_size > largest:
