@@ -24,10 +24,11 @@ class Contents:
         self._torch = sys.modules.get("torch")
         self._tensor = getattr(self._torch, "Tensor", None)
         self._tensors = {self._tensor, getattr(getattr(self._torch, "nn", None), "Parameter", None)} - {None}
+        self._jax = getattr(sys.modules.get("jax._src.array"), "ArrayImpl", None)
         self._array = getattr(sys.modules.get("numpy"), "ndarray", None)
 
     def is_memory(self, kind: type) -> bool:
-        return kind in self._tensors or kind is self._array
+        return kind in self._tensors or kind is self._array or kind is self._jax
 
     def of(self, value: "Any", depth: int = 2) -> "Parts":
         """The type's name, the address of the memory (0: not known), and whether it is a tensor with an autograd graph."""
@@ -38,6 +39,8 @@ class Contents:
             yield name_of(kind), 0, False
         elif kind is self._array:
             yield kind.__name__, value.__array_interface__["data"][0], False
+        elif kind is self._jax:
+            yield "Array", 0, False  # its address waits until it is computed
         elif kind is bytes or kind is str:
             if len(value) >= LEAST_BYTES:
                 yield kind.__name__, id(value), False

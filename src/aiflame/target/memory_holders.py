@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     Pairs = Iterable[tuple[Any, Any]]
     Reached = Iterator[tuple[Any, int, int]]
+    Root = tuple[Pairs, tuple[str, str]]
     Modules = Iterator[tuple[str, dict[str, Any]]]
 
 BUDGET_NS = 8_000_000
@@ -138,7 +139,9 @@ class Walk:
     def containers(self) -> "Reached":
         """Each container that has an entry with something in it, with its length and its place."""
         at = 0
-        while at < len(self._objects):
+        while at < len(self._objects) or self._add_further():
+            if at == len(self._objects):
+                continue
             value, _, _, depth = self._objects[at]
             kind = self.kind(type(value))
             if kind in MEASURED:
@@ -150,6 +153,13 @@ class Walk:
             at += 1
             if not at % 32 and time.thread_time_ns() > self._end:
                 return
+
+    def _add_further(self) -> bool:
+        root = next(self._further, None)
+        if root is None or time.thread_time_ns() > self._end:
+            return False
+        self._add_all(*root)
+        return True
 
     def path(self, at: int) -> tuple[str, tuple[str, str]]:
         """`trainer.losses`, and the function and file of the variable with which it begins."""
@@ -180,29 +190,40 @@ class Walk:
         family = self.kind(kind)
         if family == OTHER or (family in _LENGTH and not _LENGTH[family](value)):
             return
+        if family == FUNCTION and not (value.__closure__ or value.__defaults__ or value.__dict__):
+            return
+        if family == CLASS and not self._is_own_class(value):
+            return
         self._seen.add(id(value))
         self._objects.append((value, above, text, depth))
+
+    def _is_own_class(self, kind: type) -> bool:
+        module = class_dict(kind).get("__module__")
+        return type(module) is str and module in self._own_modules
 
     # --- Where it begins ---------------------------------------------------------------------------------------------------
 
     def _add_roots(self) -> None:
+        """The variables of the program's own running functions, their modules, and `__main__`. What is in `_further` comes when all that
+        these lead to was seen."""
         frame: FrameType | None = sys._getframe()
-        of_libraries = []
+        near: dict[int, dict[str, Any]] = {id(names): names for name, names in self._own_modules.items() if name == "__main__"}
+        of_libraries: list[Root] = []
         for _ in range(MOST_FRAMES):
             if frame is None:
                 break
-            code = frame.f_code
-            if not code.co_filename.startswith(_OURS) and code.co_flags & _OPTIMIZED:
-                if is_own(code.co_filename):
-                    self._add_all(variables(frame, code), (_qualified(code), code.co_filename))
-                else:
-                    of_libraries.append((frame, code))
+            code, names = frame.f_code, frame.f_globals
+            if not code.co_filename.startswith(_OURS):
+                own = is_own(code.co_filename)
+                if own:
+                    near[id(names)] = names
+                if code.co_flags & _OPTIMIZED:
+                    root = variables(frame, code), (_qualified(code), code.co_filename)
+                    self._add_all(*root) if own else of_libraries.append(root)
             frame = frame.f_back
-        for names in self._own_modules.values():
-            file = names.get("__file__")
-            self._add_all(list(names.items()), ("", file if type(file) is str else ""))
-        for frame, code in of_libraries:
-            self._add_all(variables(frame, code), (_qualified(code), code.co_filename))
+        for names in near.values():
+            self._add_all(*_of_module(names))
+        self._further = iter([*(_of_module(names) for names in self._own_modules.values() if id(names) not in near), *of_libraries])
 
     def _add_all(self, pairs: "Pairs", owner: tuple[str, str]) -> None:
         self._owners.append(owner)
@@ -241,10 +262,7 @@ class Walk:
         elif kind == METHOD:
             self._add(value.__self__, at, ".__self__", depth)
         elif kind == CLASS:
-            names = class_dict(value)
-            module = names.get("__module__")
-            if type(module) is str and module in self._own_modules:
-                self._add_attributes(list(names.items()), at, depth)
+            self._add_attributes(list(class_dict(value).items()), at, depth)
         elif kind == INSTANCE:
             self._follow_instance(value, at, depth)
 
@@ -305,6 +323,11 @@ def _value_of_slot(member: "Any", value: "Any") -> "Any":
         return member.__get__(value)
     except AttributeError:
         return None  # it has no value
+
+
+def _of_module(names: dict[str, "Any"]) -> "Root":
+    file = names.get("__file__")
+    return list(names.items()), ("", file if type(file) is str else "")
 
 
 def own_modules() -> "Modules":

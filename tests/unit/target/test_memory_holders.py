@@ -40,6 +40,13 @@ class Program:
     def looked(self) -> bool:
         return "_aiflame_target.memory_holders" in sys.modules
 
+    def holders(self) -> Any:
+        """Loaded, with time enough, and for this module alone: tests are here, too."""
+        holders: Any = importlib.import_module("_aiflame_target.memory_holders")
+        holders.BUDGET_NS, holders.own_modules = 10**11, lambda: iter([("train", self.module.__dict__)])
+        holders.is_own = lambda file: file == self.module.__file__
+        return holders
+
     def held(self) -> dict[str, tuple[str, str, int]]:
         """The path: the variable's function, the type, and how many entries came."""
         return {row[1]: (row[2], row[4], row[6]) for row in self.rows}
@@ -68,6 +75,7 @@ def program(monkeypatch: pytest.MonkeyPatch) -> Iterator[Program]:
     growth = importlib.import_module("_aiflame_target.memory_growth")
     made = Program(growth, rows, ours)
     monkeypatch.setitem(sys.modules, "train", made.module)
+    monkeypatch.setattr(growth, "memory_holders", made.holders)
     growth.install(None)
     yield made
     for name in names:
@@ -108,7 +116,7 @@ def new() -> bytes:
 
 def test_each_form_of_a_container_is_named_and_no_other(program: Program) -> None:
     names = program.define(FORMS)
-    importlib.import_module("_aiflame_target.memory_holders").MOST_ROWS = 99  # type: ignore[attr-defined]
+    program.holders().MOST_ROWS = 99
     program.run(10, lambda step: names["step"](step, new))
     assert program.held() == {
         "history": ("", "list", 4),
@@ -243,13 +251,13 @@ def test_no_reference_is_kept(program: Program) -> None:
     program.run(7, lambda step: names["step"](step, new))
     watched = (names["history"], names["trainer"], names["by_step"], names["history"][0])
     before = [sys.getrefcount(one) for one in watched]
-    lengths = sys.modules["_aiflame_target.memory_holders"].lengths()
+    lengths = program.holders().lengths()
     assert [sys.getrefcount(one) for one in watched] == before
     assert all(type(key) is int and type(value) is int for key, value in lengths.items())
 
 
 def test_a_walk_ends_in_time_with_the_nearest(program: Program) -> None:
-    holders: Any = importlib.import_module("_aiflame_target.memory_holders")
+    holders = program.holders()
     names = program.define("near = [b'x' * 5000] * 2\nfar = [[[[i, [b'y' * 5000] * 2]] for i in range(50)] for _ in range(200)]")
     holders.BUDGET_NS = 0
     assert len(holders.lengths()) < 40
@@ -279,3 +287,8 @@ def test_the_newest_entries_of_a_long_dictionary_count(program: Program) -> None
     (row,) = program.rows
     newest = list(collections.OrderedDict(names["cache"]).values())[-2:-6:-1]
     assert row[9] == b"".join(id(block).to_bytes(8, "little") for block in newest)
+
+
+def test_modules_of_packages_and_of_python_are_not_the_programs_own(program: Program) -> None:
+    own = dict(importlib.import_module("_aiflame_target.memory_holders").own_modules())
+    assert {"train", __name__} <= set(own) and not {"os", "json", "pytest", "_aiflame"} & set(own)
