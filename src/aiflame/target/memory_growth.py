@@ -23,8 +23,8 @@ LEAST_BYTES = 256 << 10
 """That RISES stretches add."""
 MOST_PAIRS = 2
 """Of looks that found containers, in a recording."""
-PAUSE = 4
-"""After a pair, the next is not before so many times the steps that there were then."""
+PAUSE, PAUSE_AFTER_NONE = 4, 2
+"""After a pair, the next is not before so many times the steps that there were then. After none that found containers, it is sooner."""
 _MOST = (1 << 32) - 1
 
 
@@ -62,8 +62,8 @@ class Lows:
 class Watch:
     """One recording of this process."""
 
-    def __init__(self) -> None:
-        self.pid = posix.getpid()
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
         self.lows, self.steps, self.busy = Lows(), 0, False
         self.pairs, self.rests_until = 0, 0
         self.lengths: dict[int, int] | None = None
@@ -91,8 +91,9 @@ class Watch:
         fell = lows[-1] <= self.low
         if fell or self.steps >= self.due:
             lengths, self.lengths = self.lengths, None
-            self.pairs += not fell and self._record(lengths)
-            self.rests_until = PAUSE * self.steps
+            found = not fell and self._record(lengths)
+            self.pairs += found
+            self.rests_until = (PAUSE if found else PAUSE_AFTER_NONE) * self.steps
 
     def _record(self, lengths: dict[int, int]) -> bool:
         """False: none got longer."""
@@ -112,9 +113,8 @@ def memory_holders() -> "Any":
     return memory_holders
 
 
-_watch = Watch()
-_wanted = False
-_steps_seen = 0
+_watch = Watch(posix.getpid())
+_wanted, _has_steps = False, False
 
 
 def install(_: object) -> None:
@@ -122,21 +122,22 @@ def install(_: object) -> None:
 
 
 def recording_began() -> None:
-    global _watch, _wanted, _steps_seen
-    _watch, _wanted, _steps_seen = Watch(), bool(_aiflame.features & (GPU_MEMORY | HOST_MEMORY)), 0
+    global _watch, _wanted, _has_steps
+    _watch, _wanted, _has_steps = Watch(posix.getpid()), bool(_aiflame.features & (GPU_MEMORY | HOST_MEMORY)), False
 
 
 def step_ended() -> None:
+    global _watch, _has_steps
     if _wanted:
+        if not _has_steps:  # imports made memory grow, too
+            _watch, _has_steps = Watch(_watch.pid), True
         _guarded()
 
 
 def tick() -> None:
-    """About once a second, in the main thread. It counts where no steps end."""
-    global _steps_seen
-    if _wanted and _watch.steps == _steps_seen:
+    """About once a second, in the main thread. It counts until a step has ended."""
+    if _wanted and not _has_steps:
         _guarded()
-    _steps_seen = _watch.steps
 
 
 def _guarded() -> None:

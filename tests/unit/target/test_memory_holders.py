@@ -202,6 +202,16 @@ def test_ticks_count_where_no_steps_end(program: Program) -> None:
     assert program.growth._watch.steps == 10, "a tick beside steps is none"
 
 
+def test_memory_that_grew_before_the_first_step_does_not_count(program: Program) -> None:
+    """While a program imports, memory grows, and the lists of its training are not yet there."""
+    program._ours.live_bytes = iter(range(MIB, 99 * MIB, MIB)).__next__
+    for _ in range(7):
+        program.growth.tick()
+    names = program.define("history = []")
+    program.run(12, lambda step: names["history"].append(new()), lambda step: (100 + step) * MIB)
+    assert set(program.held()) == {"history"}
+
+
 HOSTILE = """
 class Meta(type):
     def __getattribute__(cls, name): raise AssertionError(name)
