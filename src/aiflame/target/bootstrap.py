@@ -174,8 +174,9 @@ def look_around() -> None:
 
 
 def _watch_memory() -> None:
+    """Of devices, only the blocks of torch are counted."""
     if _aiflame.features & (GPU_MEMORY | HOST_MEMORY):
-        HOOKS["os"] = "memory_growth"
+        HOOKS["os" if _aiflame.features & HOST_MEMORY else "torch.cuda.memory"] = "memory_growth"
 
 
 def recording_began() -> None:

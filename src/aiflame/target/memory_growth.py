@@ -97,12 +97,12 @@ class Watch:
 
     def _record(self, lengths: dict[int, int]) -> bool:
         """False: none got longer."""
-        longer = memory_holders().longer(lengths, RISES - 1)
+        longer, now = memory_holders().longer(lengths, RISES - 1), _aiflame.now_ns()
         for one in longer:
             texts = (one.path, one.function, one.file, one.type)
             numbers = min(one.items, _MOST), min(one.added, _MOST)
             addresses = b"".join(address.to_bytes(8, "little") for address in one.addresses)
-            _aiflame.append(TABLE, *texts, *numbers, one.content, one.graphs, addresses, self.since_ns, _aiflame.now_ns())
+            _aiflame.append(TABLE, *texts, *numbers, one.content, one.graphs, addresses, self.since_ns, now)
         return bool(longer)
 
 
