@@ -1,4 +1,4 @@
-"""What a program with `record --host-memory` pays for the names of containers that hold memory: at each step, and where memory grows.
+"""The cost of the names of containers to a program with `record --host-memory`: at each step, and where memory grows.
 
     python benchmarks/recording/memory_holders.py [--output benchmarks/results/recording/memory_holders.json]
 

@@ -91,9 +91,9 @@ class Watch:
         fell = lows[-1] <= self.low
         if fell or self.steps >= self.due:
             lengths, self.lengths = self.lengths, None
-            found = not fell and self._record(lengths)
-            self.pairs += found
-            self.rests_until = (PAUSE if found else PAUSE_AFTER_NONE) * self.steps
+            recorded = not fell and self._record(lengths)
+            self.pairs += recorded
+            self.rests_until = (PAUSE if recorded else PAUSE_AFTER_NONE) * self.steps
 
     def _record(self, lengths: dict[int, int]) -> bool:
         """False: none got longer."""

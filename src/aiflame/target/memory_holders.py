@@ -85,7 +85,7 @@ def lengths() -> dict[int, int]:
 
 def longer(before: dict[int, int], least: int) -> list[Holder]:
     """The containers that have got so many entries more with memory of their own, those with the most first."""
-    walk, contents, found = Walk(), memory_contents.Contents(), []
+    walk, contents, holders = Walk(), memory_contents.Contents(), []
     for value, length, at in walk.containers():
         added = length - before.get(id(value), length)
         if added < least:
@@ -97,9 +97,9 @@ def longer(before: dict[int, int], least: int) -> list[Holder]:
                 if address and len(one.addresses) < MOST_ADDRESSES:
                     one.addresses.append(address)
         if one.content:
-            found.append(one)
-    found.sort(key=lambda one: -one.added)
-    return found[:MOST_ROWS]
+            holders.append(one)
+    holders.sort(key=lambda one: -one.added)
+    return holders[:MOST_ROWS]
 
 
 def newest(value: "Any", kind: int, most: int) -> list["Any"]:
@@ -170,10 +170,10 @@ class Walk:
         return _plain("".join(reversed(texts))), self._owners[-at - 1]
 
     def kind(self, kind: type) -> int:
-        known = self._kind_of.get(kind)
-        if known is None:
-            known = self._kind_of[kind] = self._new_kind(kind)
-        return known
+        family = self._kind_of.get(kind)
+        if family is None:
+            family = self._kind_of[kind] = self._new_kind(kind)
+        return family
 
     def _new_kind(self, kind: type) -> int:
         for base in mro_of(kind):
@@ -204,7 +204,7 @@ class Walk:
     # --- Where it begins ---------------------------------------------------------------------------------------------------
 
     def _add_roots(self) -> None:
-        """The variables of the program's own running functions, their modules, and `__main__`. What is in `_further` comes when all that
+        """The variables of the program's own running functions, their modules, and `__main__`. The roots in `_further` come when all that
         these lead to was seen."""
         frame: FrameType | None = sys._getframe()
         near: dict[int, dict[str, Any]] = {id(names): names for name, names in self._own_modules.items() if name == "__main__"}
@@ -337,7 +337,7 @@ def own_modules() -> "Modules":
     if type(main) is _MODULE:
         yield "__main__", _MODULE_DICT(main)
     for name, module in modules.items():
-        if type(module) is _MODULE:  # lazy ones are of classes of their own
+        if type(module) is _MODULE:  # lazy ones have classes of their own
             names = _MODULE_DICT(module)
             file = names.get("__file__")
             if type(file) is str and "-packages/" not in file and is_own(file):

@@ -73,11 +73,11 @@ def program(monkeypatch: pytest.MonkeyPatch) -> Iterator[Program]:
     for name in names:
         monkeypatch.delitem(sys.modules, f"_aiflame_target.{name}", raising=False)
     growth = importlib.import_module("_aiflame_target.memory_growth")
-    made = Program(growth, rows, ours)
-    monkeypatch.setitem(sys.modules, "train", made.module)
-    monkeypatch.setattr(growth, "memory_holders", made.holders)
+    program = Program(growth, rows, ours)
+    monkeypatch.setitem(sys.modules, "train", program.module)
+    monkeypatch.setattr(growth, "memory_holders", program.holders)
     growth.install(None)
-    yield made
+    yield program
     for name in names:
         sys.modules.pop(f"_aiflame_target.{name}", None)
 

@@ -1,4 +1,4 @@
-"""The container that holds what a line allocated, step by step."""
+"""The container that holds the memory of a line that allocates some in each step."""
 
 from __future__ import annotations
 
@@ -35,18 +35,18 @@ def asked(path: str, addresses: list[int], **more: object) -> Row:
 
 def recorded(folder: Path, *held: Row, gpu: bool = False) -> Analysis:
     """In each step main() and f() keep a block of 1 MiB, and f() has one that it frees."""
-    taken, freed, pool = [], [], []
+    allocated, freed, pool = [], [], []
     for step in range(STEPS):
         begin = START + step * STEP
         for at, stack in ((1, MAIN), (2, F), (3, F)):
             place = address(stack, step) if at < 3 else 9 << 40
-            taken.append({"stack": stack, "address": place, "bytes": MIB, "weight": MIB, "time_ns": begin + at, "thread": 1})
+            allocated.append({"stack": stack, "address": place, "bytes": MIB, "weight": MIB, "time_ns": begin + at, "thread": 1})
             pool.append(
                 {"kind": int(AllocationKind.TAKE), "device": "GPU 0", "address": place, "bytes": MIB, "stack": stack, "time_ns": begin + at}
             )
-        freed.append({"allocation": len(taken), "time_ns": begin + 4})
+        freed.append({"allocation": len(allocated), "time_ns": begin + 4})
         pool.append({"kind": int(AllocationKind.RELEASE), "device": "GPU 0", "address": 9 << 40, "bytes": MIB, "time_ns": begin + 4})
-    memory: dict[str, list[Row]] = {"pool_blocks": pool} if gpu else {"host_allocations": taken, "host_frees": freed}
+    memory: dict[str, list[Row]] = {"pool_blocks": pool} if gpu else {"host_allocations": allocated, "host_frees": freed}
     profile = sealed(
         folder / "p.aiflame",
         symbols=SYMBOLS,
@@ -80,10 +80,10 @@ def test_the_container_whose_entries_lie_in_a_lines_blocks_holds_them(tmp_path: 
 def test_addresses_count_at_their_moment(tmp_path: Path) -> None:
     """A block that had the address before or after is another one."""
     profile = recorded(tmp_path)
-    found = blocks_at(
+    lain = blocks_at(
         profile, 0, [address(MAIN, 3), address(F, 3) + MIB - 1, address(F, 3) + MIB, 9 << 40, 5, (1 << 64) - 1], START + 4 * STEP
     )
-    assert found.select("stack", "address").rows() == [(MAIN, address(MAIN, 3)), (F, address(F, 3))]
+    assert lain.select("stack", "address").rows() == [(MAIN, address(MAIN, 3)), (F, address(F, 3))]
     assert blocks_at(profile, 0, [address(MAIN, 3)], START + 2 * STEP).is_empty()
     assert blocks_at(profile, 1, [address(MAIN, 3)], START + 4 * STEP).is_empty()
     (inside_a_step,) = blocks_at(profile, 0, [9 << 40], START + 5 * STEP + 3)["stack"]

@@ -147,12 +147,12 @@ def test_layers_are_read_from_our_own_files(tmp_path: Path, comment: str, layers
 
 def of_jax(tmp_path: Path, kinds: Sequence[tuple[str, str]], *samples: tuple[int, int, str, str]) -> Profile:
     """As `jax.profiler.save_device_memory_profile()` writes it: number, bytes, kind and device."""
-    made = example(kinds)
+    file_of_pprof = example(kinds)
     for count, size, kind, device in samples:
         labels = [("kind", kind), ("device", device)] if device else [("kind", kind)]
-        texts = b"".join(sized(3, number(1, made.text(key)) + number(2, made.text(of))) for key, of in labels)
-        made.data += sized(2, sized(1, varint(1)) + sized(2, varint(count) + varint(size)) + texts)
-    return made.opened(tmp_path)
+        texts = b"".join(sized(3, number(1, file_of_pprof.text(key)) + number(2, file_of_pprof.text(of))) for key, of in labels)
+        file_of_pprof.data += sized(2, sized(1, varint(1)) + sized(2, varint(count) + varint(size)) + texts)
+    return file_of_pprof.opened(tmp_path)
 
 
 JAX = [("allocations", "count"), ("space", "bytes")]
