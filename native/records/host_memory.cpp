@@ -2,6 +2,7 @@
 
 #include "base/clock.hpp"
 #include "base/own_process.hpp"
+#include "records/live_bytes.hpp"
 #include "sampler/capture.hpp"
 #include "sampler/threads.hpp"
 #include "spool/control.hpp"
@@ -33,6 +34,7 @@ uint32_t row_of(Thread* thread) noexcept { return thread ? std::atomic_ref(threa
 
 Row append(const schema::HostAllocation& record, uint32_t number, const control::Use& use) noexcept {
   uint32_t row = spool::append(record, use);
+  if (row) live_bytes::add(static_cast<int64_t>(record.weight));
   return row ? static_cast<Row>(number) << 32 | row : 0;
 }
 
@@ -54,10 +56,15 @@ Row taken(const Registers& caller, const Sample& sample) noexcept {
 
 bool is_current(Row row) noexcept { return row >> 32 == recording.load(std::memory_order_acquire); }
 
+void forget_bytes(Row row) noexcept {
+  if (const auto* gone = spool::at<schema::HostAllocation>(static_cast<uint32_t>(row))) live_bytes::add(-static_cast<int64_t>(gone->weight));
+}
+
 void released(Row row, uint64_t time_ns) noexcept {
   if (!records()) return;
   control::Use use;
   if (!is_current(row)) return;
+  forget_bytes(row);
   spool::append(schema::HostFree{.allocation = static_cast<uint32_t>(row), .thread = row_of(threads::self_if_known()), .time_ns = time_ns}, use);
 }
 
@@ -114,6 +121,7 @@ void start() noexcept {
 void forget_rows() noexcept {
   recording.fetch_add(1, std::memory_order_acq_rel);
   refusals.store(0, std::memory_order_relaxed);
+  live_bytes::forget();
 }
 
 }  // namespace aiflame::host_memory

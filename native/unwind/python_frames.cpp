@@ -327,6 +327,14 @@ size_t walk(PythonFrame* out, size_t room, PlacesMet* met) noexcept {
   return frames.count();
 }
 
+uint64_t variable_of(uint64_t frame, uint64_t place) noexcept {
+  constexpr uint64_t kInterpreterFrame = 24;  // PyFrameObject: f_frame, from 3.11 to 3.14
+  if (!verified() || layout.object_type != 8) return 0;
+  uint64_t at = chain_of(layout) == Chain::FRAME_OBJECTS ? frame : safe_load(frame + kInterpreterFrame);
+  uint64_t object = at ? safe_load(at + layout.frame_locals + 8 * place) & layout.pointer_mask : 0;
+  return is_address(object) ? object : 0;
+}
+
 bool may_be_kept() noexcept { return !attached() || codes::era(); }
 
 size_t reads(Read* out, size_t room, PlacesMet* met) noexcept {

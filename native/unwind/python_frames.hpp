@@ -64,6 +64,11 @@ bool may_be_kept() noexcept;
 // Row of the module whose call is the innermost on the calling thread, 0: none nearby.
 uint32_t innermost_layer(PlacesMet* met) noexcept;
 
+// Address of the object that a local variable of a frame (a PyFrameObject of this thread's) refers to, by the variable's place among `co_varnames`,
+// cells and free variables; 0: it has no value, or the self-test has not passed. The interpreter's own `frame.f_locals` keeps references up to 3.12.
+// With the GIL, and for places that the code object has.
+uint64_t variable_of(uint64_t frame, uint64_t place) noexcept;
+
 // Makes new rows for the child of a fork.
 void forget_rows() noexcept;
 

@@ -7,8 +7,10 @@
 #include "hooks/regions/regions.hpp"
 #include "records/calls.hpp"
 #include "records/kernel_variants.hpp"
+#include "records/live_bytes.hpp"
 #include "sampler/signals.hpp"
 #include "spool/spool.hpp"
+#include "unwind/python_frames.hpp"
 #include "unwind/python_layers.hpp"
 
 #include <cstring>
@@ -93,6 +95,7 @@ Object push(Object, const Object* given, intptr_t count, Object keywords) noexce
   Text name(arguments[0]), domain(arguments[1]), category(arguments[2]);
   uint64_t color;
   if (!name.good() || !domain.good() || !category.good() || !read_number(arguments[3], 0, &color)) return nullptr;
+  poke(now_ns());
   return row_number(regions::push({.api = schema::RegionApi::AIFLAME,
                                    .kind = schema::RegionKind::NESTED,
                                    .domain = domain.view(),
@@ -236,6 +239,22 @@ Object note(Object, const Object* given, intptr_t count, Object keywords) noexce
   return nothing();
 }
 
+// 0: nothing is recorded now.
+Object bytes_now(Object, const Object*, intptr_t, Object) noexcept { return py.new_number(control::recording() ? live_bytes::now() : 0); }
+
+// `frame`: of this thread's. A variable without a value is None.
+Object variable(Object, const Object* given, intptr_t count, Object keywords) noexcept {
+  static constexpr const char* kNames[] = {"frame", "place"};
+  Arguments arguments(kNames, 2);
+  uint64_t place;
+  if (!arguments.bind(given, count, keywords) || !read_number(arguments[1], 0, &place)) return nullptr;
+  signals::FaultsOpen faults;
+  uint64_t object = python::variable_of(reinterpret_cast<uint64_t>(arguments[0]), place);
+  if (!object) return nothing();
+  py.hold(reinterpret_cast<Object>(object));
+  return reinterpret_cast<Object>(object);
+}
+
 Object clock_now(Object, const Object*, intptr_t, Object) noexcept { return py.new_number(now_ns()); }
 
 }  // namespace
@@ -269,6 +288,8 @@ bool add_functions(Object module) noexcept {
       method("add_group", add_group),
       method("when_layers_are_new", when_layers_are_new),
       method("note", note),
+      method("live_bytes", bytes_now),
+      method("variable", variable),
       method("now_ns", clock_now),
   };
   return add_functions(module, methods) && add_functions_of_others(module);

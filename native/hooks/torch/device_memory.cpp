@@ -4,6 +4,7 @@
 #include "hooks/cuda/cuda.hpp"
 #include "hooks/shared/caller.hpp"
 #include "hooks/shared/late_binding.hpp"
+#include "records/live_bytes.hpp"
 #include "sampler/capture.hpp"
 #include "sampler/threads.hpp"
 #include "sampler/torch_autograd.hpp"
@@ -61,6 +62,7 @@ uint32_t text_of(Device device) noexcept {
 
 // The allocator holds its lock: nothing here waits, or calls CUDA.
 void write(const Registers& caller, void* address, int64_t bytes, uint64_t allocated, uint64_t reserved, Device device) noexcept {
+  live_bytes::set(device.index, allocated);
   Thread* thread = threads::self();
   if (!thread) return;
   threads::Use use(*thread);

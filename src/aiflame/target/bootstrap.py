@@ -32,11 +32,11 @@ HOOKS = {
 }
 """A module of the program → our module, whose `install(module)` is called when the former has been imported or reloaded. Our module
 may have a function `recording_began()`: tables are empty, and rows sent before are forgotten (a further recording in this process, or one
-in the child of a fork)."""
+in the child of a fork), and a function `tick()`, which is called about once a second, in the main thread."""
 
 PACKAGE = "_aiflame_target"
-HOST_MEMORY = 1 << 21
-"""Bit of `_aiflame.features`."""
+GPU_MEMORY, HOST_MEMORY = 1 << 6, 1 << 21
+"""Bits of `_aiflame.features`."""
 FOLDER = __file__.rpartition("/")[0]
 SOURCES: "dict[str, str]" = globals().get("SOURCES", {})
 """Texts of our modules by name, before this file's text, where the program does not see our files (`recorder/attach/sending.py`)."""
@@ -180,9 +180,20 @@ def look_around() -> None:
         module = sys.modules.get(name) if name not in _seen else None
         if module is not None and not getattr(getattr(module, "__spec__", None), "_initializing", False):
             _install(name)
+    for ours in list(_installed.values()):
+        tick = getattr(ours, "tick", None)
+        if tick is not None:
+            tick()
+
+
+def _watch_memory() -> None:
+    """Of devices, only the blocks of torch are counted."""
+    if _aiflame.features & (GPU_MEMORY | HOST_MEMORY):
+        HOOKS["os" if _aiflame.features & HOST_MEMORY else "torch.cuda.memory"] = "memory_growth"
 
 
 def recording_began() -> None:
+    _watch_memory()
     for ours in list(_installed.values()):
         begin = getattr(ours, "recording_began", None)
         if begin is None:
@@ -206,6 +217,7 @@ if _in_ring():
     HOOKS["site"] = "moments"
 if _aiflame.features & HOST_MEMORY:
     HOOKS["io"] = "refusals"
+_watch_memory()
 _finder = _Finder()
 _seen: set[str] = set()
 _installed: "dict[str, ModuleType]" = {}

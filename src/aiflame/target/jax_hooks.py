@@ -1,11 +1,11 @@
-"""Hooks in JAX: origins of kernels, calls of jitted functions, and why such a function is traced again."""
+"""Hooks in JAX: origins of kernels, calls of jitted functions, why such a function is traced again, and its allocators' memory."""
 
 from __future__ import annotations
 
 import sys
 from typing import Any
 
-from . import jax_ops, jit_functions, jit_traces
+from . import jax_memory, jax_ops, jit_functions, jit_traces
 
 
 def install(jax: Any) -> None:
@@ -20,3 +20,7 @@ def install(jax: Any) -> None:
 def recording_began() -> None:
     jax_ops.recording_began()
     jit_functions.recording_began()
+
+
+def tick() -> None:
+    jax_memory.tick()

@@ -8,13 +8,14 @@ from typing import Any
 
 import _aiflame
 
-from . import torch_layers, torch_steps
+from . import memory_growth, torch_layers, torch_steps
 
 
 def install(torch: Any) -> None:
     """Called when the program has imported torch."""
     calibrate(torch)
     watch_models(torch)
+    keep_out_of_graphs(torch, memory_growth)
     for part in (torch_layers, torch_steps):
         keep_out_of_graphs(torch, part)
         part.install(torch)

@@ -11,6 +11,8 @@ from typing import Any
 
 import _aiflame
 
+from . import memory_growth
+
 DOMAIN = "aiflame"
 AUTOMATIC, NESTED = 4, 1
 """RegionApi.AUTOMATIC, RegionKind.NESTED"""
@@ -63,7 +65,7 @@ class Open(threading.local):
 
 def optimizer_hooks(is_compiling: Callable[[], bool]) -> tuple[Callable[..., None], Callable[..., None]]:
     """Dynamo traces these hooks and sees empty functions: graphs do not break, and compiled code does not call them."""
-    begin, end, opened = _aiflame.begin, _aiflame.end, Open()
+    begin, end, step_ended, opened = _aiflame.begin, _aiflame.end, memory_growth.step_ended, Open()
 
     def before_step(optimizer: Any, arguments: Any, keywords: Any) -> None:
         if is_compiling():
@@ -77,6 +79,7 @@ def optimizer_hooks(is_compiling: Callable[[], bool]) -> tuple[Callable[..., Non
         if is_compiling():
             return
         leave(opened.steps, id(optimizer))
+        step_ended()
 
     def leave(steps: list[tuple[int, int]], address: int) -> None:
         """Ends the step of this optimizer and steps begun inside it: a step that raised has not recorded its end."""

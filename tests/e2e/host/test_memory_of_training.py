@@ -180,3 +180,8 @@ def test_the_peak_with_gradients_freed_after_each_step_is_estimated(tmp_path: Pa
     text = TRAINING.replace("Adam(net.parameters())", "SGD(net.parameters(), foreach=False)")
     fresh = training(tmp_path / "fresh", text.replace(f"torch.randn({BATCH}, ", f"torch.randn({BATCH // 2}, "))
     is_right(changed(kept, FRESH_GRADIENTS), kept, fresh, 0.9)
+
+
+def test_the_list_that_keeps_the_tensors_is_named(profile: Profile) -> None:
+    (grows,) = [one for one in all_findings(profile) if one.kind == "memory-grows"]
+    assert grows.sentence.endswith("; it is held by history in train() of program.py (list of Tensor, 1 more a step)")

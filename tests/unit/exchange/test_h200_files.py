@@ -72,7 +72,7 @@ def test_the_two_timelines_of_one_run_have_the_same_bytes() -> None:
 def test_jaxs_memory_profile_has_its_arrays() -> None:
     """Four arrays of floats: 1024 by 1024, twice; 512 by 1024; and a scalar's block of 256 bytes at most."""
     profile = aiflame.open(TRACES / "memory/jax0.11.2_h200.pb.gz")
-    total = profile.tree("space").total("space")
+    total = profile.tree("gpu-bytes").total("gpu-bytes")
     assert 0 <= total - 4 * (2 * 1024 * 1024 + 512 * 1024) <= 256
 
 

@@ -149,7 +149,8 @@ def _grows(one: Growth) -> str:
     pace = f" by {amount(round(one.pace), 'bytes')} a {'step' if one.of_steps else 'second'}" if one.pace else ""
     end = f"{amount(one.grown, 'bytes')} at the end of the run, {one.share:.0%} of the live bytes"
     name = _name(one.memory)
-    return f"{name[0].upper()}{name[1:]} grows{pace}: memory from {one.function}(){_at(one.place)} is never freed, {end}"
+    by = f"; it is {'' if one.holder.sure else 'probably '}held by {one.holder.text}" if one.holder else ""
+    return f"{name[0].upper()}{name[1:]} grows{pace}: memory from {one.function}(){_at(one.place)} is never freed, {end}{by}"
 
 
 def _name(memory: str) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import polars as pl
 
+from aiflame.analyze.memory.containers import Holder, holder
 from aiflame.analyze.memory.holders import with_places
 from aiflame.analyze.places import places, short_place
 from aiflame.attribute.analysis import Analysis, once
@@ -47,6 +48,8 @@ class Growth:
     """Of all bytes of the process that are live at the end."""
     callers: tuple[str, ...]
     """The program's own lines that called this one where most was allocated, from the innermost outwards."""
+    holder: Holder | None = None
+    """The container that holds the blocks."""
 
 
 @once
@@ -79,7 +82,8 @@ def _growth(profile: Analysis) -> Iterator[Growth]:
             stacks = of_place.group_by("stack").agg(pl.col("bytes").sum()).sort("bytes", "stack", descending=[True, False])
             lines = places(profile).own_lines(int(process), int(stacks["stack"][0]))
             callers = tuple(f"{name}() ({short_place(f'{path}:{at}')})" for path, at, name in lines[1:] if lines[0][:2] == (file, line))
-            yield Growth(str(memory), where, str(function), pace, of_steps, grown, grown / whole, callers)
+            held_by = holder(profile, int(process), (str(memory), str(file), int(line), str(function)))
+            yield Growth(str(memory), where, str(function), pace, of_steps, grown, grown / whole, callers, held_by)
 
 
 def _bounds(profile: Analysis, process: int, rows: pl.DataFrame) -> tuple[Ints, bool]:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import polars as pl
 
+from aiflame.analyze.memory.containers import Holder
 from aiflame.analyze.memory.growth import growth
 from aiflame.analyze.memory.holders import with_places
 from aiflame.analyze.memory.segments import PLACE, map_moments, memory_map
@@ -108,17 +109,34 @@ def _growing(profile: Analysis) -> Iterator[TableOf]:
         number("pace", f"Grows a {pace}", "bytes"),
         number("grown", "Never freed", "bytes"),
         share("share", "% of live"),
+        text("holder", "Held by"),
         text("callers", "Called from"),
         place("place", "Where"),
     )
     rows = [
-        (one.memory, one.function, round(one.pace), one.grown, one.share, ", ".join(one.callers[:MOST_CALLERS]), one.place)
+        (
+            one.memory,
+            one.function,
+            round(one.pace),
+            one.grown,
+            one.share,
+            _held_by(one.holder),
+            ", ".join(one.callers[:MOST_CALLERS]),
+            one.place,
+        )
         for one in growing
         if one.of_steps == growing[0].of_steps
     ]
-    texts, numbers = dict.fromkeys(("memory", "function", "callers", "place"), pl.String), dict.fromkeys(("pace", "grown"), pl.Int64)
+    texts, numbers = (
+        dict.fromkeys(("memory", "function", "holder", "callers", "place"), pl.String),
+        dict.fromkeys(("pace", "grown"), pl.Int64),
+    )
     schema = {one.name: {**texts, **numbers, "share": pl.Float64}[one.name] for one in columns}
     yield table_of("memory_growth", "Memory that grows", columns, pl.DataFrame(rows, schema=schema, orient="row"))
+
+
+def _held_by(holder: Holder | None) -> str:
+    return f"{holder.text}{'' if holder.sure else ', probably'}" if holder else ""
 
 
 def _changes(profile: Analysis) -> Iterator[TableOf]:

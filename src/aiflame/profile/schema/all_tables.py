@@ -13,7 +13,7 @@ from aiflame.profile.schema.records import Type as T
 from aiflame.profile.schema.tables_calls import CALLS
 from aiflame.profile.schema.tables_devices import ADDRESSES, COUNTERS, DEVICES, LOADS
 from aiflame.profile.schema.tables_meaning import JITTED, MEANING, MODELS, RECOMPILED, SUMS
-from aiflame.profile.schema.tables_memory import HOST_MEMORY, PHYSICAL, POOLS, SEGMENTS
+from aiflame.profile.schema.tables_memory import HELD, HOST_MEMORY, PHYSICAL, POOLS, SEGMENTS
 from aiflame.profile.schema.tables_program import IMPORTED, LIFE, LIFE_END, LOOPS, NAMES, PROGRAM, WAITS
 
 SPOOL_MAGIC = b"AIFLAMET"
@@ -22,7 +22,7 @@ HEADER_BYTES = 4096
 
 TABLES: tuple[Table, ...] = (
     *PROGRAM, *DEVICES, *MEANING, *CALLS, *ADDRESSES, *SUMS, *WAITS, *NAMES, *LOOPS, *RECOMPILED, *MODELS, *JITTED,
-    *COUNTERS, *IMPORTED, *HOST_MEMORY, *POOLS, *LOADS, *SEGMENTS, *PHYSICAL,
+    *COUNTERS, *IMPORTED, *HOST_MEMORY, *POOLS, *LOADS, *SEGMENTS, *PHYSICAL, *HELD,
 )  # fmt: skip
 
 LIVES = (LIFE, LIFE_END)

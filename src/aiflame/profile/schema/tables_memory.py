@@ -106,3 +106,24 @@ PHYSICAL = (
         ),
     ),
 )
+
+HELD = (
+    Table(
+        "memory_holders",
+        "MemoryHolder",
+        "a container of the program's that got longer from step to step while recorded memory grew (with --host-memory or --gpu-memory)",
+        columns(
+            ("path", T.STR, "how the program's code reaches it: `history`, `trainer.losses`, `cache['a']`"),
+            ("function", T.STR, "whose variable the path begins with; empty: one of the module"),
+            ("file", T.STR, "of that function or module"),
+            ("type", T.STR, "of the container: `list`"),
+            ("items", T.U32, "entries that it had"),
+            ("added", T.U32, "of these since `since_ns`"),
+            ("content", T.STR, "the type of its newest entry with memory of its own: `Tensor`"),
+            ("graphs", T.U32, "1: these are tensors that keep their autograd graph"),
+            ("addresses", T.BLOB, "u64 each: the memory of its newest entries"),
+            ("since_ns", T.U64, "CLOCK_MONOTONIC of the first of two looks"),
+            ("time_ns", T.U64, "… of the second"),
+        ),
+    ),
+)

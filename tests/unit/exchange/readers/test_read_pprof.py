@@ -143,3 +143,34 @@ def test_layers_are_read_from_our_own_files(tmp_path: Path, comment: str, layers
     assert store.table("layer_names").filter(path="layers.0")["path"].to_list() == layers
     assert store.meta.imported is not None
     assert store.meta.imported.unused == ({} if layers else {"labels layer": 1})
+
+
+def of_jax(tmp_path: Path, kinds: Sequence[tuple[str, str]], *samples: tuple[int, int, str, str]) -> Profile:
+    """As `jax.profiler.save_device_memory_profile()` writes it: number, bytes, kind and device."""
+    file_of_pprof = example(kinds)
+    for count, size, kind, device in samples:
+        labels = [("kind", kind), ("device", device)] if device else [("kind", kind)]
+        texts = b"".join(sized(3, number(1, file_of_pprof.text(key)) + number(2, file_of_pprof.text(of))) for key, of in labels)
+        file_of_pprof.data += sized(2, sized(1, varint(1)) + sized(2, varint(count) + varint(size)) + texts)
+    return file_of_pprof.opened(tmp_path)
+
+
+JAX = [("allocations", "count"), ("space", "bytes")]
+
+
+def test_arrays_of_jax_are_memory_of_their_devices(tmp_path: Path) -> None:
+    samples = [(2, 4096, "buffer", "cuda:0"), (1, 512, "buffer", "cuda:1"), (1, 100, "buffer", "cpu:0"), (3, 0, "executable", "")]
+    profile = of_jax(tmp_path, JAX, *samples)
+    assert {name: profile.tree(name).total(name) for name in ("gpu-bytes", "host-bytes", "objects")} == {
+        "gpu-bytes": 4608,
+        "host-bytes": 100,
+        "objects": 7,
+    }
+    assert sorted(profile.store.table("memory_blocks").select("memory", "bytes").rows()) == [("GPU 0", 4096), ("GPU 1", 512), ("host", 100)]
+    assert profile.store.meta.imported is not None and profile.store.meta.imported.unused == {}
+
+
+def test_values_of_other_kinds_with_such_labels_stay_as_they_are(tmp_path: Path) -> None:
+    profile = of_jax(tmp_path, [("objects", "count"), ("space", "bytes")], (2, 4096, "buffer", "cuda:0"))
+    assert {metric: profile.tree(metric).total(metric) for metric in metrics(profile.store)} == {"objects": 2, "space": 4096}
+    assert profile.store.table("memory_blocks").is_empty()

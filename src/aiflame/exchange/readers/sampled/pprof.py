@@ -16,6 +16,7 @@ from aiflame.errors import AiflameError
 from aiflame.exchange.readers.frames import AnyFrame, NamedFrame, PythonFrame
 from aiflame.exchange.readers.making import FIRST_NS, Making
 from aiflame.exchange.readers.protobuf import DamagedError, Value, fields, message, numbers, signed, text, unsigned
+from aiflame.exchange.readers.sampled import device_memory
 from aiflame.exchange.readers.sampled.layer_labels import LayerLabels
 from aiflame.exchange.readers.sampled.samples import CPU, DEEPEST, WALL, Sampled, native_kind
 from aiflame.exchange.readers.source import Source
@@ -155,6 +156,10 @@ class _Reading:
         for at, column in enumerate(columns):
             if column.clock is not None and any(at < len(values) and values[at] < 0 for _, values, _ in samples):
                 column.clock = None  # a difference of two profiles
+        texts = [self._texts(keys) for _, _, keys in samples]
+        of_devices = device_memory.is_one([(self.file.text(kind), self.file.text(unit)) for kind, unit in self.file.kinds], texts)
+        if of_devices:
+            columns[0].name, columns[0].label = device_memory.COUNT, device_memory.COUNT_LABEL
         for at in self._order(columns):
             if columns[at].clock is None:
                 columns[at].kind = self.rows.kind(columns[at].name, columns[at].unit, columns[at].label)
@@ -163,6 +168,10 @@ class _Reading:
                 raise DamagedError(f"sample {number + 1:,} has {len(values):,} values of {len(columns):,} kinds")
             process, thread, layer, op = self._owner(keys, labels)
             call = self._call(process, places, layer, op)
+            memory = device_memory.memory_of(texts[number]) if of_devices else ""
+            if memory and values[1] > 0:
+                self.rows.block(process, call, memory, values[1])
+                values = [values[0], 0]
             for column, value in zip(columns, values, strict=True):
                 if value and column.clock is not None:
                     self.rows.time(process, thread, call, column.clock, value * column.factor)
@@ -171,7 +180,13 @@ class _Reading:
             if not number & 0xFFFF:
                 progress(0.3 + 0.6 * number / len(samples))
         for name, count in labels.items():
+            if of_devices and name in device_memory.LABELS:
+                continue
             self.making.unused[f"labels {name}"] += count
+
+    def _texts(self, keys: list[Mapping[int, Value]]) -> dict[str, str]:
+        """The labels that are texts."""
+        return {self.file.text(label.get(1, 0)): self.file.text(label[2]) for label in keys if 2 in label}
 
     def _order(self, columns: list[_Column]) -> Iterator[int]:
         """The kind that the profile means most is its default, else the last one."""
