@@ -79,13 +79,16 @@ def add_instructions(profile: Profile) -> None:
     if not any(here[note] for note in profile.meta.degraded if note in here):
         return
     folder = profile.folder.folder(device_code.FOLDER)
-    code, cuda = _others(folder, _sampled(profile), lines=False)
-    functions, codes, _ = _find(folder, cuda, NOTHING)
+    triton = TritonCache((), NOTHING)
+    code, cuda = _others(folder, _sampled(profile), triton, lines=False)
+    functions, codes, _ = _find(folder, cuda, triton)
     listings = disassemble(codes, nvdisasm) if nvdisasm else {}
     if not listings and not code.instructions:
         return
     try:
-        profile.write_table("gpu_instructions", pl.concat([_instructions(functions, listings), _frame(INSTRUCTIONS, code.instructions)]))
+        added = pl.concat([_instructions(functions, listings), _frame(INSTRUCTIONS, code.instructions)])
+        before = profile.table("gpu_instructions").select(list(INSTRUCTIONS)).join(added, on=["cubin", "function"], how="anti")
+        profile.write_table("gpu_instructions", pl.concat([added, before]))
         kept = tuple(note for note in profile.meta.degraded if note not in NO_TOOLS)
         profile.write_meta(dataclasses.replace(profile.meta, degraded=kept).with_notes(*_failures(codes, listings, nvdisasm), *code.notes))
     except (AiflameError, OSError):
@@ -118,8 +121,9 @@ def _write_code(
     profile: Profile, sampled: list[tuple[int, str]], nvdisasm: Sequence[Path], progress: Callable[[float], None], outside: Outside
 ) -> list[str]:
     folder = profile.folder.folder(device_code.FOLDER)
-    code, cuda = _others(folder, sampled, progress, apart=not outside.allowed)
-    functions, codes, notes = _find(folder, cuda, outside)
+    triton = TritonCache(caches() if outside.allowed else (), outside)
+    code, cuda = _others(folder, sampled, triton, progress, apart=not outside.allowed)
+    functions, codes, notes = _find(folder, cuda, triton)
     listings = disassemble(codes, nvdisasm, progress) if nvdisasm else {}
     notes += _failures(codes, listings, nvdisasm) + code.notes
     profile.write_table("gpu_instructions", pl.concat([_instructions(functions, listings), _frame(INSTRUCTIONS, code.instructions)]))
@@ -136,6 +140,7 @@ def _write_code(
 def _others(
     folder: Folder,
     sampled: list[tuple[int, str]],
+    triton: TritonCache,
     progress: Callable[[float], None] = lambda share: None,
     *,
     lines: bool = True,
@@ -144,7 +149,7 @@ def _others(
     """The code of AMD's and Intel's GPUs, and the sampled functions of other code."""
     amd, others = parted(folder, sampled, hsaco.MACHINE)
     intel, cuda = parted(folder, others, zebin.MACHINE)
-    code = hsaco_code.read(folder, amd, progress=progress, lines=lines, apart=apart)
+    code = hsaco_code.read(folder, amd, triton, progress=progress, lines=lines, apart=apart)
     code.add(zebin_code.read(folder, intel, lines=lines, apart=apart))
     return code, cuda
 
@@ -155,9 +160,8 @@ def _binaries(folder: Folder, crcs: Iterable[int]) -> list[tuple[object, ...]]:
     return [(crc, hashlib.sha256(binary).hexdigest()) for crc, binary in binaries if binary is not None]
 
 
-def _find(folder: Folder, sampled: list[tuple[int, str]], outside: Outside) -> tuple[list[_Sampled], list[Code], list[str]]:
+def _find(folder: Folder, sampled: list[tuple[int, str]], triton: TritonCache) -> tuple[list[_Sampled], list[Code], list[str]]:
     functions: list[_Sampled] = []
-    triton = TritonCache(caches() if outside.allowed else (), outside)
     codes: list[Code] = []
     gone = strange = 0
     crc_before, cubin, lines = -1, None, None

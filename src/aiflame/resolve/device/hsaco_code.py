@@ -6,23 +6,26 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from aiflame.profile.folder.door import Folder
-from aiflame.resolve.device import device_code, no_tool
+from aiflame.resolve.device import amdgcn, device_code, no_tool
 from aiflame.resolve.device.code_rows import CodeRows
 from aiflame.resolve.device.hsaco import STEP, Function, Hsaco
 from aiflame.resolve.device.kernel_names import short_name
 from aiflame.resolve.device.llvm_objdump import Code, Listing, disassemble, tools
+from aiflame.resolve.device.triton_lines import TritonCache
 
 
 def read(
     folder: Folder,
     sampled: Sequence[tuple[int, str]],
+    triton: TritonCache,
     objdump: Sequence[Path] | None = None,
     progress: Callable[[float], None] = lambda share: None,
     *,
     lines: bool = True,
     apart: bool = True,
 ) -> CodeRows:
-    """`objdump`: copies of the disassembler; by default those on this machine. `apart`: another process reads debug information."""
+    """`triton`: assembly, for functions that no tool reads. `objdump`: copies of the disassembler; by default those on this machine.
+    `apart`: another process reads debug information."""
     code = CodeRows()
     if not sampled:
         return code
@@ -43,7 +46,8 @@ def read(
     listings = dict(zip(sections, disassemble(list(sections.values()), tools() if objdump is None else objdump, progress), strict=True))
     unread = 0
     for crc, name, hsaco, function in functions:
-        listing = {address: text for address, text in listings[crc].items() if function.covers(address)}
+        listing: Listing = {address: text for address, text in listings[crc].items() if function.covers(address)}
+        listing = listing or amdgcn.texts(hsaco, function, triton)
         unread += not listing
         code.instructions += [(crc, name, address - function.start, text) for address, text in sorted(listing.items())]
         if lines:

@@ -25,7 +25,7 @@ from aiflame.values import dataclass, field
 
 PTX_LINES = ".nv_debug_line_sass"
 LARGEST = 64 << 20
-"""The largest cubin or PTX file that is read."""
+"""The largest file that is read."""
 
 FunctionAt = Callable[[File, int], str]
 
@@ -77,26 +77,30 @@ class TritonCache:
     def lines(self, cubin: Cubin, name: str) -> TritonLines:
         """The lines of a cubin whose kernel has this name; without its PTX, only the cubin's own."""
         own = CubinLines(cubin)
-        if not cubin.data(PTX_LINES) or not re.fullmatch(r"\w{1,200}", name):
+        if not cubin.data(PTX_LINES):
             return TritonLines(own)
-        for path in self._candidates(name):
-            other = Cubin.of_bytes(self._outside.compiled(path, LARGEST))
-            if _is_same(cubin, other) and (text := self._outside.compiled(path.with_suffix(".ptx"), LARGEST)):
+        for path in self.compiled(name, ".cubin"):
+            other = Cubin.of_bytes(self.read(path))
+            if _is_same(cubin, other) and (text := self.read(path.with_suffix(".ptx"))):
                 chains = _chains(text.decode(errors="replace"), own.files(), self.function_at)
                 return TritonLines(own, list(chains), CubinLines(cubin, PTX_LINES))
         return TritonLines(own)
+
+    def compiled(self, name: str, ending: str) -> Iterator[Path]:
+        """The files `NAME.cubin` or `NAME.hsaco` of all compilations of a kernel."""
+        for folder in self._folders if re.fullmatch(r"\w{1,200}", name) else ():
+            path = folder / f"{name}{ending}"
+            if path.is_file():
+                yield path
+
+    def read(self, path: Path) -> bytes | None:
+        return self._outside.compiled(path, LARGEST)
 
     def function_at(self, file: File, line: int) -> str:
         """The Python function that contains a line; "" if unknown."""
         if file not in self._functions:
             self._functions[file] = _functions(file, self._outside)
         return next((name for first, last, name in self._functions[file] if first <= line <= last), "")
-
-    def _candidates(self, name: str) -> Iterator[Path]:
-        for folder in self._folders:
-            path = folder / f"{name}.cubin"
-            if path.is_file():
-                yield path
 
     @cached_property
     def _folders(self) -> list[Path]:
