@@ -1,7 +1,7 @@
 """The runtime of SYCL for its tests, from PyPI: `test_sycl_runtime.py FOLDER`.
 
-The wheels (250 MB) are unpacked into FOLDER (800 MB): a quarter of a minute, once. They are not installed, since they bring libraries of Intel's that
-other packages bring, too.
+The wheels (250 MB) are unpacked into FOLDER (800 MB): a quarter of a minute, once. They are not installed, since they bring libraries of
+Intel's that other packages bring, too.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
     python benchmarks/recording/attach/cycles.py [--cycles 334] [--only SCENE…] [--output FILE]
 
 The programs are those of the tests, on the fake driver and the fake CUPTI, which end a program that breaks their rules. For each: the
-attaches that failed, the program's answer at its end, which counts what it launched, and its memory, mapped areas, threads and open files
+attaches that failed, the program's answer at its end with its number of launches, and its memory, mapped areas, threads and open files
 after the second cycle, after some and after the last.
 """
 
@@ -33,7 +33,7 @@ from cuda_scenes import around  # noqa: E402
 SCENES = ("steady", "launching", "replaying")
 SHORTEST_S, LONGEST_S = 0.02, 0.2
 FIRST, EVERY = 1, 100
-"""Cycles after which the program's memory and such are read: the first one sets up what stays."""
+"""Cycles after which the program's memory and such are read: the collector, loaded in the first one, stays."""
 
 
 def main() -> int:

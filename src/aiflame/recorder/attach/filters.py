@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from aiflame.recorder.attach.ptrace import Seized
 
 _X86_64, _ENTRY = 0xC000003E, 0x1000
-_ALLOW, _LOG, _ERROR = 0x7FFF, 0x7FFC, 0x0005
-_HARMLESS = (_ALLOW, _LOG, _ERROR)
+_ALLOW, _LOG, _ERROR = 0x7FFF0000, 0x7FFC0000, 0x00050000
+_HARMLESS = tuple(answer >> 16 for answer in (_ALLOW, _LOG, _ERROR))
 _MOST_FILTERS, _MOST_STEPS = 64, 1 << 16
 _THREAD = 0x3D0F00
 """Flags with which libc makes a thread."""
