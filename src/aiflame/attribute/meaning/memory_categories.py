@@ -84,6 +84,9 @@ _PARAMETERS = _PYTHON & pl.col("file").str.contains(r"(^|/)torch/nn/(modules/|in
 _CACHE = _PYTHON & pl.col("file").str.contains(r"(^|/)transformers/cache_utils\.py$")
 _IMPORTS = _PYTHON & pl.col("file").str.contains(r"^<frozen importlib|(^|/)importlib/_bootstrap")
 
+_OURS = _PYTHON & pl.col("file").str.contains(r"(^|/)aiflame/target/memory_\w+\.py$")
+"""The look at the program's containers, at the end of a step (`target/memory_growth.py`)."""
+
 
 def category_forest() -> Forest:
     """A frame for each category; the node of a category is its number."""
@@ -123,6 +126,7 @@ def _categories(profile: Analysis, rows: pl.DataFrame, end_ns: Ints, kind: Ints)
         (kind == int(BlockKind.BESIDE_POOL), Category.LIBRARIES),
         (kind == int(BlockKind.OLDER), Category.OLDER),
         (kind == int(BlockKind.UNCOUNTED), Category.UNCOUNTED),
+        (_under(profile, _OURS, process, stack), Category.OTHER),
         (_under(profile, _CACHE, process, stack), Category.KV_CACHE),
         (~in_step & _under(profile, _IMPORTS, process, stack), Category.IMPORTS),
         (~in_step & _under(profile, _PARAMETERS, process, stack), Category.PARAMETERS),

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from called_lines import CODES, IMPORTS, MAIN_3, SYMBOLS
+from called_lines import CODES, IMPORTS, MAIN_3, SYMBOLS, named
 from called_lines import profile as cpu_program
-from profiles import Row, sealed
+from profiles import Row, python, sealed
 
 from aiflame.attribute.meaning.memory_categories import Category, block_categories
 from aiflame.attribute.memory.blocks import blocks
@@ -17,6 +17,7 @@ from aiflame.attribute.timeline import memory as timeline_memory
 from aiflame.attribute.timeline.tables import TrackKind
 from aiflame.attribute.timeline.whole import timeline
 from aiflame.profile.schema.enums import HostMemoryKind
+from aiflame.profile.schema.kinds import Kind
 from aiflame.profile.tables.store import Profile
 
 START = 1_000
@@ -105,3 +106,18 @@ def test_each_block_has_a_category(tmp_path: Path) -> None:
     profile = made(tmp_path, memory_blocks=[block(1, 0, 5, OTHER), block(1, 0, 7, IMPORTED), block(0, 0, 9, OTHER)])
     categories = sorted(zip(blocks(profile)["bytes"], block_categories(profile), strict=True))
     assert categories == [(5, Category.OTHER), (7, Category.IMPORTS), (9, Category.OTHER)]
+
+
+@pytest.mark.parametrize("folder", ["/site-packages/aiflame/target", "/proc/aiflame/target"])
+def test_memory_of_our_own_look_is_no_state_of_an_optimizer_and_no_import(tmp_path: Path, folder: str) -> None:
+    file, look = f"{folder}/memory_growth.py", python(4, 4)
+    profile = sealed(
+        tmp_path / "p.aiflame",
+        symbols=[*SYMBOLS, named(look, "Watch.step", Kind.PYTHON, file, 75)],
+        codes=[*CODES, {"id": 4, "qualname": "Watch.step", "filename": file, "first_line": 70}],
+        stacks=[{"parent": 0, "frame": look}, {"parent": 1, "frame": IMPORTS}, {"parent": 0, "frame": IMPORTS}],
+        processes=[{"pid": 7, "start_ns": START}],
+        memory_blocks=[block(1, 0, 5, 2), block(1, 0, 7, 3)],
+    )
+    categories = sorted(zip(blocks(profile)["bytes"], block_categories(profile), strict=True))
+    assert categories == [(5, Category.OTHER), (7, Category.IMPORTS)]
