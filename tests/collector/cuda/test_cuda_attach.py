@@ -101,7 +101,7 @@ def test_a_graph_that_was_captured_before_is_under_its_replay(start: Start, tmp_
         # A replay may be cut in two by the recording's begin and end.
         assert abs(times[kernels[0]] - 3 * times[kernels[1]]) <= 600_000
         held.append(program.facts())
-    # The kernel splits and joins areas: of a thousand recordings (benchmarks/recording/attach/cycles.py) they are as many in the end.
+    # The kernel splits and joins areas: 58 recordings add nine at most (benchmarks/recording/attach/cycles.py).
     for name, most in {"size_kb": 1100, "areas": 8, "threads": 0, "files": 0}.items():
         assert held[2][name] - held[1][name] <= most, held
     program.end()
