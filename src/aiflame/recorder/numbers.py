@@ -7,8 +7,6 @@ from __future__ import annotations
 import os
 import time
 
-from aiflame.recorder.looks.kernel import read
-
 _AGAIN_S = 0.2
 """The least number of seconds between two looks at all processes of this machine."""
 
@@ -23,6 +21,8 @@ def namespace_of(pid: int | str = "self") -> str:
 
 def number_inside(path: str) -> int:
     """The number that the process or thread with this folder in /proc has in its own namespace. OSError: it has ended."""
+    from aiflame.recorder.looks.kernel import read  # only `aiflame attach` needs it
+
     for line in read(f"{path}/status").splitlines():
         if line.startswith(b"NSpid:"):
             return int(line.split()[-1])

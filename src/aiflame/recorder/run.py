@@ -314,7 +314,14 @@ class Watch:
 
     def _start_stalls(self) -> None:
         """Stalls of Intel GPUs."""
-        if self._options.gpu_sampling and not self._view.numbers.differ:
+        if not self._options.gpu_sampling:
+            return
+        if self._view.numbers.differ:
+            from aiflame.recorder.eu_stalls.devices import gpus, older_gpus
+
+            if gpus() or older_gpus():
+                self._notes.append("stalls of Intel GPUs are not sampled for a program in a container: run aiflame attach in there")
+        else:
             from aiflame.recorder.eu_stalls.sampler import EuStalls
 
             self._stalls = EuStalls(self._place.folder(), self._page, self._options.gpu_sampling, last_ns=self._options.last_ms * 1_000_000)

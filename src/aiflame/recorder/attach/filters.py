@@ -18,12 +18,12 @@ _THREAD = 0x3D0F00
 """Flags with which libc makes a thread."""
 
 _PLAIN = (
-    # read, write, close, fstat, lseek, mmap, mprotect, munmap
-    *(0, 1, 3, 5, 8, 9, 10, 11),
+    # read, write, close, fstat, lseek, mmap, mprotect, munmap, brk
+    *(0, 1, 3, 5, 8, 9, 10, 11, 12),
     # rt_sigaction, rt_sigprocmask, rt_sigreturn, pread64, sched_yield, mremap, msync, madvise, nanosleep, getpid
     *(13, 14, 15, 17, 24, 25, 26, 28, 35, 39),
-    # recvmsg, exit, wait4, fcntl, getcwd, sigaltstack, gettid, futex, getdents64
-    *(47, 60, 61, 72, 79, 131, 186, 202, 217),
+    # recvmsg, bind, exit, wait4, fcntl, getcwd, sigaltstack, gettid, futex, getdents64
+    *(47, 49, 60, 61, 72, 79, 131, 186, 202, 217),
     # timer_create, timer_settime, timer_gettime, timer_delete, clock_gettime, tgkill
     *(222, 223, 224, 226, 228, 234),
     # openat, mkdirat, newfstatat, unlinkat, renameat, readlinkat, faccessat
@@ -36,6 +36,7 @@ _PLAIN = (
 CALLS: dict[int, tuple[int, ...]] = {
     **dict.fromkeys(_PLAIN, ()),
     10: (0, 4096, 5),  # mprotect: read and execute
+    41: (1, 0o2000002, 0),  # socket: AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC
     53: (1, 2, 0),  # socketpair: AF_UNIX, SOCK_DGRAM
     56: (_THREAD,),  # clone
     157: (15,),  # prctl: PR_SET_NAME

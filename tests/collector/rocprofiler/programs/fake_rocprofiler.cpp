@@ -17,19 +17,6 @@ using namespace fake;
 
 namespace {
 
-enum Status {
-  OK = 0,
-  ERROR = 1,
-  NO_CONTEXT = 2,
-  NO_BUFFER = 3,
-  NO_KIND = 4,
-  NO_OPERATION = 5,
-  ALREADY = 15,
-  LOCKED = 16,
-  INVALID = 19,
-  FINALIZED = 21
-};
-
 struct Service {
   std::vector<int> operations;  // none: all
   Callback callback;

@@ -8,20 +8,6 @@ using namespace fake;
 
 namespace {
 
-enum Status {
-  OK = 0,
-  ERROR = 1,
-  NO_CONTEXT = 2,
-  NO_BUFFER = 3,
-  NO_AGENT = 7,
-  ALREADY = 15,
-  LOCKED = 16,
-  NOT_BUILT = 17,
-  INVALID = 19,
-  OLD_KERNEL = 28,
-  NOT_AVAILABLE = 37
-};
-
 bool configured_elsewhere = false, asked_once = false;
 
 }  // namespace

@@ -8,6 +8,23 @@
 
 namespace fake {
 
+enum Status {
+  OK = 0,
+  ERROR = 1,
+  NO_CONTEXT = 2,
+  NO_BUFFER = 3,
+  NO_KIND = 4,
+  NO_OPERATION = 5,
+  NO_AGENT = 7,
+  ALREADY = 15,
+  LOCKED = 16,
+  NOT_BUILT = 17,
+  INVALID = 19,
+  FINALIZED = 21,
+  OLD_KERNEL = 28,
+  NOT_AVAILABLE = 37
+};
+
 struct Id {
   uint64_t handle;
 };
